@@ -1,0 +1,1 @@
+"""Benchmarks of the fused language-model head against its peers."""

@@ -1,0 +1,275 @@
+"""`linear_cross_entropy`: the one public function in front of the three backends.
+
+Checking, dropping ignored labels and normalising happen here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+from torch._compile import _disable_dynamo
+
+from trimsft.head import chunked, reference
+from trimsft.head.problem import DEFAULT_SKIP_BELOW, Problem, Solution, is_positive_number, require_finite
+from trimsft.objectives import Objective, TokenStats, WeighsTokens
+
+Backend = Literal["auto", "reference", "chunked", "triton"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """What `linear_cross_entropy` returns."""
+
+    loss: Tensor
+    """Scalar, differentiable in hidden, weight and bias: sum_t sg(w_t) * nll_t / normalizer."""
+    tokens: TokenStats
+    """Statistics of the labels that are not ignored, in order."""
+    weights: Tensor
+    """w_t of the same tokens; float32."""
+    kept: int
+    """How many of those tokens took part in the backward pass; the others were skipped (0 without gradients)."""
+
+
+@_disable_dynamo
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    objective: Objective,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    normalizer: float | Tensor | None = None,
+    logit_scale: float = 1.0,
+    softcap: float | None = None,
+    skip_below: float = DEFAULT_SKIP_BELOW,
+    entropy: bool = False,
+    low_memory: bool = False,
+    backend: Backend = "auto",
+) -> LossOutput:
+    """Weighted cross-entropy of a linear head, without ever holding the logits of all tokens.
+
+    Equal to these lines, to float32 rounding and to what `skip_below` leaves out::
+
+        logits = logit_scale * (hidden @ weight.T + bias)                     # softcap * tanh(logits / softcap)
+        nll = cross_entropy(logits, labels, reduction="none")
+        gap = logits[gold] - max(logits without gold)
+        loss = (objective.weights(TokenStats(nll, gap, ...)).detach() * nll).sum() / normalizer
+
+    Args:
+        hidden: [..., H]; `hidden[i]` predicts `labels[i]` (the caller shifts). float32, bfloat16, float16, float64.
+        weight: [V, H], the lm_head, in the same dtype (autocast casts both).
+        labels: [...] integers; those equal to `ignore_index` are dropped before the first matmul.
+        objective: from `trimsft.objectives`, or any elementwise function `TokenStats -> weights`; it is called
+            on consecutive pieces of the batch.
+        bias: [V].
+        normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
+            Under gradient accumulation or on several ranks, pass the count of the global batch.
+        logit_scale: the logits are multiplied by it.
+        softcap: z becomes softcap * tanh(z / softcap), after scaling.
+        skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
+            they would matter; 0 is exact.
+        entropy: fill in `tokens.entropy`.
+        low_memory: half the memory for about a fifth more time (triton backend).
+        backend: "auto" is triton for CUDA tensors and chunked elsewhere.
+    """
+    hidden, weight, bias = _autocast(hidden, weight, bias)
+    _check_tensors(hidden, weight, labels, bias)
+    _check_settings(objective, normalizer, logit_scale, softcap, skip_below)
+    solve = _choose_backend(backend, hidden, low_memory)
+
+    hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
+    rows = _trained_rows(labels_N, ignore_index, len(weight))
+    count = len(labels_N) if rows is None else len(rows)
+    if count == 0:
+        return _nothing_to_train(hidden_NH, weight, bias, entropy)
+    divisor = torch.as_tensor(count if normalizer is None else normalizer, device=hidden.device).detach()
+    problem = Problem(
+        hidden_TH=hidden_NH,
+        weight_VH=weight,
+        bias_V=bias,
+        labels_T=(labels_N if rows is None else labels_N[rows]).long(),
+        objective=objective,
+        normalizer=divisor.to(torch.promote_types(hidden.dtype, torch.float32)),
+        logit_scale=float(logit_scale),
+        softcap=None if softcap is None else float(softcap),
+        skip_below=float(skip_below),
+        with_entropy=entropy,
+        low_memory=low_memory,
+        wants_hidden=torch.is_grad_enabled() and hidden.requires_grad,
+        wants_weight=torch.is_grad_enabled() and weight.requires_grad,
+        wants_bias=torch.is_grad_enabled() and bias is not None and bias.requires_grad,
+    )
+    if solve is None:
+        problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
+        loss, solution = reference.solve(problem)
+        require_finite(solution, objective)
+    else:
+        loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)
+    return LossOutput(loss, solution.tokens, solution.weights, solution.kept)
+
+
+class _Fused(torch.autograd.Function):
+    """Gradients are computed in the forward pass; the backward pass only scales them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        rows: Tensor | None,
+        problem: Problem,
+        solve: Callable[[Problem], Solution],
+    ) -> tuple[Tensor, Solution]:
+        hidden_TH = hidden_NH if rows is None else hidden_NH[rows]
+        solution = solve(replace(problem, hidden_TH=hidden_TH, weight_VH=weight_VH, bias_V=bias_V))
+        require_finite(solution, problem.objective)
+        grad_hidden_NH = solution.grad_hidden_TH
+        if grad_hidden_NH is not None and rows is not None:
+            grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
+        ctx.gradients = (grad_hidden_NH, solution.grad_weight_VH, solution.grad_bias_V)
+        ctx.late_scale = problem.late_scale
+        wide = problem.normalizer.dtype
+        loss = (solution.weights.to(wide) * solution.tokens.nll.to(wide)).sum() / problem.normalizer
+        return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, _: None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "linear_cross_entropy computes its gradients in the forward pass and cannot be differentiated "
+                "twice (create_graph=True); use backend='reference' for that"
+            )
+        if ctx.gradients is None:
+            raise RuntimeError(
+                "the gradients of this linear_cross_entropy were already used: a second backward pass "
+                "(retain_graph=True) needs a second call, or backend='reference'"
+            )
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = grad_loss if ctx.late_scale is None else grad_loss * ctx.late_scale
+        for gradient in gradients:
+            if gradient is not None:
+                _scale_(gradient, factor)
+        return (*gradients, None, None, None)
+
+
+def _scale_(gradient: Tensor, factor: Tensor) -> None:
+    """gradient *= factor, for free where the factor is 1, and without asking the device what it is."""
+    if gradient.is_cuda and _has_triton():
+        from trimsft.head.triton import scale_
+
+        scale_(gradient, factor)
+    elif gradient.is_cuda or factor != 1:
+        gradient.mul_(factor)
+
+
+def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool) -> LossOutput:
+    """Loss 0, still part of the graph, so that a rank without tokens takes part in the backward pass."""
+    loss = hidden_NH[:0].sum() + weight[:0].sum() + (0 if bias is None else bias[:0].sum())
+    none = torch.empty(0, device=hidden_NH.device)
+    tokens = TokenStats(none, none, none, none.long(), none if entropy else None)
+    return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, 0)
+
+
+def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tensor | None:
+    """Indices of the labels to train on, or None for all of them; one wait for the device."""
+    trained = labels_N != ignore_index
+    outside = trained & ((labels_N < 0) | (labels_N >= vocabulary))
+    count, bad = torch.stack([trained.sum(), outside.sum()]).tolist()
+    if bad:
+        row = int(outside.nonzero()[0])
+        raise ValueError(
+            f"labels: {bad} of {count} are outside the vocabulary (0 to {vocabulary - 1}; ignore_index is "
+            f"{ignore_index}), first {int(labels_N[row])} at position {row}"
+        )
+    if count == len(labels_N):
+        return None
+    return torch.nonzero_static(trained, size=count).flatten()
+
+
+def _autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What torch.nn.functional.linear does under autocast."""
+    device = hidden.device.type
+    if not torch.is_autocast_enabled(device) or hidden.dtype == torch.float64:
+        return hidden, weight, bias
+    dtype = torch.get_autocast_dtype(device)
+    return hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+
+
+def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:
+    if hidden.dtype not in _DTYPES:
+        raise TypeError(f"hidden: must be float32, bfloat16, float16 or float64, got {hidden.dtype}")
+    if weight.dtype != hidden.dtype:
+        raise TypeError(f"weight: must have the dtype of hidden, {hidden.dtype}, got {weight.dtype}")
+    if hidden.dim() < 1 or weight.dim() != 2 or weight.shape[1] != hidden.shape[-1]:
+        raise ValueError(
+            f"weight: must be [vocabulary, {hidden.shape[-1] if hidden.dim() else 'H'}] to go with hidden of shape "
+            f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
+        )
+    if len(weight) < 2:
+        raise ValueError(f"weight: a vocabulary of {len(weight)} leaves no competitor; at least 2 are needed")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise TypeError(f"labels: must be integers, got {labels.dtype}")
+    if labels.shape != hidden.shape[:-1]:
+        raise ValueError(f"labels: must have shape {tuple(hidden.shape[:-1])}, got {tuple(labels.shape)}")
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != hidden.dtype):
+        raise ValueError(
+            f"bias: must be {hidden.dtype} of shape ({len(weight)},), got {bias.dtype} of {tuple(bias.shape)}"
+        )
+    for name, tensor in (("weight", weight), ("labels", labels), ("bias", bias)):
+        if tensor is not None and tensor.device != hidden.device:
+            raise ValueError(f"{name}: is on {tensor.device}, hidden on {hidden.device}; move them together")
+
+
+def _check_settings(
+    objective: Objective,
+    normalizer: float | Tensor | None,
+    logit_scale: float,
+    softcap: float | None,
+    skip_below: float,
+) -> None:
+    if isinstance(objective, type) or not (isinstance(objective, WeighsTokens) or callable(objective)):
+        raise TypeError(f"objective: must be an object such as TrimSFT() or a function, got {objective!r}")
+    if isinstance(normalizer, Tensor):
+        if normalizer.numel() != 1:
+            raise ValueError(f"normalizer: must be a scalar, got shape {tuple(normalizer.shape)}")
+    elif normalizer is not None and not is_positive_number(normalizer):
+        raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r}")
+    for name, value in (("logit_scale", logit_scale), ("softcap", 1.0 if softcap is None else softcap)):
+        if not is_positive_number(value):
+            raise ValueError(f"{name}: must be a number > 0, got {value!r}")
+    if not (skip_below == 0 or is_positive_number(skip_below)):
+        raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")
+
+
+def _choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Problem], Solution] | None:
+    """The solver of that name; None for the reference, which autograd differentiates."""
+    if name not in BACKENDS:
+        raise ValueError(f"backend: unknown name {name!r}; known: {', '.join(BACKENDS)}")
+    if name == "auto":
+        fits = hidden.is_cuda and hidden.dtype != torch.float64 and _has_triton()
+        name = "triton" if fits else "chunked"
+    elif low_memory and name != "triton":
+        raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
+    if name == "reference":
+        return None
+    if name == "chunked":
+        return chunked.solve
+    if not _has_triton():
+        raise ValueError("backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'")
+    from trimsft.head import triton
+
+    triton.require_usable(hidden)
+    return triton.solve
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -1,0 +1,134 @@
+"""What the backends of the head have in common: the problem they solve and what they give back.
+
+Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_index` are gone by now.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trimsft.objectives import Objective, TokenStats, WeighsTokens
+
+DEFAULT_SKIP_BELOW = 1e-3
+"""Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
+
+SKIPPED_MASS = 5e-4
+"""Skipped rows may hold at most this share of the batch's sum of |w|*(1-p)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """sum_t sg(w_t) * nll_t / normalizer, with logits z = softcap(logit_scale * (hidden @ weight.T + bias))."""
+
+    hidden_TH: Tensor
+    weight_VH: Tensor
+    bias_V: Tensor | None
+    labels_T: Tensor
+    objective: Objective
+    normalizer: Tensor
+    """Scalar, on the device of `hidden_TH`."""
+    logit_scale: float
+    softcap: float | None
+    skip_below: float
+    with_entropy: bool
+    low_memory: bool
+    wants_hidden: bool
+    """Whether the gradient of the hidden states is needed; the next two likewise."""
+    wants_weight: bool
+    wants_bias: bool
+
+    @property
+    def wants_gradient(self) -> bool:
+        return self.wants_hidden or self.wants_weight or self.wants_bias
+
+    @property
+    def late_scale(self) -> Tensor | None:
+        """What float16 gradients are multiplied by only in the backward pass: 1/normalizer would underflow."""
+        return 1 / self.normalizer if self.hidden_TH.dtype == torch.float16 else None
+
+    def row_scales(self, weights_T: Tensor) -> Tensor:
+        """The factor of each row's logit gradient, softmax - onehot."""
+        return weights_T if self.late_scale is not None else weights_T / self.normalizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """Everything one pass of the head yields."""
+
+    tokens: TokenStats
+    weights: Tensor
+    kept: int
+    """Rows that took part in the backward pass."""
+    finite: bool
+    """Whether every statistic and weight is finite."""
+    grad_hidden_TH: Tensor | None = None
+    grad_weight_VH: Tensor | None = None
+    grad_bias_V: Tensor | None = None
+
+
+def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
+    """The objective's weights, detached and checked for shape and type."""
+    with torch.no_grad():
+        weights = objective.weights(tokens) if isinstance(objective, WeighsTokens) else objective(tokens)
+    if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
+        got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
+        raise TypeError(
+            f"objective {objective!r} must return one floating-point weight per token "
+            f"(shape {tuple(tokens.nll.shape)}), got {got}"
+        )
+    return weights.detach().float()
+
+
+def gradient_mass(tokens: TokenStats, weights: Tensor) -> Tensor:
+    """|w|*(1-p), the size of each token's logit gradient at the gold token."""
+    return weights.abs() * tokens.doubt
+
+
+def rows_to_keep(mass_T: Tensor, skip_below: float) -> Tensor:
+    """Which rows get a backward pass.
+
+    Those with a mass of at least `skip_below`; and, where the rows left out would together hold more than
+    `SKIPPED_MASS` of the total (a batch whose weights are all tiny), as many of them as it takes.
+    """
+    keep = mass_T >= skip_below
+    allowance = SKIPPED_MASS * mass_T.sum(dtype=torch.float64)
+    if mass_T.masked_fill(keep, 0).sum(dtype=torch.float64) <= allowance:
+        return keep
+    ascending, order = mass_T.sort()
+    beyond = ascending.cumsum(0, dtype=torch.float64) > allowance
+    return torch.zeros_like(keep).index_fill_(0, order[beyond], True)
+
+
+def all_finite(tokens: TokenStats, weights: Tensor) -> bool:
+    # one reduction for all: the sum of x - x is 0 unless some x is not finite
+    return bool(((tokens.nll - tokens.nll) + (tokens.gap - tokens.gap) + (weights - weights)).sum() == 0)
+
+
+def require_finite(solution: Solution, objective: Objective) -> None:
+    """Raise if a logit of a trained token, or a weight, is not finite, and say where."""
+    if solution.finite:
+        return
+    tokens = solution.tokens
+    finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
+    if not finite.all():
+        rows = (~finite).nonzero().flatten()
+        raise FloatingPointError(
+            f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
+            "look for NaN or inf in the hidden states, the head's weight or a diverged step"
+        )
+    raise FloatingPointError(f"objective {objective!r} returned a weight that is not finite")
+
+
+def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Tensor:
+    """softcap * tanh(scale * z / softcap), or scale * z without a cap."""
+    if softcap is None:
+        return logits if logit_scale == 1.0 else logits * logit_scale
+    return softcap * torch.tanh(logits * (logit_scale / softcap))
+
+
+def is_positive_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0

@@ -1,0 +1,173 @@
+"""What each token is worth: one small frozen class per method.
+
+Every method has the form  loss = sum_t sg(w_t) * nll_t  and differs only in the weight w_t
+(section 3.3 of *Which Tokens Should SFT Actually Learn?*). A weight is a function of what the
+forward pass says about one token, `TokenStats`:
+
+    >>> tokens = TokenStats(nll=torch.tensor([0.1, 2.3]), gap=torch.tensor([1.5, -1.0]),
+    ...                     gold_logit=torch.tensor([9.0, 4.0]), competitor=torch.tensor([17, 3]))
+    >>> TrimSFT(margin=1.5, bandwidth=0.8).weights(tokens)
+    tensor([1.0000, 0.0076])
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, Union, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """What one forward pass says about each trained token: detached, one entry per token, in order."""
+
+    nll: Tensor
+    """Cross-entropy, -log p(gold); float32."""
+    gap: Tensor
+    """Gold logit minus the largest other logit; float32. Positive: the gold token is the top prediction."""
+    gold_logit: Tensor
+    """Logit of the gold token, after scaling and softcap; float32."""
+    competitor: Tensor
+    """Id of the largest other logit; int64."""
+    entropy: Tensor | None = None
+    """Entropy of the predicted distribution in nats, where it was asked for; float32."""
+
+    @property
+    def prob(self) -> Tensor:
+        """Probability of the gold token."""
+        return torch.exp(-self.nll)
+
+    @property
+    def doubt(self) -> Tensor:
+        """1 - prob without cancellation: the size of the gold token's logit gradient."""
+        return -torch.expm1(-self.nll)
+
+    def __len__(self) -> int:
+        return self.nll.numel()
+
+    def __getitem__(self, rows: slice | Tensor) -> TokenStats:
+        entropy = None if self.entropy is None else self.entropy[rows]
+        return TokenStats(self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy)
+
+
+@runtime_checkable
+class WeighsTokens(Protocol):
+    """An objective: `weights` is pure, elementwise and never differentiated."""
+
+    def weights(self, tokens: TokenStats) -> Tensor: ...
+
+
+Objective: TypeAlias = Union[WeighsTokens, Callable[[TokenStats], Tensor]]
+"""An objective of this module, or any elementwise function from `TokenStats` to weights."""
+
+
+@dataclass(frozen=True)
+class SFT:
+    """w = 1."""
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return torch.ones_like(tokens.nll)
+
+
+@dataclass(frozen=True)
+class FSFT:
+    """w = (1 - p)^gamma: the focal loss, which favours tokens the model doubts."""
+
+    gamma: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require_number(self, "gamma", at_least=0)
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return tokens.doubt.pow(self.gamma)
+
+
+@dataclass(frozen=True)
+class DFT:
+    """w = p, which undoes the 1/p in the gradient of cross-entropy."""
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return tokens.prob
+
+
+@dataclass(frozen=True)
+class _Band:
+    """The Gaussian band that TrimSFT and its half-trims share."""
+
+    margin: float = 1.5
+    bandwidth: float = 0.8
+
+    def __post_init__(self) -> None:
+        _require_number(self, "margin")
+        _require_number(self, "bandwidth", above=0)
+
+    def _gaussian(self, distance: Tensor) -> Tensor:
+        return torch.exp(-0.5 * (distance / self.bandwidth) ** 2)
+
+
+@dataclass(frozen=True)
+class TrimSFT(_Band):
+    """w = exp(-(gap - m)^2 / (2 tau^2)): trims mastered tokens and tokens out of reach (eq. 3)."""
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return self._gaussian(tokens.gap - self.margin)
+
+
+@dataclass(frozen=True)
+class TrimSFTEasy(_Band):
+    """TrimSFT-E: full weight for gap >= m, Gaussian decay below; trims the hard side only (eq. 5)."""
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return self._gaussian((tokens.gap - self.margin).clamp(max=0))
+
+
+@dataclass(frozen=True)
+class TrimSFTHard(_Band):
+    """TrimSFT-H: full weight for gap <= m, Gaussian decay above; trims the easy side only (eq. 6)."""
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return self._gaussian((tokens.gap - self.margin).clamp(min=0))
+
+
+BuiltinObjective: TypeAlias = Union[SFT, FSFT, DFT, TrimSFT, TrimSFTEasy, TrimSFTHard]
+
+OBJECTIVES: dict[str, type[BuiltinObjective]] = {
+    "sft": SFT,
+    "fsft": FSFT,
+    "dft": DFT,
+    "trim": TrimSFT,
+    "trim-e": TrimSFTEasy,
+    "trim-h": TrimSFTHard,
+}
+
+
+def make_objective(name: str, **parameters: float) -> BuiltinObjective:
+    """The objective of that name, for instance `make_objective("trim", margin=1.0)`."""
+    if name not in OBJECTIVES:
+        near = difflib.get_close_matches(str(name).lower(), OBJECTIVES, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"objective: unknown name {name!r}; {hint}known: {', '.join(OBJECTIVES)}")
+    kind = OBJECTIVES[name]
+    fields = [field.name for field in dataclasses.fields(kind)]
+    for parameter in parameters:
+        if parameter not in fields:
+            takes = f"it takes {', '.join(fields)}" if fields else "it takes no parameters"
+            raise ValueError(f"objective {name!r} has no parameter {parameter!r}; {takes}")
+    return kind(**parameters)
+
+
+def _require_number(
+    objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf
+) -> None:
+    value = getattr(objective, field)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and value >= at_least and value > above:
+        return
+    bound = f" > {above:g}" if above > -math.inf else f" >= {at_least:g}" if at_least > -math.inf else ""
+    raise ValueError(f"{type(objective).__name__}: {field} must be a finite number{bound}, got {value!r}")
