@@ -213,8 +213,8 @@ def _trl(reduce: Callable[[Tensor], Tensor]) -> LossFunction:
     return loss
 
 
-# QuACK: Hopper or later, N, H and V multiples of 8. In bfloat16 on Hopper with V a multiple of 128 it takes
-# its faster route by itself.
+# QuACK: N, H and V multiples of 8. In bfloat16 on Hopper, with V a multiple of 128, it takes its faster route
+# by itself.
 
 
 def _quack() -> LossFunction:

@@ -138,7 +138,7 @@ class _Matmuls:
         whole = len(kept) == len(keep_R)
         grad_KV = chunk.exps_RV if whole else chunk.exps_RV[kept]
         tokens = chunk.tokens if whole else chunk.tokens[kept]
-        scale_K = (problem.row_scales(weights_R[kept]) * problem.logit_scale).to(self.wide)
+        scale_K = weights_R[kept].to(self.wide) * (problem.logit_scale / problem.early_divisor)
         # softmax_v = exp(z_v - top) * exp(top - lse), with top - lse = -(gap + nll)
         grad_KV.mul_((scale_K * torch.exp(-(tokens.gap + tokens.nll)))[:, None])
         gold_K1 = problem.labels_T[rows][kept][:, None]

@@ -56,75 +56,131 @@ def _dot(hidden_row, weight_row, H, BLOCK_H: tl.constexpr):
 
 
 @triton.jit
+def _absorb(z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY: tl.constexpr):
+    """One more block of logits [LANES, WIDTH] into each lane's maximum, where it was met first and last, and sums."""
+    highest = tl.max(z, axis=1)
+    first_top = tl.where(highest > top, start, first_top)
+    last_top = tl.where(highest >= top, start, last_top)
+    new_top = tl.maximum(top, highest)
+    anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
+    decay = tl.exp2((top - anchor) * to_log2)
+    e = tl.exp2(z * to_log2 - (anchor * to_log2)[:, None])
+    if WITH_ENTROPY:
+        moved = tl.where(top == float("-inf"), 0.0, top - anchor)
+        moment = (moment + moved * total) * decay
+        moment += tl.sum(e * tl.where(z == float("-inf"), 0.0, z - anchor[:, None]), axis=1)
+    total = total * decay + tl.sum(e, axis=1)
+    return new_top, total, moment, first_top, last_top
+
+
+@triton.jit
+def _exact_logit(
+    hidden_row, weight, bias, token, H, logit_scale, softcap,
+    HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """The logit of one token as a float32 dot product."""
+    raw = _dot(hidden_row, weight + token.to(tl.int64) * H, H, BLOCK_H)
+    if HAS_BIAS:
+        raw += tl.load(bias + token).to(tl.float32)
+    return _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
+
+
+@triton.jit
+def _weight(nll, gap, first, second, OBJECTIVE: tl.constexpr):
+    """The objectives of trimsft.objectives, by their names and parameters."""
+    if OBJECTIVE == "sft":
+        w = nll * 0 + 1
+    elif OBJECTIVE == "fsft":
+        w = tl.where(first == 0, 1.0, tl.exp2(first * tl.log2(_one_minus_exp(nll))))
+    elif OBJECTIVE == "dft":
+        w = _exp(-nll)
+    else:
+        distance = gap - first
+        if OBJECTIVE == "trim-e":
+            distance = tl.minimum(distance, 0.0)
+        if OBJECTIVE == "trim-h":
+            distance = tl.maximum(distance, 0.0)
+        w = _exp(-0.5 * (distance / second) * (distance / second))
+    return w
+
+
+@triton.jit(do_not_specialize=["first_row"])
 def row_statistics(
     logits, logits_stride, hidden, weight, bias, labels,
-    nll_out, gap_out, gold_out, competitor_out, entropy_out,
-    V, H, logit_scale, softcap,
-    HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, WITH_ENTROPY: tl.constexpr,
-    LANES: tl.constexpr, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr,
+    nll_out, gap_out, gold_out, competitor_out, entropy_out, weights_out,
+    first_row, V, H, logit_scale, softcap, first_parameter, second_parameter,
+    HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, WITH_ENTROPY: tl.constexpr, OBJECTIVE: tl.constexpr,
+    LANES: tl.constexpr, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """nll, gap, gold logit, competitor (and entropy) of one row in a single pass over its logits.
+    """nll, gap, gold logit, competitor, entropy and weight of one row in a single pass over its logits.
 
     Each of LANES lanes keeps its own running maximum and sum over the vocabulary without the gold token, so the
-    loop needs no exchange between threads; WIDTH neighbouring logits share one rescaling of the sum.
+    loop needs no exchange between threads; WIDTH neighbouring logits share one rescaling of the sum. Without a
+    softcap the loop runs on raw logits, and the scale goes into the exponent.
     """
-    row = tl.program_id(0).to(tl.int64)
-    gold = tl.load(labels + row)
-    logits_row = logits + row * logits_stride
+    row = first_row + tl.program_id(0).to(tl.int64)
+    gold = tl.load(labels + row).to(tl.int32)
+    logits_row = logits + tl.program_id(0).to(tl.int64) * logits_stride
     inside = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    to_log2 = LOG2E if HAS_SOFTCAP else logit_scale * LOG2E
+    if not HAS_SOFTCAP:
+        # out of the scan with the gold token; nobody reads its raw logit again
+        tl.store(logits_row + gold, float("-inf"))
+        tl.debug_barrier()
 
     top = tl.full([LANES], float("-inf"), tl.float32)
     total = tl.zeros([LANES], tl.float32)
     moment = tl.zeros([LANES], tl.float32)
-    where_top = tl.zeros([LANES], tl.int32)
-    for start in range(0, V, LANES * WIDTH):
-        column = start + inside
-        raw = tl.load(logits_row + column, mask=column < V, other=0.0).to(tl.float32)
-        z = _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
-        z = tl.where((column == gold) | (column >= V), float("-inf"), z)
-        highest = tl.max(z, axis=1)
-        where_top = tl.where(highest > top, start, where_top)
-        new_top = tl.maximum(top, highest)
-        anchor = tl.where(new_top == float("-inf"), 0.0, new_top)
-        decay = _exp(top - anchor)
-        shifted = z - anchor[:, None]
-        e = _exp(shifted)
-        if WITH_ENTROPY:
-            moved = tl.where(top == float("-inf"), 0.0, top - anchor)
-            moment = (moment + moved * total) * decay
-            moment += tl.sum(e * tl.where(z == float("-inf"), 0.0, shifted), axis=1)
-        total = total * decay + tl.sum(e, axis=1)
-        top = new_top
-    rounded = tl.max(top)
-    moved = tl.where(top == float("-inf"), 0.0, top - rounded)
-    total_row = tl.sum(total * _exp(moved))
+    first_top = tl.zeros([LANES], tl.int32)
+    last_top = tl.zeros([LANES], tl.int32)
+    whole = V // (LANES * WIDTH) * (LANES * WIDTH)
+    for start in tl.range(0, whole, LANES * WIDTH, num_stages=STAGES):
+        z = tl.load(logits_row + start + inside).to(tl.float32)
+        if HAS_SOFTCAP:
+            z = _transform(z, logit_scale, softcap, HAS_SOFTCAP)
+            z = tl.where(start + inside == gold, float("-inf"), z)
+        top, total, moment, first_top, last_top = _absorb(
+            z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
+        )
+    if whole < V:
+        z = tl.load(logits_row + whole + inside, mask=whole + inside < V, other=float("-inf")).to(tl.float32)
+        if HAS_SOFTCAP:
+            z = _transform(z, logit_scale, softcap, HAS_SOFTCAP)
+            z = tl.where((whole + inside == gold) | (whole + inside >= V), float("-inf"), z)
+        top, total, moment, first_top, last_top = _absorb(
+            z, whole, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
+        )
+    highest_row = tl.max(top)
+    moved = tl.where(top == float("-inf"), 0.0, top - highest_row)
+    total_row = tl.sum(total * tl.exp2(moved * to_log2))
 
-    # candidates for the competitor: every lane's own maximum that equals the row's
-    column = where_top[:, None] + inside
-    raw = tl.load(logits_row + column, mask=column < V, other=0.0).to(tl.float32)
-    z = _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
-    tied = (z == rounded) & (column != gold) & (column < V)
-    ties = tl.minimum(tl.sum(tied.to(tl.int32)), MAX_TIES)
-
+    # the competitor is the best, exactly, of those whose rounded logit is highest
     hidden_row = hidden + row * H
-    last = -1
     competitor = 0
     best = -float("inf")
-    for _ in range(ties):
-        candidate = tl.min(tl.where(tied & (column > last), column, V))
-        exact = _dot(hidden_row, weight + candidate.to(tl.int64) * H, H, BLOCK_H)
-        if HAS_BIAS:
-            exact += tl.load(bias + candidate).to(tl.float32)
-        exact = _transform(exact, logit_scale, softcap, HAS_SOFTCAP)
-        competitor = tl.where(exact > best, candidate, competitor)
-        best = tl.maximum(exact, best)
-        last = candidate
-    gold_logit = _dot(hidden_row, weight + gold * H, H, BLOCK_H)
-    if HAS_BIAS:
-        gold_logit += tl.load(bias + gold).to(tl.float32)
-    gold_logit = _transform(gold_logit, logit_scale, softcap, HAS_SOFTCAP)
+    for again in range(2):
+        block = first_top if again == 0 else last_top
+        wanted = (top == highest_row) & ((again == 0) | (first_top != last_top))
+        column = block[:, None] + inside
+        z = tl.load(logits_row + column, mask=wanted[:, None] & (column < V), other=float("-inf")).to(tl.float32)
+        if HAS_SOFTCAP:
+            z = tl.where(column < V, _transform(z, logit_scale, softcap, HAS_SOFTCAP), float("-inf"))
+        tied = wanted[:, None] & (z == highest_row) & (column != gold) & (column < V)
+        last = -1
+        for _ in range(tl.minimum(tl.sum(tied.to(tl.int32)), MAX_TIES)):
+            last = tl.min(tl.where(tied & (column > last), column, V))
+            exact = _exact_logit(
+                hidden_row, weight, bias, last, H, logit_scale, softcap, HAS_BIAS, HAS_SOFTCAP, BLOCK_H
+            )
+            competitor = tl.where(exact > best, last, competitor)
+            best = tl.maximum(exact, best)
+    gold_logit = _exact_logit(
+        hidden_row, weight, bias, gold, H, logit_scale, softcap, HAS_BIAS, HAS_SOFTCAP, BLOCK_H
+    )
 
     # the competitor's own term in the sum is exp(0) = 1: put the exact one in its place
+    unit = 1.0 if HAS_SOFTCAP else logit_scale
+    rounded = highest_row * unit
     correction = _exp(best - rounded)
     others = total_row - 1 + correction
     log_odds = rounded + tl.log(others) - gold_logit
@@ -137,39 +193,41 @@ def row_statistics(
     tl.store(gap_out + row, gold_logit - best)
     tl.store(gold_out + row, gold_logit)
     tl.store(competitor_out + row, competitor.to(tl.int64))
+    if OBJECTIVE != "function":
+        tl.store(weights_out + row, _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE))
     if WITH_ENTROPY:
         # lse - sum p z, with all logits relative to the rounded competitor
-        moment_row = tl.sum((moment + moved * total) * _exp(moved)) + correction * (best - rounded)
+        moment_row = tl.sum((moment + moved * total) * tl.exp2(moved * to_log2)) * unit
+        moment_row += correction * (best - rounded)
         others_mean = _exp(rounded - gold_logit - nll) * (others * (gold_logit - rounded) - moment_row)
         tl.store(entropy_out + row, nll + others_mean)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_row", "end_row", "capacity"])
 def claim_slots(
-    weights, nll, gap, slot_out, row_of_slot, ledger, first_row, rows, skip_below, capacity,
+    weights, nll, gap, slots, row_of_slot, ledger, first_row, end_row, skip_below, capacity,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Give each row worth a backward pass the next free row of the gradient buffer, in order; -1 to the others.
+    """Number the rows worth a backward pass in order: their slots in the gradient buffer, -1 where it has no room.
 
-    `ledger` (float64) adds up over the chunks: rows kept, mass of all rows, mass of skipped rows, rows with a
+    `row_of_slot` lists them all. `ledger` (float64) adds up over the chunks: rows kept, mass of all rows, mass of skipped rows, rows with a
     statistic or weight that is not finite. One program, so that the order never changes.
     """
     kept = tl.load(ledger)
     mass_all = tl.load(ledger + 1)
     mass_skipped = tl.load(ledger + 2)
     broken = tl.load(ledger + 3)
-    for start in range(0, rows, BLOCK):
+    for start in range(first_row, end_row, BLOCK):
         row = start + tl.arange(0, BLOCK)
-        inside = row < rows
+        inside = row < end_row
         w = tl.load(weights + row, mask=inside, other=0.0)
         row_nll = tl.load(nll + row, mask=inside, other=0.0)
         row_gap = tl.load(gap + row, mask=inside, other=0.0)
         mass = tl.abs(w) * _one_minus_exp(row_nll)
         keep = inside & (mass >= skip_below)
         slot = kept.to(tl.int32) + tl.cumsum(keep.to(tl.int32), axis=0) - 1
-        fits = keep & (slot < capacity)
-        tl.store(slot_out + row, tl.where(fits, slot, -1), mask=inside)
-        tl.store(row_of_slot + slot, (first_row + row).to(tl.int64), mask=fits)
+        tl.store(slots + row, tl.where(keep & (slot < capacity), slot, -1), mask=inside)
+        tl.store(row_of_slot + slot, row.to(tl.int64), mask=keep)
         # x - x is 0 for every finite x, NaN otherwise
         doubtful = (w - w) + (row_nll - row_nll) + (row_gap - row_gap)
         kept += tl.sum(keep.to(tl.float64))
@@ -182,32 +240,37 @@ def claim_slots(
     tl.store(ledger + 3, broken)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_row", "columns", "first_column"])
 def logit_gradients(
-    logits, logits_stride, out, out_stride, slots,
-    labels, nll, gap, gold_logit, competitor, row_scale,
-    columns, first_column, logit_scale, softcap,
+    logits, logits_stride, out, out_stride, slots, weights,
+    labels, nll, gap, gold_logit, competitor, normalizer,
+    first_row, columns, first_column, logit_scale, softcap,
     HAS_SOFTCAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """row_scale * d(nll)/d(raw logits) of one block of one row, written to the row's slot; nothing if it has none."""
-    row = tl.program_id(0).to(tl.int64)
+    """w/normalizer * d(nll)/d(raw logits) of one block of one row, written to the row's slot; nothing if it has none.
+
+    `logits` begins with the first row of this launch, everything else with row 0.
+    """
+    index = tl.program_id(0).to(tl.int64)
+    row = first_row + index
     slot = tl.load(slots + row).to(tl.int64)
     if slot < 0:
         return
     row_nll = tl.load(nll + row)
-    gold = tl.load(labels + row) - first_column
-    rival = tl.load(competitor + row) - first_column
+    gold = (tl.load(labels + row) - first_column).to(tl.int32)
+    rival = (tl.load(competitor + row) - first_column).to(tl.int32)
     gold_z = tl.load(gold_logit + row)
-    log_sum = gold_z + row_nll
     rival_z = gold_z - tl.load(gap + row)
-    scale = tl.load(row_scale + row)
+    scale = tl.load(weights + row) / tl.load(normalizer).to(tl.float32) * logit_scale
 
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < columns
-    raw = tl.load(logits + row * logits_stride + column, mask=inside, other=0.0).to(tl.float32)
+    # rows are padded to 128 bytes; a limit that the compiler knows to be a multiple of 32 keeps the accesses wide
+    inside = column < (columns + 31) // 32 * 32
+    raw = tl.load(logits + index * logits_stride + column, mask=inside, other=0.0).to(tl.float32)
+    raw = tl.where(column < columns, raw, 0.0)
     z = _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
     z = tl.where(column == rival, rival_z, z)
-    gradient = tl.where(column == gold, -_one_minus_exp(row_nll), _exp(z - log_sum)) * (scale * logit_scale)
+    gradient = tl.where(column == gold, -_one_minus_exp(row_nll), _exp(z - (gold_z + row_nll))) * scale
     if HAS_SOFTCAP:
         z = tl.where(column == gold, gold_z, z)
         gradient *= 1 - (z / softcap) * (z / softcap)
@@ -224,3 +287,20 @@ def scale_in_place(tensor, factor, size, BLOCK: tl.constexpr):
         index = start.to(tl.int64) + tl.arange(0, BLOCK)
         value = tl.load(tensor + index, mask=index < size).to(tl.float32)
         tl.store(tensor + index, (value * by).to(tensor.dtype.element_ty), mask=index < size)
+
+
+@triton.jit
+def find_trained(labels, rows_out, counts, size, ignore_index, V, BLOCK: tl.constexpr):
+    """Indices of the labels that are not ignored, in order; counts of those, and of those outside the vocabulary."""
+    trained = 0
+    outside = 0
+    for start in range(0, size, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        label = tl.load(labels + row, mask=row < size, other=0)
+        train = (row < size) & (label != ignore_index)
+        place = trained + tl.cumsum(train.to(tl.int32), axis=0) - 1
+        tl.store(rows_out + place, row.to(tl.int64), mask=train)
+        trained += tl.sum(train.to(tl.int32))
+        outside += tl.sum((train & ((label < 0) | (label >= V))).to(tl.int32))
+    tl.store(counts, trained)
+    tl.store(counts + 1, outside)

@@ -5,6 +5,7 @@ Checking, dropping ignored labels and normalising happen here and nowhere else.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -86,18 +87,17 @@ def linear_cross_entropy(
     solve = _choose_backend(backend, hidden, low_memory)
 
     hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
-    rows = _trained_rows(labels_N, ignore_index, len(weight))
-    count = len(labels_N) if rows is None else len(rows)
+    rows = _trained_rows(labels_N, ignore_index, weight.shape[0])
+    count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
         return _nothing_to_train(hidden_NH, weight, bias, entropy)
-    divisor = torch.as_tensor(count if normalizer is None else normalizer, device=hidden.device).detach()
     problem = Problem(
         hidden_TH=hidden_NH,
         weight_VH=weight,
         bias_V=bias,
         labels_T=(labels_N if rows is None else labels_N[rows]).long(),
         objective=objective,
-        normalizer=divisor.to(torch.promote_types(hidden.dtype, torch.float32)),
+        normalizer=count if normalizer is None else normalizer,
         logit_scale=float(logit_scale),
         softcap=None if softcap is None else float(softcap),
         skip_below=float(skip_below),
@@ -129,16 +129,15 @@ class _Fused(torch.autograd.Function):
         problem: Problem,
         solve: Callable[[Problem], Solution],
     ) -> tuple[Tensor, Solution]:
-        hidden_TH = hidden_NH if rows is None else hidden_NH[rows]
-        solution = solve(replace(problem, hidden_TH=hidden_TH, weight_VH=weight_VH, bias_V=bias_V))
+        solution = solve(problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows]))
         require_finite(solution, problem.objective)
         grad_hidden_NH = solution.grad_hidden_TH
         if grad_hidden_NH is not None and rows is not None:
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
         ctx.gradients = (grad_hidden_NH, solution.grad_weight_VH, solution.grad_bias_V)
-        ctx.late_scale = problem.late_scale
-        wide = problem.normalizer.dtype
-        loss = (solution.weights.to(wide) * solution.tokens.nll.to(wide)).sum() / problem.normalizer
+        divisor = problem.divisor
+        ctx.late_divisor = divisor if problem.divides_late else None
+        loss = torch.dot(solution.weights, solution.tokens.nll).to(divisor.dtype) / divisor
         return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
 
     @staticmethod
@@ -154,7 +153,7 @@ class _Fused(torch.autograd.Function):
                 "(retain_graph=True) needs a second call, or backend='reference'"
             )
         gradients, ctx.gradients = ctx.gradients, None
-        factor = grad_loss if ctx.late_scale is None else grad_loss * ctx.late_scale
+        factor = grad_loss if ctx.late_divisor is None else grad_loss / ctx.late_divisor
         for gradient in gradients:
             if gradient is not None:
                 _scale_(gradient, factor)
@@ -181,18 +180,21 @@ def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, en
 
 def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tensor | None:
     """Indices of the labels to train on, or None for all of them; one wait for the device."""
-    trained = labels_N != ignore_index
-    outside = trained & ((labels_N < 0) | (labels_N >= vocabulary))
-    count, bad = torch.stack([trained.sum(), outside.sum()]).tolist()
+    if labels_N.is_cuda and _has_triton():
+        from trimsft.head.triton import trained_rows
+
+        rows, bad = trained_rows(labels_N.contiguous(), ignore_index, vocabulary)
+    else:
+        rows = (labels_N != ignore_index).nonzero().flatten()
+        bad = int((labels_N[rows].clamp(0, vocabulary - 1) != labels_N[rows]).sum())
     if bad:
-        row = int(outside.nonzero()[0])
+        outside = (labels_N != ignore_index) & (labels_N.clamp(0, vocabulary - 1) != labels_N)
+        first = int(outside.nonzero()[0])
         raise ValueError(
-            f"labels: {bad} of {count} are outside the vocabulary (0 to {vocabulary - 1}; ignore_index is "
-            f"{ignore_index}), first {int(labels_N[row])} at position {row}"
+            f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {vocabulary - 1}; ignore_index is "
+            f"{ignore_index}), first {int(labels_N[first])} at position {first}"
         )
-    if count == len(labels_N):
-        return None
-    return torch.nonzero_static(trained, size=count).flatten()
+    return None if len(rows) == len(labels_N) else rows
 
 
 def _autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -271,5 +273,6 @@ def _choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Pr
     return triton.solve
 
 
+@functools.cache
 def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trimsft.objectives import Objective, TokenStats, WeighsTokens
+from trimsft.objectives import Objective, TokenStats
 
 DEFAULT_SKIP_BELOW = 1e-3
 """Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
@@ -29,8 +29,7 @@ class Problem:
     bias_V: Tensor | None
     labels_T: Tensor
     objective: Objective
-    normalizer: Tensor
-    """Scalar, on the device of `hidden_TH`."""
+    normalizer: float | Tensor
     logit_scale: float
     softcap: float | None
     skip_below: float
@@ -46,13 +45,22 @@ class Problem:
         return self.wants_hidden or self.wants_weight or self.wants_bias
 
     @property
-    def late_scale(self) -> Tensor | None:
-        """What float16 gradients are multiplied by only in the backward pass: 1/normalizer would underflow."""
-        return 1 / self.normalizer if self.hidden_TH.dtype == torch.float16 else None
+    def divides_late(self) -> bool:
+        """float16 gradients are divided by the normalizer in the backward pass only: before, they would underflow."""
+        return self.hidden_TH.dtype == torch.float16
 
-    def row_scales(self, weights_T: Tensor) -> Tensor:
-        """The factor of each row's logit gradient, softmax - onehot."""
-        return weights_T if self.late_scale is not None else weights_T / self.normalizer
+    @property
+    def divisor(self) -> Tensor:
+        """The normalizer as a scalar on the device, in float32 or float64; a number is not copied from the host."""
+        hidden, dtype = self.hidden_TH, torch.promote_types(self.hidden_TH.dtype, torch.float32)
+        if isinstance(self.normalizer, Tensor):
+            return self.normalizer.detach().reshape(()).to(hidden.device, dtype)
+        return hidden.new_full((), self.normalizer, dtype=dtype)
+
+    @property
+    def early_divisor(self) -> Tensor:
+        """What the logit gradients are divided by in the forward pass."""
+        return torch.ones_like(self.divisor) if self.divides_late else self.divisor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +80,9 @@ class Solution:
 
 def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
     """The objective's weights, detached and checked for shape and type."""
+    weights_of = getattr(objective, "weights", objective)
     with torch.no_grad():
-        weights = objective.weights(tokens) if isinstance(objective, WeighsTokens) else objective(tokens)
+        weights = weights_of(tokens)
     if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
         got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
         raise TypeError(

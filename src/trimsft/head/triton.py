@@ -17,6 +17,9 @@ Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any
 
 import torch
 import triton
@@ -24,14 +27,14 @@ from torch import Tensor
 
 from trimsft.head import kernels
 from trimsft.head.problem import SKIPPED_MASS, Problem, Solution, gradient_mass, rows_to_keep, weigh
-from trimsft.objectives import TokenStats
+from trimsft.objectives import OBJECTIVES, Objective, TokenStats
 
-CHUNK_ROWS = 1024
-"""Rows of a chunk; up to four times as many where the weight's gradient has room for them."""
-SLICE_BYTES = 48 << 20
-"""Size of one slice of recomputed logits: about what the L2 cache holds."""
-MEMORY_SHARE = 0.5
-"""The buffer takes at most this share of the memory that is free."""
+CHUNK_ROWS = 1536
+"""Least number of rows in a chunk of logits: enough for a full-speed matmul."""
+CHUNK_BYTES = 160 << 20
+"""Least size of a chunk, so that launching kernels does not take longer than running them."""
+SLICE_BYTES = 96 << 20
+"""Size of a slice of recomputed logits."""
 
 
 def solve(problem: Problem) -> Solution:
@@ -49,6 +52,17 @@ def require_usable(hidden: Tensor) -> None:
         )
 
 
+def trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, int]:
+    """Indices of the labels that are not ignored, and how many of them are outside the vocabulary."""
+    rows_N = torch.empty_like(labels_N, dtype=torch.int64)
+    counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
+    kernels.find_trained[(1,)](
+        labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
+    )
+    count, outside = counts.tolist()
+    return rows_N[:count], outside
+
+
 def scale_(tensor: Tensor, factor: Tensor) -> None:
     """tensor *= factor (a scalar on the device); one short launch where the factor is 1."""
     if not tensor.is_contiguous():
@@ -62,67 +76,114 @@ class _Solver:
         self.problem = problem
         self.hidden_TH = problem.hidden_TH.contiguous()
         self.weight_VH = problem.weight_VH.contiguous()
-        self.T, self.V = len(self.hidden_TH), len(self.weight_VH)
-        floats = self.hidden_TH.new_empty((5, self.T), dtype=torch.float32)
+        self.labels_T = problem.labels_T
+        self.T, self.V = self.hidden_TH.shape[0], self.weight_VH.shape[0]
+        self.buffer_BV: Tensor | None = None
+        self.grad_hidden_TH: Tensor | None = None
+        self.grad_weight_VH: Tensor | None = None
+        self.grad_bias_V: Tensor | None = None
+        self.compiled: dict[Any, Any] = {}
+        # the first matmul starts before everything else is made ready
+        self.space_CV = self._chunk_space()
+        self.chunk_rows = self.space_CV.shape[0]
+        self._chunk_logits(0)
+
+        floats_5T = self.hidden_TH.new_empty((5, self.T), dtype=torch.float32)
         self.tokens = TokenStats(
-            nll=floats[0],
-            gap=floats[1],
-            gold_logit=floats[2],
-            competitor=torch.empty_like(problem.labels_T),
-            entropy=floats[3] if problem.with_entropy else None,
+            nll=floats_5T[0],
+            gap=floats_5T[1],
+            gold_logit=floats_5T[2],
+            competitor=torch.empty_like(self.labels_T),
+            entropy=floats_5T[3] if problem.with_entropy else None,
         )
-        self.weights_T = floats[4]
-        self.slots_T = torch.empty_like(problem.labels_T, dtype=torch.int32)
-        self.row_of_slot_T = torch.empty_like(problem.labels_T)
+        self.weights_T = floats_5T[4]
+        self.slots_T = torch.empty_like(self.labels_T, dtype=torch.int32)
+        self.row_of_slot_T = torch.zeros_like(self.labels_T)
         # rows kept, mass of all rows, mass of skipped rows, rows that are not finite
         self.ledger = self.hidden_TH.new_zeros(4, dtype=torch.float64)
-        self.buffer_BV: Tensor | None = None
-        self.grad_hidden_TH = torch.zeros_like(self.hidden_TH) if problem.wants_hidden else None
-        self.grad_weight_VH: Tensor | None = None
-        self.grad_bias_V = torch.zeros_like(self.weight_VH[:, 0], dtype=torch.float32) if problem.wants_bias else None
+        self.objective, self.parameters = _as_kernel(problem.objective)
+        self.normalizer = problem.early_divisor
 
     def run(self) -> Solution:
         self._forward()
-        kept, mass_all, mass_skipped, broken = self.ledger.tolist()
-        if not self.problem.wants_gradient or broken:
-            return self._solution(kept=0, finite=not broken)
+        ledger = self._copy_to_host(self.ledger)
+        if not self.problem.wants_gradient:
+            return self._solution(kept=0, finite=not ledger()[3])
+        # what the backward pass needs in any case is made ready while the device is still at the forward pass
+        if self.problem.wants_weight and self.grad_weight_VH is None:
+            self.grad_weight_VH = torch.empty_like(self.weight_VH)
+        slots = self.row_of_slot_T[: self._capacity]
+        copy_rows = self.problem.wants_weight and not self._is_exact
+        hidden_BH = self.hidden_TH[slots] if copy_rows else self.hidden_TH
+        if self._is_exact:
+            self._backward(self.T, hidden_BH, rest=slots[:0])
+            return self._solution(kept=self.T, finite=not ledger()[3])
+        kept, mass_all, mass_skipped, broken = ledger()
+        if broken:
+            return self._solution(kept=0, finite=False)
         buffered = min(int(kept), self._capacity)
-        rest = self.row_of_slot_T[:0]
-        if kept > buffered or mass_skipped > SKIPPED_MASS * mass_all:
+        rest = self.row_of_slot_T[buffered : int(kept)]
+        if mass_skipped > SKIPPED_MASS * mass_all:
             keep_T = rows_to_keep(gradient_mass(self.tokens, self.weights_T), self.problem.skip_below)
-            rest = keep_T.index_fill_(0, self.row_of_slot_T[:buffered], False).nonzero().flatten()
-        self._backward(buffered, rest)
-        return self._solution(kept=buffered + len(rest), finite=True)
+            rest = keep_T.index_fill_(0, slots[:buffered], False).nonzero().flatten()
+        self._backward(buffered, hidden_BH, rest)
+        return self._solution(kept=buffered + rest.shape[0], finite=True)
+
+    def _copy_to_host(self, tensor: Tensor) -> Callable[[], list[float]]:
+        """Start copying; the function returned waits for this copy, not for work launched after it."""
+        if not tensor.is_cuda:
+            return tensor.tolist
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+
+        def wait() -> list[float]:
+            copied.synchronize()
+            return host.tolist()
+
+        return wait
 
     # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
 
     def _forward(self) -> None:
-        logits_CV = self._chunk_space()
-        for start in range(0, self.T, len(logits_CV)):
-            rows = slice(start, min(start + len(logits_CV), self.T))
-            chunk_CV = logits_CV[: rows.stop - start]
-            self._logits(self.hidden_TH[rows], slice(0, self.V), chunk_CV)
-            self._statistics(chunk_CV, rows)
-            self.weights_T[rows] = weigh(self.problem.objective, self.tokens[rows])
-            self._claim_slots(rows)
-            if start == 0 and self._wants_buffer and self.buffer_BV is None:
-                self.buffer_BV = self._matrix(self._rows_needed(seen=rows.stop))
+        for start in range(0, self.T, self.chunk_rows):
+            logits_CV = self.space_CV[: self.T - start] if start == 0 else self._chunk_logits(start)
+            rows = slice(start, min(start + self.chunk_rows, self.T))
+            self._statistics(logits_CV, rows)
+            if self._wants_buffer:
+                self._weigh(rows)
+                self._claim_slots(rows)
+                if self.buffer_BV is None and start == 0:
+                    self._make_buffer(seen=rows.stop)
             if self.buffer_BV is not None:
-                self._logit_gradients(chunk_CV, self.buffer_BV, self.slots_T[rows], rows, first_column=0)
+                self._logit_gradients(
+                    logits_CV, self.buffer_BV, self.slots_T, self.weights_T, self.tokens, self.labels_T, start
+                )
+        if not self._wants_buffer:
+            self._weigh(slice(0, self.T))
+            self._claim_slots(slice(0, self.T))
+        del self.space_CV
+
+    def _chunk_logits(self, start: int) -> Tensor:
+        logits_CV = self.space_CV[: self.T - start]
+        self._logits(self.hidden_TH[start : start + self.chunk_rows], slice(0, self.V), logits_CV)
+        return logits_CV
 
     def _chunk_space(self) -> Tensor:
         """Where the logits of a chunk go: the buffer itself, the weight's gradient, or space of their own."""
         problem = self.problem
-        if self._wants_buffer and problem.skip_below == 0 and self._rows_that_fit() >= self.T:
-            self.buffer_BV = self._matrix(self.T)
-            return self.buffer_BV
-        if problem.wants_weight:
-            stride = _padded(self.V, self.weight_VH)
-            rows = min(self.weight_VH.numel() // stride, 4 * CHUNK_ROWS, self.T)
-            if rows >= min(CHUNK_ROWS, self.T):
-                self.grad_weight_VH = torch.empty_like(self.weight_VH)
-                return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
-        return self._matrix(min(CHUNK_ROWS, self.T))
+        if self._wants_buffer and problem.skip_below == 0:
+            self.buffer_BV = self._allocate(self.T, least=self.T)
+            if self.buffer_BV is not None:
+                return self.buffer_BV
+        stride = _padded(self.V, self.weight_VH)
+        least_bytes = CHUNK_BYTES if self._wants_buffer else 3 * CHUNK_BYTES // 2
+        rows = min(max(CHUNK_ROWS, least_bytes // (stride * self.weight_VH.itemsize)), self.T)
+        if problem.wants_weight and self.weight_VH.numel() >= rows * stride:
+            self.grad_weight_VH = torch.empty_like(self.weight_VH)
+            return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
+        return self._matrix(rows)
 
     def _logits(self, hidden_KH: Tensor, columns: slice, out_KS: Tensor) -> None:
         """Raw logits of some rows and columns, in the dtype of the hidden states."""
@@ -132,36 +193,53 @@ class _Solver:
             torch.addmm(self.problem.bias_V[columns], hidden_KH, self.weight_VH[columns].T, out=out_KS)
 
     def _statistics(self, logits_CV: Tensor, rows: slice) -> None:
-        problem, tokens = self.problem, self.tokens[rows]
-        kernels.row_statistics[(len(logits_CV),)](
-            logits_CV, logits_CV.stride(0), self.hidden_TH[rows], self.weight_VH,
-            self.weight_VH if problem.bias_V is None else problem.bias_V, problem.labels_T[rows],
+        problem, tokens = self.problem, self.tokens
+        self._launch(
+            kernels.row_statistics, (rows.stop - rows.start, 1, 1),
+            logits_CV, logits_CV.stride(0), self.hidden_TH, self.weight_VH,
+            self.weight_VH if problem.bias_V is None else problem.bias_V, self.labels_T,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
-            tokens.nll if tokens.entropy is None else tokens.entropy,
-            self.V, self.hidden_TH.shape[1], problem.logit_scale, problem.softcap or 1.0,
-            HAS_BIAS=problem.bias_V is not None, HAS_SOFTCAP=problem.softcap is not None,
-            WITH_ENTROPY=problem.with_entropy, LANES=512, WIDTH=8, BLOCK_H=512, num_warps=8,
+            tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
+            rows.start, self.V, self.hidden_TH.shape[1], problem.logit_scale, problem.softcap or 1.0, *self.parameters,
+            problem.bias_V is not None, problem.softcap is not None, problem.with_entropy, self.objective,
+            256, 8, 512, 4,
         )  # fmt: skip
 
+    def _weigh(self, rows: slice) -> None:
+        if self.objective == "function":
+            self.weights_T[rows] = weigh(self.problem.objective, self.tokens[rows])
+
     def _claim_slots(self, rows: slice) -> None:
-        kernels.claim_slots[(1,)](
-            self.weights_T[rows], self.tokens.nll[rows], self.tokens.gap[rows], self.slots_T[rows],
-            self.row_of_slot_T, self.ledger, rows.start, rows.stop - rows.start, self.problem.skip_below,
-            self.T if rows.start == 0 and self._wants_buffer else self._capacity, BLOCK=2048, num_warps=8,
+        # before the buffer exists, every row of the first chunk gets a slot: the buffer will have room for those
+        capacity = self.T if rows.start == 0 and self._wants_buffer else self._capacity
+        self._launch(
+            kernels.claim_slots, (1, 1, 1),
+            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.ledger,
+            rows.start, rows.stop, self.problem.skip_below, capacity, min(8192, triton.next_power_of_2(self.chunk_rows)),
         )  # fmt: skip
 
     def _logit_gradients(
-        self, logits_KS: Tensor, out: Tensor, slots_K: Tensor, rows: slice | Tensor, first_column: int
-    ) -> None:
-        problem, tokens = self.problem, self.tokens[rows]
-        columns, block = logits_KS.shape[1], 4096
-        kernels.logit_gradients[(len(logits_KS), triton.cdiv(columns, block))](
-            logits_KS, logits_KS.stride(0), out, out.stride(0), slots_K, problem.labels_T[rows],
-            tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
-            problem.row_scales(self.weights_T[rows]), columns, first_column,
-            problem.logit_scale, problem.softcap or 1.0,
-            HAS_SOFTCAP=problem.softcap is not None, BLOCK=block, num_warps=8,
+        self, logits_KS: Tensor, out: Tensor, slots: Tensor, weights: Tensor,
+        tokens: TokenStats, labels: Tensor, first_row: int, first_column: int = 0,
+    ) -> None:  # fmt: skip
+        problem = self.problem
+        (rows, columns), block = logits_KS.shape, 4096
+        self._launch(
+            kernels.logit_gradients, (rows, triton.cdiv(columns, block), 1),
+            logits_KS, logits_KS.stride(0), out, out.stride(0), slots, weights, labels,
+            tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor, self.normalizer,
+            first_row, columns, first_column, problem.logit_scale, problem.softcap or 1.0,
+            problem.softcap is not None, block,
         )  # fmt: skip
+
+    def _launch(self, kernel: Any, grid: tuple[int, int, int], *arguments: Any) -> None:
+        """Launch a kernel of 8 warps. Only the first launch of a call goes through Triton's slow lookup: the later
+        ones differ in nothing it looks at (integers that vary are marked `do_not_specialize`)."""
+        compiled = self.compiled.get(kernel)
+        if compiled is None:
+            self.compiled[kernel] = kernel[grid](*arguments, num_warps=8)
+        else:
+            compiled[grid](*arguments)
 
     # ---- the buffer
 
@@ -170,25 +248,30 @@ class _Solver:
         return self.problem.wants_gradient and not self.problem.low_memory
 
     @property
+    def _is_exact(self) -> bool:
+        """Every row is kept and in the buffer: no need to ask the device before the backward pass."""
+        return self.problem.skip_below == 0 and self._capacity == self.T
+
+    @property
     def _capacity(self) -> int:
-        return 0 if self.buffer_BV is None else len(self.buffer_BV)
+        return 0 if self.buffer_BV is None else self.buffer_BV.shape[0]
 
-    def _rows_needed(self, seen: int) -> int:
-        """How many rows the buffer should have, judging by the share of kept rows among those seen so far."""
-        kept = int(self.ledger[0].item())
-        share = kept / seen
-        spread = math.sqrt(share * (1 - share) / seen)
-        likely = math.ceil((self.T - seen) * min(1.0, share + 2 * spread))
-        return max(kept, min(kept + likely, self._rows_that_fit()))
+    def _make_buffer(self, seen: int) -> None:
+        """Size the buffer by the share of kept rows among those seen so far, and room for chance."""
+        kept, unseen = int(self.ledger[0].item()), self.T - seen
+        share = (kept + 1) / (seen + 2)
+        spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
+        likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
+        self.buffer_BV = self._allocate(kept + likely, least=kept)
 
-    def _rows_that_fit(self) -> int:
-        if not self.hidden_TH.is_cuda:
-            return self.T
-        free, _ = torch.cuda.mem_get_info(self.hidden_TH.device)
-        cached = torch.cuda.memory_reserved(self.hidden_TH.device)
-        cached -= torch.cuda.memory_allocated(self.hidden_TH.device)
-        row_bytes = _padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize
-        return int(MEMORY_SHARE * (free + cached)) // row_bytes
+    def _allocate(self, rows: int, least: int) -> Tensor | None:
+        """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
+        while rows >= least:
+            try:
+                return self._matrix(rows)
+            except torch.OutOfMemoryError:
+                rows //= 2
+        return None
 
     def _matrix(self, rows: int) -> Tensor:
         """[rows, V], its rows aligned whatever V is."""
@@ -196,44 +279,50 @@ class _Solver:
 
     # ---- backward: the two gradients
 
-    def _backward(self, buffered: int, rest: Tensor) -> None:
-        if self.problem.wants_weight and self.grad_weight_VH is None:
-            self.grad_weight_VH = torch.empty_like(self.weight_VH)
+    def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
+        """`buffered` rows from the buffer, the `rest` by computing their logits again."""
+        if self.problem.wants_bias:
+            self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32)
         if buffered:
-            assert self.buffer_BV is not None
-            self._backward_buffered(self.buffer_BV[:buffered], self.row_of_slot_T[:buffered])
-        elif self.grad_weight_VH is not None and len(rest) == 0:
+            self._backward_buffered(buffered, hidden_BH)
+        elif self.grad_weight_VH is not None and rest.shape[0] == 0:
             self.grad_weight_VH.zero_()
-        if len(rest):
-            self.buffer_BV = None
+        self.buffer_BV = None
+        if self.problem.wants_hidden and self.grad_hidden_TH is None:
+            self.grad_hidden_TH = torch.zeros_like(self.hidden_TH)
+        if rest.shape[0]:
             self._backward_recomputed(rest, onto_buffered=buffered > 0)
 
-    def _backward_buffered(self, grad_KV: Tensor, rows_K: Tensor) -> None:
-        everything = len(rows_K) == self.T
+    def _backward_buffered(self, kept: int, hidden_BH: Tensor) -> None:
+        assert self.buffer_BV is not None
+        grad_KV = self.buffer_BV[:kept]
         if self.grad_weight_VH is not None:
-            hidden_KH = self.hidden_TH if everything else self.hidden_TH[rows_K]
-            torch.mm(grad_KV.T, hidden_KH, out=self.grad_weight_VH)
-        if self.grad_hidden_TH is not None and everything:
-            torch.mm(grad_KV, self.weight_VH, out=self.grad_hidden_TH)
-        elif self.grad_hidden_TH is not None:
-            self.grad_hidden_TH.index_copy_(0, rows_K, torch.mm(grad_KV, self.weight_VH))
+            torch.mm(grad_KV.T, hidden_BH[:kept], out=self.grad_weight_VH)
+        if self.problem.wants_hidden:
+            self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
+            if kept < self.T:
+                rows_K, grad_hidden_KH = self.row_of_slot_T[:kept], self.grad_hidden_TH
+                self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
         if self.grad_bias_V is not None:
             self.grad_bias_V += grad_KV.sum(dim=0, dtype=torch.float32)
 
     def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
-        hidden_KH = self.hidden_TH[rows_K]
-        in_place = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
+        hidden_KH, tokens, labels_K = self.hidden_TH[rows_K], self.tokens[rows_K], self.labels_T[rows_K]
+        weights_K = self.weights_T[rows_K]
+        in_place_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
         sum_KH = torch.zeros_like(hidden_KH, dtype=torch.float32)
         width = _slice_width(self.V, len(rows_K) * self.hidden_TH.itemsize)
-        space = self.hidden_TH.new_empty(len(rows_K) * width)
+        space_KS = self.hidden_TH.new_empty((len(rows_K), width))
         for start in range(0, self.V, width):
             columns = slice(start, min(start + width, self.V))
-            grad_KS = space.view(len(rows_K), width)[:, : columns.stop - start]
+            grad_KS = space_KS[:, : columns.stop - start]
             self._logits(hidden_KH, columns, grad_KS)
-            self._logit_gradients(grad_KS, grad_KS, in_place, rows_K, first_column=start)
+            self._logit_gradients(
+                grad_KS, grad_KS, in_place_K, weights_K, tokens, labels_K, 0, first_column=start
+            )
             if self.grad_weight_VH is not None:
-                out = self.grad_weight_VH[columns]
-                torch.addmm(out, grad_KS.T, hidden_KH, beta=float(onto_buffered), out=out)
+                out_SH = self.grad_weight_VH[columns]
+                torch.addmm(out_SH, grad_KS.T, hidden_KH, beta=float(onto_buffered), out=out_SH)
             if self.grad_hidden_TH is not None:
                 _add_matmul(sum_KH, grad_KS, self.weight_VH[columns])
             if self.grad_bias_V is not None:
@@ -251,6 +340,14 @@ class _Solver:
             grad_weight_VH=self.grad_weight_VH,
             grad_bias_V=None if self.grad_bias_V is None else self.grad_bias_V.to(self.weight_VH.dtype),
         )
+
+
+def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
+    """Name and parameters of an objective that the kernel computes itself; "function" for any other."""
+    for name, kind in OBJECTIVES.items():
+        if type(objective) is kind:
+            return name, (*astuple(objective), 0.0, 0.0)[:2]
+    return "function", (0.0, 0.0)
 
 
 def _padded(columns: int, like: Tensor) -> int:

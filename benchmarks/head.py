@@ -1,0 +1,53 @@
+"""The fused head against its peers on three shapes; writes JSON.
+
+    python benchmarks/head.py --out docs/results/head_h200.json
+
+Peers that are not installed are listed with the reason. Inputs are synthetic (see trimsft.bench.data).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from trimsft.bench.head import SHAPES, compare, machine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--shape", default="", help="only shapes whose name contains this")
+    parser.add_argument("--only", default="", help="only methods whose name contains this")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time spent on each measurement")
+    arguments = parser.parse_args()
+    report = {"machine": machine(), "dtype": "bfloat16", "shapes": []}
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for shape in SHAPES:
+        if arguments.shape.lower() not in shape.name.lower():
+            continue
+        entry = {**asdict(shape), "matmul_tflop": shape.matmul_tflop, "results": []}
+        report["shapes"].append(entry)
+        print(f"\n{shape.name}: {shape.tokens} tokens, hidden {shape.hidden_size}, vocabulary {shape.vocabulary}")
+        for result in compare(shape, only=arguments.only, seconds=arguments.seconds):
+            entry["results"].append(asdict(result))
+            if result.failed:
+                print(f"  {result.method:45} {result.failed[:110]}", flush=True)
+                continue
+            errors = "" if result.weight_error is None else (
+                f"  errors {result.hidden_error:.1e} {result.weight_error:.1e}"
+            )  # fmt: skip
+            kept = "" if result.kept is None else f"  kept {result.kept:.3f}"
+            print(
+                f"  {result.method:45} {result.milliseconds:7.2f} ms ({result.fastest:.2f} to {result.slowest:.2f})"
+                f" {result.extra_gib:6.2f} GiB{errors}{kept}",
+                flush=True,
+            )
+            arguments.out.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
