@@ -17,7 +17,8 @@ import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, Union, runtime_checkable
+from numbers import Real
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -53,7 +54,9 @@ class TokenStats:
 
     def __getitem__(self, rows: slice | Tensor) -> TokenStats:
         entropy = None if self.entropy is None else self.entropy[rows]
-        return TokenStats(self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy)
+        return TokenStats(
+            self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy
+        )
 
 
 @runtime_checkable
@@ -63,7 +66,7 @@ class WeighsTokens(Protocol):
     def weights(self, tokens: TokenStats) -> Tensor: ...
 
 
-Objective: TypeAlias = Union[WeighsTokens, Callable[[TokenStats], Tensor]]
+Objective: TypeAlias = WeighsTokens | Callable[[TokenStats], Tensor]
 """An objective of this module, or any elementwise function from `TokenStats` to weights."""
 
 
@@ -108,7 +111,8 @@ class _Band:
         _require_number(self, "bandwidth", above=0)
 
     def _gaussian(self, distance: Tensor) -> Tensor:
-        return torch.exp(-0.5 * (distance / self.bandwidth) ** 2)
+        # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
+        return torch.exp(-0.5 * (distance / max(self.bandwidth, torch.finfo(torch.float32).tiny)) ** 2)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class TrimSFTHard(_Band):
         return self._gaussian((tokens.gap - self.margin).clamp(min=0))
 
 
-BuiltinObjective: TypeAlias = Union[SFT, FSFT, DFT, TrimSFT, TrimSFTEasy, TrimSFTHard]
+BuiltinObjective: TypeAlias = SFT | FSFT | DFT | TrimSFT | TrimSFTEasy | TrimSFTHard
 
 OBJECTIVES: dict[str, type[BuiltinObjective]] = {
     "sft": SFT,
@@ -166,7 +170,7 @@ def _require_number(
     objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf
 ) -> None:
     value = getattr(objective, field)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and value >= at_least and value > above:
         return
     bound = f" > {above:g}" if above > -math.inf else f" >= {at_least:g}" if at_least > -math.inf else ""

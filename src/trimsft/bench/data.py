@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,7 +26,7 @@ def synthetic_head(
     for Qwen2.5-Math-1.5B.
     """
     generator = torch.Generator(device).manual_seed(seed)
-    options = {"generator": generator, "device": device}
+    options: dict[str, Any] = {"generator": generator, "device": device}
     weight_VH = (torch.randn(vocabulary, hidden_size, **options) / hidden_size**0.5).to(dtype)
     labels_N = torch.randint(vocabulary, (tokens,), **options)
     gaps_N = lowest_gap + (highest_gap - lowest_gap) * torch.rand(tokens, **options)

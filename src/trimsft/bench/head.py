@@ -67,7 +67,9 @@ class _Method:
     ours: bool = False
 
 
-def our_methods(objectives: tuple[str, ...] = ("trim", "sft", "fsft", "dft", "trim-e", "trim-h")) -> list[_Method]:
+def our_methods(
+    objectives: tuple[str, ...] = ("trim", "sft", "fsft", "dft", "trim-e", "trim-h"),
+) -> list[_Method]:
     """TrimSFT and SFT in every mode, the other objectives exact."""
     methods = [_ours("TrimSFT, default skip", "trim"), _ours("TrimSFT, low memory", "trim", low_memory=True)]
     methods += [_ours("SFT, default skip", "sft"), _ours("SFT, low memory", "sft", low_memory=True)]
@@ -91,7 +93,7 @@ def compare(
     device: str = "cuda",
     dtype: torch.dtype = torch.bfloat16,
     only: str = "",
-    seconds: float = 0.3,
+    seconds: float = 0.1,
     inputs: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Iterator[Result]:
     """Measure our methods and every peer whose name contains `only`, one after the other."""
@@ -99,9 +101,7 @@ def compare(
         shape.tokens, shape.hidden_size, shape.vocabulary, device=device, dtype=dtype
     )
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
-    exact = {
-        name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")
-    }
+    exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
     peers = [_Method(peer.name, peer.objective, peer.load) for peer in PEERS]
     for method in our_methods() + peers:
         if only.lower() in method.name.lower():
@@ -121,10 +121,10 @@ def _measure(
 
     def step() -> Tensor:
         out = run(hidden, weight, labels)
-        if not method.ours:
-            return out
-        kept.append(out.kept)
-        return out.loss
+        if method.ours:
+            kept.append(out.kept)
+        loss: Tensor = out.loss if method.ours else out
+        return loss
 
     try:
         run = method.load()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trimsft.head.problem import Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped, weigh
@@ -47,7 +46,9 @@ def solve(problem: Problem) -> Solution:
     )
 
 
-def _revive(problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor) -> int:
+def _revive(
+    problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor
+) -> int:
     """Run the rows that the chunk by chunk threshold skipped, but that hold too much of the batch's mass."""
     wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     revived = (wanted_T & ~kept_T).nonzero().flatten()
@@ -64,6 +65,8 @@ class _Chunk:
     tokens: TokenStats
     exps_RV: Tensor
     """exp(z - competitor logit), 0 at the gold token."""
+    competitor_prob_R: Tensor
+    """What they are multiplied by to become probabilities."""
     slope_RV: Tensor | None
     """Derivative of the softcap, where there is one."""
 
@@ -83,12 +86,12 @@ class _Chunk:
         moment_R = _first_moment(logits_RV) if problem.with_entropy else None
         exps_RV = logits_RV.exp_()
         sum_R = exps_RV.sum(dim=1)
-        # softplus of the difference keeps 1-p exact where p rounds to 1
-        nll_R = F.softplus(top_R + sum_R.log() - gold_R, threshold=torch.inf)
+        # softplus of the log-odds keeps 1-p exact where p rounds to 1
+        nll_R = torch.logaddexp(top_R + sum_R.log() - gold_R, torch.zeros_like(gold_R))
+        competitor_prob_R = 1 / (sum_R + torch.exp(gold_R - top_R))
         entropy_R = None
         if moment_R is not None:
-            others_R = torch.exp(top_R - gold_R - nll_R)
-            entropy_R = nll_R + others_R * ((gold_R - top_R) * sum_R - moment_R)
+            entropy_R = nll_R + competitor_prob_R * ((gold_R - top_R) * sum_R - moment_R)
         tokens = TokenStats(
             nll=nll_R.float(),
             gap=(gold_R - top_R).float(),
@@ -96,7 +99,7 @@ class _Chunk:
             competitor=competitor_R,
             entropy=None if entropy_R is None else entropy_R.float(),
         )
-        return cls(tokens, exps_RV, slope_RV)
+        return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
 
 
 def _first_moment(shifted_RV: Tensor) -> Tensor:
@@ -119,7 +122,9 @@ class _Matmuls:
         self.chunk_rows = max(16, min(len(hidden_TH), rows))
         self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
         self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
-        self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
+        self.grad_bias_V = (
+            weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
+        )
 
     def logits(self, hidden_RH: Tensor) -> Tensor:
         if self.mixed:
@@ -139,8 +144,7 @@ class _Matmuls:
         grad_KV = chunk.exps_RV if whole else chunk.exps_RV[kept]
         tokens = chunk.tokens if whole else chunk.tokens[kept]
         scale_K = weights_R[kept].to(self.wide) * (problem.logit_scale / problem.early_divisor)
-        # softmax_v = exp(z_v - top) * exp(top - lse), with top - lse = -(gap + nll)
-        grad_KV.mul_((scale_K * torch.exp(-(tokens.gap + tokens.nll)))[:, None])
+        grad_KV.mul_((scale_K * chunk.competitor_prob_R[kept])[:, None])
         gold_K1 = problem.labels_T[rows][kept][:, None]
         grad_KV.scatter_(1, gold_K1, -(scale_K * tokens.doubt)[:, None].to(self.wide))
         if chunk.slope_RV is not None:

@@ -162,7 +162,9 @@ def row_statistics(
         block = first_top if again == 0 else last_top
         wanted = (top == highest_row) & ((again == 0) | (first_top != last_top))
         column = block[:, None] + inside
-        z = tl.load(logits_row + column, mask=wanted[:, None] & (column < V), other=float("-inf")).to(tl.float32)
+        z = tl.load(logits_row + column, mask=wanted[:, None] & (column < V), other=float("-inf")).to(
+            tl.float32
+        )
         if HAS_SOFTCAP:
             z = tl.where(column < V, _transform(z, logit_scale, softcap, HAS_SOFTCAP), float("-inf"))
         tied = wanted[:, None] & (z == highest_row) & (column != gold) & (column < V)
@@ -186,15 +188,15 @@ def row_statistics(
     log_odds = rounded + tl.log(others) - gold_logit
     # softplus
     nll = tl.maximum(log_odds, 0.0) + _log1p(_exp(-tl.abs(log_odds)))
-    # max drops NaN; the sum does not
-    nll = tl.where(total_row == total_row, nll, float("nan"))
 
     tl.store(nll_out + row, nll)
     tl.store(gap_out + row, gold_logit - best)
     tl.store(gold_out + row, gold_logit)
     tl.store(competitor_out + row, competitor.to(tl.int64))
     if OBJECTIVE != "function":
-        tl.store(weights_out + row, _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE))
+        tl.store(
+            weights_out + row, _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE)
+        )
     if WITH_ENTROPY:
         # lse - sum p z, with all logits relative to the rounded competitor
         moment_row = tl.sum((moment + moved * total) * tl.exp2(moved * to_log2)) * unit
@@ -210,8 +212,8 @@ def claim_slots(
 ):  # fmt: skip
     """Number the rows worth a backward pass in order: their slots in the gradient buffer, -1 where it has no room.
 
-    `row_of_slot` lists them all. `ledger` (float64) adds up over the chunks: rows kept, mass of all rows, mass of skipped rows, rows with a
-    statistic or weight that is not finite. One program, so that the order never changes.
+    `row_of_slot` lists them all. `ledger` (float64) adds up over the chunks: rows kept, mass of all rows, mass of
+    skipped rows, rows with a statistic or weight that is not finite. One program, so that the order never changes.
     """
     kept = tl.load(ledger)
     mass_all = tl.load(ledger + 1)

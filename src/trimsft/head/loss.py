@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -81,12 +82,15 @@ def linear_cross_entropy(
         low_memory: half the memory for about a fifth more time (triton backend).
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
     """
-    hidden, weight, bias = _autocast(hidden, weight, bias)
+    _check_are_tensors(hidden=hidden, weight=weight, labels=labels)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        hidden, weight, bias = _autocast(hidden, weight, bias)
     _check_tensors(hidden, weight, labels, bias)
     _check_settings(objective, normalizer, logit_scale, softcap, skip_below)
-    solve = _choose_backend(backend, hidden, low_memory)
+    solve = choose_backend(backend, hidden, low_memory)
 
-    hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1)
+    hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1).long()
     rows = _trained_rows(labels_N, ignore_index, weight.shape[0])
     count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
@@ -95,7 +99,7 @@ def linear_cross_entropy(
         hidden_TH=hidden_NH,
         weight_VH=weight,
         bias_V=bias,
-        labels_T=(labels_N if rows is None else labels_N[rows]).long(),
+        labels_T=labels_N if rows is None else labels_N[rows],
         objective=objective,
         normalizer=count if normalizer is None else normalizer,
         logit_scale=float(logit_scale),
@@ -107,13 +111,15 @@ def linear_cross_entropy(
         wants_weight=torch.is_grad_enabled() and weight.requires_grad,
         wants_bias=torch.is_grad_enabled() and bias is not None and bias.requires_grad,
     )
-    if solve is None:
-        problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
-        loss, solution = reference.solve(problem)
-        require_finite(solution, objective)
-    else:
-        loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)
-    return LossOutput(loss, solution.tokens, solution.weights, solution.kept)
+    # from here on the precision of every step is chosen on purpose
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+        if solve is None:
+            problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
+            loss, solution = reference.solve(problem)
+            require_finite(solution, objective)
+        else:
+            loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
+    return LossOutput(loss, solution.tokens, solution.weights, solution.kept if problem.wants_gradient else 0)
 
 
 class _Fused(torch.autograd.Function):
@@ -141,7 +147,7 @@ class _Fused(torch.autograd.Function):
         return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, _: None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_loss: Tensor, _: None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "linear_cross_entropy computes its gradients in the forward pass and cannot be differentiated "
@@ -199,11 +205,16 @@ def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tenso
 
 def _autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """What torch.nn.functional.linear does under autocast."""
-    device = hidden.device.type
-    if not torch.is_autocast_enabled(device) or hidden.dtype == torch.float64:
+    if hidden.dtype == torch.float64:
         return hidden, weight, bias
-    dtype = torch.get_autocast_dtype(device)
+    dtype = torch.get_autocast_dtype(hidden.device.type)
     return hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+
+
+def _check_are_tensors(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: must be a tensor, got {type(value).__name__}")
 
 
 def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:
@@ -216,6 +227,8 @@ def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor 
             f"weight: must be [vocabulary, {hidden.shape[-1] if hidden.dim() else 'H'}] to go with hidden of shape "
             f"{tuple(hidden.shape)}, got {tuple(weight.shape)}"
         )
+    if hidden.shape[-1] == 0:
+        raise ValueError(f"hidden: must have at least one feature, got shape {tuple(hidden.shape)}")
     if len(weight) < 2:
         raise ValueError(f"weight: a vocabulary of {len(weight)} leaves no competitor; at least 2 are needed")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -252,7 +265,7 @@ def _check_settings(
         raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")
 
 
-def _choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Problem], Solution] | None:
+def choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Problem], Solution] | None:
     """The solver of that name; None for the reference, which autograd differentiates."""
     if name not in BACKENDS:
         raise ValueError(f"backend: unknown name {name!r}; known: {', '.join(BACKENDS)}")
@@ -266,7 +279,9 @@ def _choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Pr
     if name == "chunked":
         return chunked.solve
     if not _has_triton():
-        raise ValueError("backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'")
+        raise ValueError(
+            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
+        )
     from trimsft.head import triton
 
     triton.require_usable(hidden)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trimsft.objectives import Objective, TokenStats
 
-DEFAULT_SKIP_BELOW = 1e-3
+DEFAULT_SKIP_BELOW = 1.5e-3
 """Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
 
 SKIPPED_MASS = 5e-4
@@ -80,11 +82,19 @@ class Solution:
 
 def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
     """The objective's weights, detached and checked for shape and type."""
-    weights_of = getattr(objective, "weights", objective)
+    weights_of: Any = getattr(objective, "weights", objective)
     with torch.no_grad():
         weights = weights_of(tokens)
-    if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
-        got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
+    if (
+        not isinstance(weights, Tensor)
+        or not weights.is_floating_point()
+        or weights.shape != tokens.nll.shape
+    ):
+        got = (
+            f"{weights.dtype} of shape {tuple(weights.shape)}"
+            if isinstance(weights, Tensor)
+            else type(weights)
+        )
         raise TypeError(
             f"objective {objective!r} must return one floating-point weight per token "
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
@@ -140,4 +150,4 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
 
 
 def is_positive_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0

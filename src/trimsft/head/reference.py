@@ -26,7 +26,9 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
     keep_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     kept_nll_T = torch.where(keep_T, nll_T, nll_T.detach())
     loss = (weights_T.to(wide) * kept_nll_T).sum() / problem.divisor
-    return loss, Solution(tokens=tokens, weights=weights_T, kept=int(keep_T.sum()), finite=all_finite(tokens, weights_T))
+    return loss, Solution(
+        tokens=tokens, weights=weights_T, kept=int(keep_T.sum()), finite=all_finite(tokens, weights_T)
+    )
 
 
 def _statistics(logits_TV: Tensor, log_probs_TV: Tensor, gold_T1: Tensor, with_entropy: bool) -> TokenStats:

@@ -215,7 +215,8 @@ class _Solver:
         self._launch(
             kernels.claim_slots, (1, 1, 1),
             self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.ledger,
-            rows.start, rows.stop, self.problem.skip_below, capacity, min(8192, triton.next_power_of_2(self.chunk_rows)),
+            rows.start, rows.stop, self.problem.skip_below, capacity,
+            min(8192, triton.next_power_of_2(self.chunk_rows)),
         )  # fmt: skip
 
     def _logit_gradients(
@@ -353,13 +354,14 @@ def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
 def _padded(columns: int, like: Tensor) -> int:
     """The row stride at which every row of a matrix starts on a 128-byte line."""
     line = 128 // like.itemsize
-    return triton.cdiv(columns, line) * line
+    return -(-columns // line) * line
 
 
 def _slice_width(columns: int, column_bytes: int) -> int:
     """Split the vocabulary into slices of about SLICE_BYTES, as even as alignment allows."""
     widest = max(1024, SLICE_BYTES // column_bytes)
-    return triton.cdiv(triton.cdiv(columns, triton.cdiv(columns, widest)), 128) * 128
+    slices = -(-columns // widest)
+    return -(-columns // (slices * 128)) * 128
 
 
 def _add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:

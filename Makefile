@@ -1,0 +1,64 @@
+# A fresh clone needs one command: each target makes .venv on first use. `make help` lists the targets.
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet --quiet
+CONSTRAINTS = constraints.txt
+
+# VENV=none: the python3 of this machine with the torch it has, for GPU machines that bring their own
+ifeq ($(VENV),none)
+RUN = PYTHONPATH=src $(PYTHON) -m
+LINT_IMPORTS = PYTHONPATH=src lint-imports
+RUNTIME =
+DEVELOPMENT =
+else
+RUN = $(VENV)/bin/python -m
+LINT_IMPORTS = $(VENV)/bin/lint-imports
+RUNTIME = $(VENV)/.runtime
+DEVELOPMENT = $(VENV)/.development
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test check test-gpu figures clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv)"
+
+quickstart: $(RUNTIME) ## six objectives on one small batch: CPU, seconds, no data to fetch
+	@$(RUN) trimsft.cli quickstart --out runs/quickstart
+ifneq ($(VENV),none)
+	@echo "The command trimsft is in $(VENV)/bin."
+endif
+
+test: check ## everything that needs no GPU: static checks, then the tests
+	$(RUN) pytest -m "not gpu"
+
+check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(LINT_IMPORTS) --no-logo
+
+test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
+	$(RUN) pytest -m gpu
+
+figures: $(RUNTIME) ## draw the figures of the documentation again
+	$(RUN) trimsft.figures docs/figures
+
+clean: ## remove .venv, caches and builds; runs/ stays
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "trimsft needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	@echo "Making $(VENV) (once; torch is large)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	@$(PIP) install -c $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/.development: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	@$(PIP) install -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@ $(VENV)/.runtime

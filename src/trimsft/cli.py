@@ -1,0 +1,419 @@
+"""The command line: `trimsft quickstart | bench | doctor`. Thin; what is heavy is imported inside its command.
+
+Exit codes: 0 done, 1 failed, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+    from torch import Tensor
+
+    from trimsft.bench.head import Result
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+def _refuse(field: str, value: object, right: str) -> NoReturn:
+    typer.echo(f"trimsft: {field}: {str(value)!r} {right}", err=True)
+    raise typer.Exit(2)
+
+
+def _count(field: str, explanation: str, *, least: int = 1) -> Any:
+    """An option that takes a whole number."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            _refuse(field, text, f"must be a whole number, at least {least}")
+        return int(text)
+
+    return typer.Option(field, help=explanation, parser=parse, metavar="<int>")
+
+
+def _duration(field: str, explanation: str) -> Any:
+    """An option that takes a number above 0."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf:
+            _refuse(field, text, "must be a number above 0")
+        return number
+
+    return typer.Option(field, help=explanation, parser=parse, metavar="<float>")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from trimsft import __version__
+
+        typer.echo(f"trimsft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Fine-tune language models on the tokens that matter.
+
+    \b
+    Start here:
+      trimsft quickstart
+    """
+
+
+@app.command()
+def quickstart(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for quickstart.json and a figure of the weights.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit one small batch with wrong labels under each of the six objectives: on the CPU, in seconds.
+
+    \b
+    Example:
+      trimsft quickstart --out runs/quickstart
+    """
+    if out is not None and out.exists() and not out.is_dir():
+        _refuse("--out", out, "is a file; name a folder")
+    from trimsft import quickstart as demonstration
+
+    with _status() as status:
+        result = demonstration.run(progress=lambda name: status(f"fitting: {name}"))
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        console = _console()
+        console.print(demonstration.opening(result), soft_wrap=True)
+        for table in demonstration.tables(result):
+            console.print(table)
+        console.print(demonstration.CLOSING, soft_wrap=True)
+    if out is not None:
+        with _writing(out):
+            files = demonstration.save(result, out)
+        typer.echo("Wrote " + ", ".join(str(file) for file in files), err=True)
+
+
+# ---- bench
+
+
+@app.command()
+def bench(
+    tokens: Annotated[int | None, _count("--tokens", "Trained tokens in a batch.")] = None,
+    hidden: Annotated[int | None, _count("--hidden", "Size of a hidden state.")] = None,
+    vocabulary: Annotated[int | None, _count("--vocabulary", "Rows of the head's weight.", least=2)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    only: Annotated[str, typer.Option(help="Only methods whose name contains this.")] = "",
+    seconds: Annotated[float, _duration("--seconds", "Time spent on each measurement.")] = 0.3,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Time and memory of the head, forward and backward, against its peers, on synthetic tokens of your shape.
+
+    Without a shape: 8192 x 1536 x 151936 (Qwen2.5-1.5B) on CUDA, 512 x 512 x 8192 on the CPU. Peers that are
+    not installed, or cannot run here, are listed with the reason.
+
+    \b
+    Examples:
+      trimsft bench --tokens 8192 --hidden 4096 --vocabulary 128256
+      trimsft bench --tokens 512 --hidden 256 --vocabulary 8192 --only trimsft --json
+    """
+    if dtype not in DTYPES:
+        _refuse("--dtype", dtype, f"must be one of {', '.join(DTYPES)}")
+    if out is not None and out.is_dir():
+        _refuse("--out", out, "is a folder; name a file")
+    import torch
+
+    from trimsft.bench.head import Shape, compare, machine
+
+    where = _device(device)
+    usual = (8192, 1536, 151_936) if where.type == "cuda" else (512, 512, 8192)
+    shape = Shape("yours", tokens or usual[0], hidden or usual[1], vocabulary or usual[2])
+    kind = dtype if dtype != "auto" else "bfloat16" if where.type == "cuda" else "float32"
+    names = [*_method_names(only), "the report"]
+    results: list[Result] = []
+    with _status() as status, _failing("bench"):
+        status("gradients in float32, to compare with")
+        runs = compare(shape, device=str(where), dtype=getattr(torch, kind), only=only, seconds=seconds)
+        for result in runs:
+            results.append(result)
+            status(f"{len(results)} of {len(names) - 1} done, now {names[len(results)]}")
+    report: dict[str, Any] = {
+        "machine": machine(),
+        "device": str(where),
+        "dtype": kind,
+        "shape": asdict(shape),
+    }
+    report["results"] = [asdict(result) for result in results]
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        _show_bench(report, results)
+    if out is not None:
+        from trimsft.figures import write_whole
+
+        with _writing(out):
+            write_whole(out, (json.dumps(report, indent=1) + "\n").encode())
+        typer.echo(f"Wrote {out}", err=True)
+    if any(result.ours and result.failed for result in results) or all(result.failed for result in results):
+        raise typer.Exit(1)
+
+
+def _method_names(only: str) -> list[str]:
+    from trimsft.bench.head import our_methods
+    from trimsft.bench.peers import PEERS
+
+    names = [method.name for method in our_methods()] + [peer.name for peer in PEERS]
+    chosen = [name for name in names if only.lower() in name.lower()]
+    if not chosen:
+        _refuse("--only", only, f"is part of no name; the names: {'; '.join(names)}")
+    return chosen
+
+
+def _show_bench(report: dict[str, Any], results: list[Result]) -> None:
+    table = _table("method", "ms", "extra\nGiB", "hidden\nerror", "weight\nerror", "kept")
+    for result in results:
+        cells = (
+            (result.milliseconds, ".2f"),
+            (result.extra_gib, ".2f"),
+            (result.hidden_error, ".1e"),
+            (result.weight_error, ".1e"),
+            (result.kept, ".0%"),
+        )
+        if not result.failed:
+            table.add_row(
+                result.method, *("" if value is None else format(value, how) for value, how in cells)
+            )
+    shape, machine = report["shape"], report["machine"]
+    typer.echo(
+        f"{shape['tokens']} tokens, hidden {shape['hidden_size']}, vocabulary {shape['vocabulary']}, "
+        f"{report['dtype']}, on {machine['device']}, torch {machine['torch']}"
+    )
+    _console().print(table)
+    typer.echo(
+        "ms: median, forward and backward. Errors: of the two gradients, relative, against float32. Kept: tokens "
+        "with a backward pass."
+    )
+    failed = [f"  {result.method}: {result.failed}" for result in results if result.failed]
+    if failed:
+        typer.echo("\n".join(["", "Could not run here:", *failed]))
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()) or name.endswith(":"):
+        _refuse("--device", name, "must be auto, cpu, cuda or cuda:N")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        _refuse("--device", name, f"is not there: torch sees {torch.cuda.device_count()} CUDA devices")
+    if kind == "cuda":
+        torch.cuda.set_device(int(number or 0))
+    return torch.device(name)
+
+
+# ---- doctor
+
+
+@app.command()
+def doctor(as_json: JsonFlag = False) -> None:
+    """Say what is installed, which backend the head takes here, and check every backend against float64.
+
+    Exits with 1 if a backend that should work is wrong or breaks.
+
+    \b
+    Example:
+      trimsft doctor
+    """
+    import torch
+
+    from trimsft import __version__
+    from trimsft.head import BACKENDS
+
+    device = _device("auto")
+    facts: dict[str, Any] = {"python": platform.python_version(), "trimsft": __version__}
+    facts |= {"torch": torch.__version__, "triton": _version("triton"), "cuda": None}
+    if device.type == "cuda":
+        free, total = (round(size / 2**30, 1) for size in torch.cuda.mem_get_info())
+        facts["cuda"] = {"device": torch.cuda.get_device_name(), "free_gib": free, "total_gib": total}
+    facts["auto"] = _auto_backend(device, facts["triton"])
+    with _status() as status:
+        status("checking the backends")
+        facts["checks"] = [
+            _check(backend, dtype, device)
+            for backend in BACKENDS
+            if backend != "auto"
+            for dtype in (torch.float32, torch.bfloat16)
+        ]
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show_doctor(facts)
+    if any(check["verdict"] == "failed" for check in facts["checks"]):
+        raise typer.Exit(1)
+
+
+def _auto_backend(device: torch.device, triton: str | None) -> dict[str, str]:
+    """What the head's own choice is, asked of it, and why."""
+    import torch
+
+    from trimsft.head.loss import choose_backend
+
+    solve = choose_backend("auto", torch.empty(1, 1, device=device), low_memory=False)
+    backend = "reference" if solve is None else solve.__module__.rpartition(".")[2]
+    if device.type == "cpu":
+        return {"backend": backend, "because": "torch sees no CUDA device"}
+    return {
+        "backend": backend,
+        "because": "CUDA and Triton are here" if triton else "Triton is not installed",
+    }
+
+
+def _check(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
+    """The largest relative error of loss and gradients of one backend on a small batch, against float64."""
+    import torch
+
+    from trimsft import TrimSFT, linear_cross_entropy
+    from trimsft.bench.data import synthetic_head
+
+    hidden_size = 64
+    # sums of 64 products in float32, and results rounded to the dtype
+    tolerance = max(hidden_size * torch.finfo(torch.float32).eps, 2 * torch.finfo(dtype).eps)
+    check = {"backend": backend, "dtype": str(dtype).removeprefix("torch."), "tolerance": tolerance}
+    hidden, weight, labels = synthetic_head(256, hidden_size, 1000, dtype=dtype, device=str(device))
+    exact = _plain_float64(hidden, weight, labels)
+    try:
+        hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
+        loss = linear_cross_entropy(hidden, weight, labels, TrimSFT(), skip_below=0.0, backend=backend).loss
+        loss.backward()
+    except Exception as error:  # whatever breaks a backend is what the reader wants to know
+        absent = isinstance(error, ValueError) and str(error).startswith("backend:")
+        reason = str(error) if absent else f"{type(error).__name__}: {error}"
+        return {**check, "verdict": "not here" if absent else "failed", "reason": reason.partition("\n")[0]}
+    assert hidden.grad is not None
+    assert weight.grad is not None
+    pairs = zip((loss.detach(), hidden.grad, weight.grad), exact, strict=True)
+    largest = max(float((ours.double() - true).norm() / true.norm()) for ours, true in pairs)
+    return {**check, "error": largest, "verdict": "passed" if largest <= tolerance else "failed"}
+
+
+def _plain_float64(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss and gradients of TrimSFT(1.5, 0.8), written out without any code of the head."""
+    import torch
+    import torch.nn.functional as F
+
+    hidden, weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
+    logits, gold = hidden @ weight.T, labels[:, None]
+    best_other = logits.detach().scatter(1, gold, -torch.inf).amax(dim=1)
+    gap = logits.detach().gather(1, gold).squeeze(1) - best_other
+    loss = (
+        torch.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2)) * F.cross_entropy(logits, labels, reduction="none")
+    ).mean()
+    grad_hidden, grad_weight = torch.autograd.grad(loss, (hidden, weight))
+    return loss.detach(), grad_hidden, grad_weight
+
+
+def _show_doctor(facts: dict[str, Any]) -> None:
+    cuda = facts["cuda"] and "{device}, {free_gib} of {total_gib} GiB free".format(**facts["cuda"])
+    lines = {key: facts[key] for key in ("python", "trimsft", "torch")}
+    lines |= {"triton": facts["triton"] or "not installed", "cuda": cuda or "no device"}
+    lines["backend"] = "'auto' is {backend}: {because}".format(**facts["auto"])
+    for key, value in lines.items():
+        typer.echo(f"{key:8} {value}")
+    table = _table("backend", "dtype", "error", "tolerance", "verdict")
+    for check in facts["checks"]:
+        error = f"{check['error']:.1e}" if "error" in check else ""
+        table.add_row(check["backend"], check["dtype"], error, f"{check['tolerance']:.1e}", check["verdict"])
+    _console().print(table)
+    reasons = {check["backend"]: check["reason"] for check in facts["checks"] if "reason" in check}
+    for backend, reason in reasons.items():
+        typer.echo(f"{backend}: {reason}")
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+# ---- what the commands share
+
+
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Torch's errors, such as too little memory, in one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, typer.Exit):
+            raise
+        typer.echo(f"trimsft: {what} failed: {str(error).partition(chr(10))[0]}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        typer.echo(f"trimsft: --out: cannot write {str(path)!r}: {error.strerror or error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says what is going on, where someone is watching."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(text)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=number > 0)
+    return table
+
+
+if __name__ == "__main__":
+    app()

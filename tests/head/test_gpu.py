@@ -1,0 +1,187 @@
+"""The same contracts on a real GPU: compiled kernels, cuBLAS, sizes at which there are several blocks of everything."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
+from trimsft.bench.data import synthetic_head
+
+from .oracle import FUSED, Answer, Head, _answer, assert_close, call, distance, exact, make_head, plain
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
+
+SIZE = (700, 256, 9001)
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard()]
+
+
+def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:
+    """As in the oracle, with every backend on the GPU."""
+    leaves = head.to("cuda").leaves()
+    return _answer(leaves, call(leaves, objective, backend, **options), factor)
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+def test_float32(objective, backend) -> None:
+    head = make_head(*SIZE)
+    head.labels[::7] = -100
+    assert_close(fused(head, objective, backend, skip_below=0, entropy=True), exact(head, objective))
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("skip_below", [0, 1e-30])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"softcap": 30.0},
+        {"logit_scale": 0.25},
+        {"softcap": 5.0, "logit_scale": 2.0},
+        {"normalizer": torch.tensor(1e4)},
+    ],
+    ids=str,
+)
+def test_options(options, skip_below, backend) -> None:
+    head = make_head(*SIZE, bias=True, seed=1)
+    got = fused(head, TrimSFT(bandwidth=3.0), backend, skip_below=skip_below, entropy=True, **options)
+    assert_close(got, exact(head, TrimSFT(bandwidth=3.0), **options))
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize(
+    "size", [(1, 16, 300), (5, 19, 2), (40, 7, 37), (33, 64, 4096), (9, 1032, 4097), (9, 64, 152064)]
+)
+def test_sizes(size, backend) -> None:
+    head = make_head(*size, bias=True, seed=2)
+    got = fused(head, TrimSFTEasy(), backend, skip_below=0, entropy=True)
+    assert_close(got, exact(head, TrimSFTEasy()))
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("objective", [SFT(), TrimSFT()], ids=str)
+@pytest.mark.parametrize("options", [{}, {"softcap": 30.0}], ids=str)
+def test_half_precision_errs_no_more_than_torch(options, objective, dtype, backend) -> None:
+    head = make_head(*SIZE, bias=bool(options), dtype=dtype, logit_size=6.0, seed=3)
+    expected, torch_own = exact(head, objective, **options), plain(head.to("cuda"), objective, **options)
+    got = fused(head, objective, backend, skip_below=0, entropy=True, **options)
+    for name in ("hidden", "weight", "bias") if options else ("hidden", "weight"):
+        bound = 1.5 * distance(getattr(torch_own, name), getattr(expected, name))
+        assert distance(getattr(got, name), getattr(expected, name)) <= bound, name
+    terms, own, right = (answer.weights * answer.tokens.nll for answer in (got, torch_own, expected))
+    assert distance(terms, right) <= 1.5 * distance(own, right)
+    torch.testing.assert_close(got.tokens.gap, expected.tokens.gap, rtol=0, atol=0.01)
+    torch.testing.assert_close(got.tokens.entropy, expected.tokens.entropy, rtol=0, atol=0.05)
+    if dtype == torch.bfloat16:
+        assert (torch_own.tokens.gap - expected.tokens.gap).abs().max() > 0.03
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("gaps", [(-2.0, 14.0), (6.0, 9.0)], ids=["spread", "mastered"])
+def test_default_skip_keeps_both_gradients(gaps, objective, backend) -> None:
+    """In bfloat16: what skipping adds to the error of the same backend without it."""
+    lowest, highest = gaps
+    head = Head(
+        *synthetic_head(4000, 256, 9001, lowest_gap=lowest, highest_gap=highest, dtype=torch.bfloat16)
+    )
+    got, whole = fused(head, objective, backend), fused(head, objective, backend, skip_below=0)
+    assert 0 < got.kept <= whole.kept == 4000
+    assert distance(got.loss, whole.loss) < 1e-5
+    # the two may add up in another order, each rounding to bfloat16
+    assert distance(got.hidden, whole.hidden) < 4e-3
+    assert distance(got.weight, whole.weight) < 4e-3
+    if isinstance(objective, TrimSFT) and lowest < 0:
+        assert got.kept < 2000
+
+
+@pytest.mark.parametrize("backend", FUSED)
+def test_default_skip_in_float32(backend) -> None:
+    head = Head(*synthetic_head(2000, 256, 9001, dtype=torch.float32))
+    got, expected = fused(head, TrimSFT(), backend), exact(head.to("cpu"), TrimSFT())
+    assert distance(got.hidden, expected.hidden) < 2e-3
+    assert distance(got.weight, expected.weight) < 2e-3
+    assert 0 < got.kept < 1000
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("descending", [False, True], ids=["heavy rows last", "heavy rows first"])
+@pytest.mark.usefixtures("small_chunks")
+def test_several_chunks_with_kept_rows_on_one_side(descending, backend) -> None:
+    head = Head(*synthetic_head(700, 256, 9001, dtype=torch.float32)).to("cpu")
+    expected = exact(head, TrimSFT())
+    head = head.rows((expected.weights * expected.tokens.doubt).argsort(descending=descending))
+    got, expected = fused(head, TrimSFT(), backend), exact(head, TrimSFT())
+    assert 0 < got.kept < 700
+    assert distance(got.hidden, expected.hidden) < 2e-3
+    assert distance(got.weight, expected.weight) < 2e-3
+
+
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.parametrize("factor", [3.7, 65536.0])
+def test_scaled_loss_and_a_large_normalizer_in_float16(factor, backend) -> None:
+    head = make_head(*SIZE, dtype=torch.float16, seed=4)
+    head.labels[3] = -100
+    expected = exact(head, SFT(), normalizer=2e3)
+    got = fused(head, SFT(), backend, factor=factor, normalizer=2e3)
+    assert distance(got.hidden, factor * expected.hidden) < 1e-2
+    assert distance(got.weight, factor * expected.weight) < 1e-2
+
+
+@pytest.mark.parametrize("backend", FUSED)
+def test_autocast(backend) -> None:
+    head = make_head(*SIZE, logit_size=5.0).to("cuda").leaves()
+    with torch.autocast("cuda", torch.bfloat16):
+        out = call(head, TrimSFT(), backend, skip_below=0)
+    out.loss.backward()
+    rounded = head.to(torch.bfloat16)
+    expected, torch_own = exact(rounded.to("cpu"), TrimSFT()), plain(rounded, TrimSFT())
+    torch.testing.assert_close(out.tokens.gap.cpu().double(), expected.tokens.gap, rtol=0, atol=0.01)
+    for name in ("hidden", "weight"):
+        gradient, right = getattr(head, name).grad, getattr(expected, name)
+        assert gradient.dtype == torch.float32
+        assert distance(gradient, right) <= 1.5 * distance(getattr(torch_own, name), right)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_labels_on_the_gpu(dtype) -> None:
+    """Ignored labels in every pattern, strided labels, and a label outside the vocabulary."""
+    head = make_head(5000, 16, 100)
+    head.labels[torch.rand(5000, generator=torch.Generator().manual_seed(0)) < 0.4] = -100
+    expected = exact(head, SFT())
+    strided = torch.stack([head.labels, head.labels], dim=1).to("cuda", dtype)[:, 0]
+    on_gpu = replace(head.to("cuda"), labels=strided).leaves()
+    assert_close(_answer(on_gpu, call(on_gpu, SFT(), "triton", skip_below=0)), expected)
+    strided[4321] = 100
+    with pytest.raises(ValueError, match=r"labels: 1 of \d+ .* first 100 at position 4321"):
+        linear_cross_entropy(on_gpu.hidden, on_gpu.weight, strided, SFT())
+
+
+def test_auto_is_triton_and_falls_back_for_float64() -> None:
+    head = make_head(20)
+    auto, triton = fused(head, TrimSFT(), "auto"), fused(head, TrimSFT(), "triton")
+    assert torch.equal(auto.weight, triton.weight)
+    double = head.to(torch.float64)
+    assert_close(fused(double, SFT(), "auto", skip_below=0), exact(head, SFT()), gradients=1e-6)
+
+
+def test_tensors_on_two_devices() -> None:
+    head = make_head(4)
+    with pytest.raises(ValueError, match="weight: is on cpu, hidden on cuda:0"):
+        linear_cross_entropy(head.hidden.cuda(), head.weight, head.labels.cuda(), SFT())
+
+
+@pytest.mark.parametrize(
+    ("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)]
+)
+def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None:
+    tokens, hidden_size, vocabulary = 16384, 512, 65536
+    head = Head(*synthetic_head(tokens, hidden_size, vocabulary)).leaves()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call(head, TrimSFT(), backend).loss.backward()
+    used = torch.cuda.max_memory_allocated() - before
+    float32_logits = 4 * tokens * vocabulary
+    assert used < share * float32_logits

@@ -1,0 +1,204 @@
+"""What bad input gets: an error that names the argument, the value, and what would be right."""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from trimsft import SFT, TrimSFT, linear_cross_entropy
+from trimsft.head import BACKENDS as NAMES
+
+from .oracle import BACKENDS, call, device_of, make_head
+
+HIDDEN, WEIGHT, LABELS = torch.randn(4, 8), torch.randn(10, 8), torch.tensor([1, 2, 3, 4])
+GOOD = {"hidden": HIDDEN, "weight": WEIGHT, "labels": LABELS, "objective": SFT()}
+
+
+def refused(kind: type[Exception], message: str, **changes) -> None:
+    with pytest.raises(kind, match=message):
+        linear_cross_entropy(**(GOOD | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden": HIDDEN.int()}, r"^hidden: must be float32, .*got torch.int32"),
+        (
+            {"weight": WEIGHT.bfloat16()},
+            r"^weight: must have the dtype of hidden, torch.float32, got torch.bfloat16",
+        ),
+        ({"labels": LABELS.float()}, r"^labels: must be integers, got torch.float32"),
+        ({"labels": LABELS.bool()}, r"^labels: must be integers, got torch.bool"),
+    ],
+)
+def test_dtypes(changes, message) -> None:
+    refused(TypeError, message, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weight": WEIGHT.T}, r"^weight: must be \[vocabulary, 8\] .*\(4, 8\), got \(8, 10\)"),
+        ({"weight": WEIGHT[0]}, r"^weight: must be \[vocabulary, 8\] .* got \(8,\)"),
+        ({"hidden": torch.tensor(1.0), "labels": torch.tensor(1)}, r"hidden of shape \(\)"),
+        ({"labels": LABELS[:3]}, r"^labels: must have shape \(4,\), got \(3,\)"),
+        ({"labels": LABELS[:, None]}, r"^labels: must have shape \(4,\), got \(4, 1\)"),
+        (
+            {"bias": torch.zeros(9)},
+            r"^bias: must be torch.float32 of shape \(10,\), got torch.float32 of \(9,\)",
+        ),
+        ({"bias": torch.zeros(10).half()}, r"^bias: must be torch.float32 .* got torch.float16"),
+        ({"weight": WEIGHT[:1], "labels": LABELS * 0}, r"^weight: a vocabulary of 1 leaves no competitor"),
+        ({"weight": WEIGHT.to("meta")}, r"^weight: is on meta, hidden on cpu"),
+        ({"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
+        ({"bias": torch.zeros(10, device="meta")}, r"^bias: is on meta, hidden on cpu"),
+    ],
+)
+def test_shapes_and_devices(changes, message) -> None:
+    refused(ValueError, message, **changes)
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
+@pytest.mark.parametrize(("value", "position"), [(10, 2), (-1, 0), (10**12, 3)])
+def test_labels_outside_the_vocabulary_are_named_with_their_position(value, position, backend) -> None:
+    labels = LABELS.clone()
+    labels[position] = value
+    message = rf"^labels: 1 of 4 .*\(0 to 9; ignore_index is -100\), first {value} at position {position}$"
+    device = device_of(backend)
+    inputs = {"hidden": HIDDEN.to(device), "weight": WEIGHT.to(device), "labels": labels.to(device)}
+    refused(ValueError, message, backend=backend, **inputs)
+
+
+def test_position_counts_ignored_labels() -> None:
+    refused(ValueError, r"2 of 3 .*first -7 at position 1", labels=torch.tensor([-100, -7, 1, 99]))
+
+
+BAD_POSITIVE = [0, -1, -0.5, math.nan, math.inf, "1", True]
+
+
+@pytest.mark.parametrize("name", ["normalizer", "logit_scale", "softcap"])
+@pytest.mark.parametrize("value", BAD_POSITIVE, ids=repr)
+def test_settings_that_must_be_positive(name, value) -> None:
+    refused(ValueError, f"^{name}: must be a number > 0, got {value!r}", **{name: value})
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf, "0", None], ids=repr)
+def test_skip_below(value) -> None:
+    refused(ValueError, f"^skip_below: must be a number >= 0, got {value!r}", skip_below=value)
+
+
+def test_normalizer_with_several_entries() -> None:
+    refused(ValueError, r"^normalizer: must be a scalar, got shape \(2,\)", normalizer=torch.ones(2))
+
+
+def test_unknown_backend_gets_the_list() -> None:
+    assert NAMES == ("auto", "reference", "chunked", "triton")
+    refused(
+        ValueError, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton", backend="liger"
+    )
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_low_memory_where_it_has_no_effect(backend) -> None:
+    refused(
+        ValueError, f"^low_memory: has no effect with backend='{backend}'", backend=backend, low_memory=True
+    )
+
+
+def test_triton_refuses_float64() -> None:
+    doubles = {"hidden": HIDDEN.double(), "weight": WEIGHT.double()}
+    refused(ValueError, "^backend: 'triton' takes no float64; use 'chunked'", backend="triton", **doubles)
+
+
+def test_triton_refuses_cpu_tensors_outside_the_interpreter() -> None:
+    code = (
+        "import torch, trimsft\n"
+        "try: trimsft.linear_cross_entropy(torch.ones(2, 8), torch.ones(5, 8), torch.ones(2).long(), trimsft.SFT(), "
+        "backend='triton')\n"
+        "except ValueError as error: print(error)"
+    )
+    plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=plain)
+    assert done.stdout.startswith("backend: 'triton' needs CUDA tensors, hidden is on cpu; use 'chunked'")
+
+
+# ---- objectives
+
+
+@pytest.mark.parametrize("objective", [TrimSFT, "trim", None, 1.0], ids=str)
+def test_objective_that_is_none(objective) -> None:
+    refused(
+        TypeError,
+        r"^objective: must be an object such as TrimSFT\(\) or a function, got",
+        objective=objective,
+    )
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
+@pytest.mark.parametrize(
+    ("weights", "got"),
+    [
+        (lambda tokens: torch.ones(3), r"\(shape \(4,\)\), got torch.float32 of shape \(3,\)"),
+        (lambda tokens: tokens.gap.mean(), r"\(shape \(4,\)\), got torch.float32 of shape \(\)"),
+        (lambda tokens: torch.ones_like(tokens.competitor), "got torch.int64"),
+        (lambda tokens: tokens.gap > 0, "got torch.bool"),
+        (lambda tokens: 1.0, "float"),
+        (lambda tokens: None, "NoneType"),
+    ],
+    ids=["length", "scalar", "integers", "booleans", "number", "None"],
+)
+def test_objective_that_returns_something_else(weights, got, backend) -> None:
+    device = device_of(backend)
+    inputs = {"hidden": HIDDEN.to(device), "weight": WEIGHT.to(device), "labels": LABELS.to(device)}
+    message = rf"(?s)^objective .* must return one floating-point weight per token.*{got}"
+    refused(TypeError, message, objective=weights, backend=backend, **inputs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_objective_that_returns_a_weight_that_is_not_finite(value, backend) -> None:
+    def broken(tokens):
+        return torch.full_like(tokens.nll, value)
+
+    with pytest.raises(
+        FloatingPointError, match=r"objective .*broken.* returned a weight that is not finite"
+    ):
+        call(make_head(4).to(device_of(backend)).leaves(), broken, backend)
+
+
+# ---- numbers that are not finite
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("gradients", [True, False], ids=["training", "no_grad"])
+def test_hidden_states_that_are_not_finite(gradients, value, backend) -> None:
+    head = make_head(12, bias=True)
+    head.labels[2] = -100
+    head.hidden[[5, 9], 3] = value
+    head = head.to(device_of(backend)).leaves()
+    message = r"non-finite logits at 2 of 11 trained tokens \(first: token 4\)"
+    with torch.set_grad_enabled(gradients), pytest.raises(FloatingPointError, match=message):
+        call(head, TrimSFT(), backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("row", [0, 150, 299])
+def test_weight_that_holds_one_nan(row, backend) -> None:
+    head = make_head(6)
+    weight = head.weight.index_put((torch.tensor(row), torch.tensor(0)), torch.tensor(math.nan))
+    head = replace(head, weight=weight).to(device_of(backend)).leaves()
+    with pytest.raises(FloatingPointError, match="non-finite logits at 6 of 6 trained tokens"):
+        call(head, SFT(), backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_logits_too_large_for_float32(backend) -> None:
+    head = make_head(6)
+    head = replace(head, hidden=head.hidden * 1e25, weight=head.weight * 1e20).to(device_of(backend)).leaves()
+    with pytest.raises(FloatingPointError, match="non-finite logits at 6 of 6 trained tokens"):
+        call(head, SFT(), backend)

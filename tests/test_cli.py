@@ -1,0 +1,143 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import trimsft
+from trimsft import cli
+from trimsft.bench.peers import Peer
+
+TINY = ["--tokens", "24", "--hidden", "16", "--vocabulary", "96", "--seconds", "0.001", "--device", "cpu"]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"trimsft {trimsft.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["quickstart", "bench", "doctor"])
+def test_help_has_an_example(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"  trimsft {command}" in result.stdout
+
+
+def test_help_names_every_command() -> None:
+    for result in (run("--help"), run()):
+        assert all(f"\n  {command} " in result.output for command in ("quickstart", "bench", "doctor"))
+
+
+def test_import_loads_nothing_heavy() -> None:
+    heavy = "{'trl', 'vllm', 'matplotlib', 'triton', 'transformers'}"
+    script = f"import sys, trimsft.cli; sys.exit({heavy} & set(sys.modules) or None)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tokens", "0"], "trimsft: --tokens: '0' must be a whole number, at least 1\n"),
+        (["--hidden", "wide"], "trimsft: --hidden: 'wide' must be a whole number, at least 1\n"),
+        (["--vocabulary", "1"], "trimsft: --vocabulary: '1' must be a whole number, at least 2\n"),
+        (["--seconds", "nan"], "trimsft: --seconds: 'nan' must be a number above 0\n"),
+        (["--dtype", "int8"], "trimsft: --dtype: 'int8' must be one of auto, float32, bfloat16, float16\n"),
+        (["--device", "tpu"], "trimsft: --device: 'tpu' must be auto, cpu, cuda or cuda:N\n"),
+        (["--device", "cuda:99"], "trimsft: --device: 'cuda:99' is not there: torch sees"),
+        (["--only", "no such method"], "trimsft: --only: 'no such method' is part of no name; the names: "),
+        (["--out", "."], "trimsft: --out: '.' is a folder; name a file\n"),
+    ],
+)
+def test_bad_values_get_one_line(arguments: list[str], message: str) -> None:
+    result = run("bench", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+def test_unknown_option_is_bad_usage() -> None:
+    result = run("bench", "--batch", "3")
+    assert result.exit_code == 2
+    assert "No such option: --batch" in result.stderr
+
+
+def test_bench_json_has_our_rows(tmp_path) -> None:
+    result = run(
+        "bench", *TINY, "--only", "trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json")
+    )
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report == json.loads((tmp_path / "new" / "bench.json").read_text())
+    assert report["shape"] | {"name": ""} == {"name": "", "tokens": 24, "hidden_size": 16, "vocabulary": 96}
+    assert (report["device"], report["dtype"]) == ("cpu", "float32")
+    (ours,) = report["results"]
+    assert ours["method"] == "trimsft: trim, exact"
+    assert ours["ours"]
+    assert ours["milliseconds"] > 0
+    assert ours["weight_error"] < 1e-5
+    assert ours["kept"] == 1
+
+
+def test_bench_lists_methods_that_cannot_run_and_why(monkeypatch) -> None:
+    def load():
+        raise ImportError("no module of that name")
+
+    absent = (Peer("absent SFT, exact", "sft", load),)
+    monkeypatch.setattr("trimsft.bench.head.PEERS", absent)
+    monkeypatch.setattr("trimsft.bench.peers.PEERS", absent)
+    result = run("bench", *TINY, "--only", " sft, exact")
+    assert result.exit_code == 0
+    assert "trimsft: sft, exact" in result.stdout
+    assert "absent SFT, exact: ImportError: no module of that name" in result.stdout
+    assert run("bench", *TINY, "--only", "absent").exit_code == 1
+
+
+def test_out_that_cannot_be_written_fails_in_one_line(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    result = run("bench", *TINY, "--only", "plain SFT", "--out", str(tmp_path / "file" / "bench.json"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("trimsft: --out: cannot write")
+    assert "plain SFT" in result.stdout
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, without the interpreter that the other tests of the kernels need."""
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "trimsft.cli", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_doctor_checks_the_backends_against_float64() -> None:
+    done = doctor("--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["trimsft"] == trimsft.__version__
+    verdicts = {(check["backend"], check["dtype"]): check["verdict"] for check in facts["checks"]}
+    for backend in {"reference", "chunked", facts["auto"]["backend"]}:
+        assert verdicts[backend, "float32"] == verdicts[backend, "bfloat16"] == "passed"
+    if facts["cuda"] is None:
+        assert facts["auto"] == {"backend": "chunked", "because": "torch sees no CUDA device"}
+        assert verdicts["triton", "float32"] == "not here"
+
+
+def test_doctor_fails_on_a_backend_that_is_wrong(monkeypatch) -> None:
+    right = trimsft.head.chunked.solve
+
+    def wrong(problem):
+        solution = right(problem)
+        solution.grad_weight_VH.mul_(1.001)
+        return solution
+
+    monkeypatch.setattr("trimsft.head.chunked.solve", wrong)
+    monkeypatch.setattr("trimsft.head.BACKENDS", ("auto", "reference", "chunked"))
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "failed" in result.stdout
+    assert "passed" in result.stdout

@@ -1,0 +1,250 @@
+"""The weights of every objective: values worked out by hand, limits, laws, and what bad parameters get."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft import (
+    DFT,
+    FSFT,
+    SFT,
+    TokenStats,
+    TrimSFT,
+    TrimSFTEasy,
+    TrimSFTHard,
+    linear_cross_entropy,
+    make_objective,
+)
+from trimsft.objectives import OBJECTIVES
+
+from .head.oracle import device_of, make_head
+
+
+def tokens_with(*, gap=None, nll=None) -> TokenStats:
+    """Tokens of which only the gap or the nll matters."""
+    values = torch.tensor(nll if gap is None else gap, dtype=torch.float32)
+    rest = torch.ones_like(values)
+    return TokenStats(
+        nll=values if gap is None else rest,
+        gap=rest if gap is None else values,
+        gold_logit=rest,
+        competitor=torch.zeros_like(values, dtype=torch.int64),
+    )
+
+
+# ---- values
+
+HALF_QUARTER = [math.log(2), math.log(4), 0.0]  # p = 0.5, 0.25, 1
+NEAR_MARGIN = [1.5, 2.3, 0.7, 3.1, -0.9]  # distance to the margin 1.5 in bandwidths of 0.8: 0, 1, -1, 2, -3
+BELL = [1.0, 0.60653066, 0.60653066, 0.13533528, 0.01110900]  # exp(0), exp(-1/2) twice, exp(-2), exp(-9/2)
+
+
+@pytest.mark.parametrize(
+    ("objective", "tokens", "expected"),
+    [
+        (SFT(), {"nll": HALF_QUARTER}, [1.0, 1.0, 1.0]),
+        (DFT(), {"nll": HALF_QUARTER}, [0.5, 0.25, 1.0]),
+        (FSFT(), {"nll": HALF_QUARTER}, [0.25, 0.5625, 0.0]),  # (1/2)^2, (3/4)^2, 0^2
+        (FSFT(gamma=1), {"nll": HALF_QUARTER}, [0.5, 0.75, 0.0]),
+        (FSFT(gamma=0.5), {"nll": HALF_QUARTER}, [0.70710678, 0.86602540, 0.0]),  # sqrt(1/2), sqrt(3)/2
+        (TrimSFT(), {"gap": NEAR_MARGIN}, BELL),
+        (TrimSFTEasy(), {"gap": NEAR_MARGIN}, [1.0, 1.0, BELL[2], 1.0, BELL[4]]),  # above the margin: 1
+        (TrimSFTHard(), {"gap": NEAR_MARGIN}, [1.0, BELL[1], 1.0, BELL[3], 1.0]),  # below the margin: 1
+        # 1 and -2 bandwidths from the margin
+        (TrimSFT(margin=-1, bandwidth=2), {"gap": [1.0, -5.0]}, [0.60653066, 0.13533528]),
+    ],
+    ids=lambda value: str(value) if dataclasses.is_dataclass(value) else "",
+)
+def test_values(objective, tokens, expected) -> None:
+    torch.testing.assert_close(
+        objective.weights(tokens_with(**tokens)), torch.tensor(expected), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_focal_weight_of_a_nearly_certain_token() -> None:
+    # p = exp(-1e-9) is 1 in float32; 1 - p is 1e-9 all the same
+    weights = FSFT(gamma=1).weights(tokens_with(nll=[1e-9]))
+    torch.testing.assert_close(weights, torch.tensor([1e-9]), rtol=1e-6, atol=0)
+
+
+def test_statistics_of_tokens() -> None:
+    tokens = TokenStats(
+        nll=torch.tensor([math.log(2), math.log(4), 1e-9]),
+        gap=torch.tensor([0.0, -1.0, 20.0]),
+        gold_logit=torch.tensor([3.0, 2.0, 25.0]),
+        competitor=torch.tensor([7, 8, 9]),
+        entropy=torch.tensor([0.5, 0.6, 0.7]),
+    )
+    torch.testing.assert_close(tokens.prob, torch.tensor([0.5, 0.25, 1.0]))
+    torch.testing.assert_close(tokens.doubt, torch.tensor([0.5, 0.75, 1e-9]), rtol=1e-6, atol=0)
+    assert len(tokens) == 3
+    for part, rows in ((tokens[1:], [1, 2]), (tokens[torch.tensor([2, 0])], [2, 0])):
+        for field in dataclasses.fields(TokenStats):
+            assert torch.equal(getattr(part, field.name), getattr(tokens, field.name)[rows])
+    assert tokens_with(gap=[1.0, 2.0])[:1].entropy is None
+
+
+# ---- limits and laws
+
+gaps = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=20)
+nlls = st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=20)
+margins = st.floats(-20, 20)
+bandwidths = st.floats(1e-2, 1e3)
+bands = st.builds(
+    lambda kind, m, b: kind(m, b), st.sampled_from([TrimSFT, TrimSFTEasy, TrimSFTHard]), margins, bandwidths
+)
+
+
+@given(st.one_of(bands, st.builds(FSFT, st.floats(0, 10)), st.just(DFT()), st.just(SFT())), gaps, nlls)
+def test_weights_lie_between_0_and_1(objective, gap, nll) -> None:
+    for tokens in (tokens_with(gap=gap), tokens_with(nll=nll)):
+        weights = objective.weights(tokens)
+        assert weights.shape == tokens.nll.shape and weights.dtype == torch.float32
+        assert ((weights >= 0) & (weights <= 1)).all()
+
+
+eighths = st.integers(-80, 80).map(lambda n: n / 8)  # sums and differences of these are exact
+
+
+@given(eighths, st.lists(eighths, min_size=1), bandwidths)
+def test_trim_is_symmetric_about_the_margin(margin, steps, bandwidth) -> None:
+    objective = TrimSFT(margin, bandwidth)
+    above = objective.weights(tokens_with(gap=[margin + step for step in steps]))
+    below = objective.weights(tokens_with(gap=[margin - step for step in steps]))
+    assert torch.equal(above, below)
+
+
+@given(gaps, eighths, bandwidths)
+def test_half_trims_are_the_two_halves_of_trim(gap, margin, bandwidth) -> None:
+    tokens = tokens_with(gap=gap)
+    trim, easy, hard = (
+        kind(margin, bandwidth).weights(tokens) for kind in (TrimSFT, TrimSFTEasy, TrimSFTHard)
+    )
+    below = tokens.gap < margin
+    assert torch.equal(easy, torch.where(below, trim, 1.0))
+    assert torch.equal(hard, torch.where(below, 1.0, trim))
+    assert torch.equal(easy * hard, trim)
+
+
+@given(nlls, st.floats(0.01, 8))
+def test_focal_weight_falls_and_dft_weight_rises_with_the_probability(nll, gamma) -> None:
+    by_probability = tokens_with(nll=sorted(nll, reverse=True))
+    assert (FSFT(gamma).weights(by_probability).diff() <= 0).all()
+    assert (DFT().weights(by_probability).diff() >= 0).all()
+
+
+@given(gaps, margins, bandwidths)
+def test_easy_rises_and_hard_falls_with_the_gap(gap, margin, bandwidth) -> None:
+    tokens = tokens_with(gap=sorted(gap))
+    assert (TrimSFTEasy(margin, bandwidth).weights(tokens).diff() >= 0).all()
+    assert (TrimSFTHard(margin, bandwidth).weights(tokens).diff() <= 0).all()
+
+
+@pytest.mark.parametrize(
+    "objective", [TrimSFT(1.5, 1e6), TrimSFTEasy(1.5, 1e6), TrimSFTHard(1.5, 1e6), FSFT(gamma=0)]
+)
+def test_limits_that_are_plain_sft(objective) -> None:
+    gap = torch.linspace(-30, 30, 50)
+    tokens = TokenStats(torch.linspace(0, 30, 50), gap, gap, torch.zeros(50, dtype=torch.int64))
+    torch.testing.assert_close(objective.weights(tokens), SFT().weights(tokens), rtol=0, atol=1e-6)
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize("kind", [TrimSFT, TrimSFTEasy, TrimSFTHard])
+@pytest.mark.parametrize("value", [0, 0.0, -0.8, math.nan, math.inf, "0.8", True, None], ids=repr)
+def test_bad_bandwidth(kind, value) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^{kind.__name__}: bandwidth must be a finite number > 0, got {value!r}$"
+    ):
+        kind(bandwidth=value)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, "1.5", False], ids=repr)
+def test_bad_margin(value) -> None:
+    with pytest.raises(ValueError, match=rf"TrimSFT: margin must be a finite number, got {value!r}"):
+        TrimSFT(margin=value)
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "2"], ids=repr)
+def test_bad_gamma(value) -> None:
+    with pytest.raises(ValueError, match=rf"FSFT: gamma must be a finite number >= 0, got {value!r}"):
+        FSFT(gamma=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sft", SFT()),
+        ("fsft", FSFT(gamma=2.0)),
+        ("dft", DFT()),
+        ("trim", TrimSFT(margin=1.5, bandwidth=0.8)),
+        ("trim-e", TrimSFTEasy(margin=1.5, bandwidth=0.8)),
+        ("trim-h", TrimSFTHard(margin=1.5, bandwidth=0.8)),
+    ],
+)
+def test_names_and_the_defaults_of_the_paper(name, expected) -> None:
+    assert make_objective(name) == expected
+    assert list(OBJECTIVES) == ["sft", "fsft", "dft", "trim", "trim-e", "trim-h"]
+
+
+def test_make_objective_takes_parameters() -> None:
+    assert make_objective("trim", margin=1.0) == TrimSFT(margin=1.0, bandwidth=0.8)
+    assert make_objective("fsft", gamma=0.5) == FSFT(gamma=0.5)
+    with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got -1"):
+        make_objective("trim-h", bandwidth=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("trim_e", "trim-e"), ("TRIM", "trim"), ("focal-sft", "fsft"), ("xyz", None)]
+)
+def test_unknown_name_gets_the_list_and_the_nearest(name, near) -> None:
+    with pytest.raises(ValueError, match=f"unknown name '{name}'") as error:
+        make_objective(name)
+    assert "known: sft, fsft, dft, trim, trim-e, trim-h" in str(error.value)
+    assert ("did you mean" in str(error.value)) == (near is not None)
+    assert near is None or f"did you mean '{near}'?" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "takes"),
+    [("trim", "tau", "it takes margin, bandwidth"), ("dft", "gamma", "it takes no parameters")],
+)
+def test_unknown_parameter_is_named(name, parameter, takes) -> None:
+    with pytest.raises(ValueError, match=f"objective '{name}' has no parameter '{parameter}'; {takes}"):
+        make_objective(name, **{parameter: 1.0})
+
+
+@pytest.mark.parametrize("objective", [FSFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard()])
+def test_objectives_are_frozen_and_hashable(objective) -> None:
+    field = dataclasses.fields(objective)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(objective, field, 3.0)
+    assert len({objective, dataclasses.replace(objective)}) == 1
+
+
+# ---- weights are constants to the gradient
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_no_gradient_flows_through_the_weights(name, backend) -> None:
+    head = make_head(6).to(device_of(backend))
+    options = {"backend": backend, "skip_below": 0}
+
+    def gradients(objective):
+        leaves = head.leaves()
+        out = linear_cross_entropy(leaves.hidden, leaves.weight, leaves.labels, objective, **options)
+        return out.weights, torch.autograd.grad(out.loss, (leaves.hidden, leaves.weight))
+
+    weights, computed = gradients(make_objective(name))
+    theta = torch.ones(6, device=weights.device, requires_grad=True)
+    returned, constant = gradients(lambda tokens: theta * weights)
+    assert not weights.requires_grad and not returned.requires_grad
+    for got, expected in zip(computed, constant, strict=True):
+        assert torch.equal(got, expected)
