@@ -89,7 +89,7 @@ def test_figure_data_are_the_formulas(tmp_path) -> None:
 
 
 def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch) -> None:
-    from trimsft.figures import write_whole
+    from trimsft.runs import write_whole
 
     path = tmp_path / "report.json"
     write_whole(path, b"old")

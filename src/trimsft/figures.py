@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trimsft.objectives import SFT, BuiltinObjective, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,23 +101,6 @@ def weighting_functions(path: str | Path) -> list[Path]:
     path = Path(path)
     contents = {".svg": svg.getvalue(), ".png": png.getvalue(), ".csv": _table(gaps, list(curves))}
     return [write_whole(path.with_suffix(suffix), content) for suffix, content in contents.items()]
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file so that its name never stands for half of it: beside, to disk, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)  # mkstemp makes files that nobody else may read
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
-    return path
 
 
 def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> None:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from trimsft.figures import two_token_stats, weighting_functions, write_whole
+from trimsft.figures import two_token_stats, weighting_functions
 from trimsft.head import LossOutput, linear_cross_entropy
 from trimsft.objectives import OBJECTIVES, SFT, BuiltinObjective, make_objective
+from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -150,4 +150,6 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
 
 
 def is_positive_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+    return (
+        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+    )

@@ -1,0 +1,93 @@
+"""What `trimsft doctor` finds out: what is installed, which backend runs here, and whether each one is right.
+
+One check of the result:
+
+    {"backend": "chunked", "dtype": "float32", "tolerance": 7.6e-06, "error": 2.9e-07, "verdict": "passed"}
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trimsft import TrimSFT, __version__, linear_cross_entropy
+from trimsft.bench.data import synthetic_head
+from trimsft.head import BACKENDS
+from trimsft.head.loss import choose_backend
+
+
+def examine(device: torch.device) -> dict[str, Any]:
+    """Versions, the device, the backend that `auto` takes, and a check of every backend."""
+    facts: dict[str, Any] = {"python": platform.python_version(), "trimsft": __version__}
+    facts |= {"torch": torch.__version__, "triton": _version("triton"), "cuda": None}
+    if device.type == "cuda":
+        free, total = (round(size / 2**30, 1) for size in torch.cuda.mem_get_info())
+        facts["cuda"] = {"device": torch.cuda.get_device_name(), "free_gib": free, "total_gib": total}
+    facts["auto"] = _auto_backend(device, facts["triton"])
+    facts["checks"] = [
+        _check(backend, dtype, device)
+        for backend in BACKENDS
+        if backend != "auto"
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    return facts
+
+
+def _auto_backend(device: torch.device, triton: str | None) -> dict[str, str]:
+    """What the head's own choice is, asked of it, and why."""
+    solve = choose_backend("auto", torch.empty(1, 1, device=device), low_memory=False)
+    backend = "reference" if solve is None else solve.__module__.rpartition(".")[2]
+    if device.type == "cpu":
+        return {"backend": backend, "because": "torch sees no CUDA device"}
+    return {
+        "backend": backend,
+        "because": "CUDA and Triton are here" if triton else "Triton is not installed",
+    }
+
+
+def _check(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
+    """The largest relative error of loss and gradients of one backend on a small batch, against float64."""
+    hidden_size = 64
+    # sums of 64 products in float32, and results rounded to the dtype
+    tolerance = max(hidden_size * torch.finfo(torch.float32).eps, 2 * torch.finfo(dtype).eps)
+    check = {"backend": backend, "dtype": str(dtype).removeprefix("torch."), "tolerance": tolerance}
+    hidden, weight, labels = synthetic_head(256, hidden_size, 1000, dtype=dtype, device=str(device))
+    exact = _plain_float64(hidden, weight, labels)
+    try:
+        hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
+        loss = linear_cross_entropy(hidden, weight, labels, TrimSFT(), skip_below=0.0, backend=backend).loss
+        loss.backward()
+    except Exception as error:  # whatever breaks a backend is what the reader wants to know
+        absent = isinstance(error, ValueError) and str(error).startswith("backend:")
+        reason = str(error) if absent else f"{type(error).__name__}: {error}"
+        return {**check, "verdict": "not here" if absent else "failed", "reason": reason.partition("\n")[0]}
+    assert hidden.grad is not None
+    assert weight.grad is not None
+    pairs = zip((loss.detach(), hidden.grad, weight.grad), exact, strict=True)
+    largest = max(float((ours.double() - true).norm() / true.norm()) for ours, true in pairs)
+    return {**check, "error": largest, "verdict": "passed" if largest <= tolerance else "failed"}
+
+
+def _plain_float64(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss and gradients of TrimSFT(1.5, 0.8), written out without any code of the head."""
+    hidden, weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
+    logits, gold = hidden @ weight.T, labels[:, None]
+    best_other = logits.detach().scatter(1, gold, -torch.inf).amax(dim=1)
+    gap = logits.detach().gather(1, gold).squeeze(1) - best_other
+    loss = (
+        torch.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2)) * F.cross_entropy(logits, labels, reduction="none")
+    ).mean()
+    grad_hidden, grad_weight = torch.autograd.grad(loss, (hidden, weight))
+    return loss.detach(), grad_hidden, grad_weight
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
