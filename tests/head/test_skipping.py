@@ -90,6 +90,18 @@ def test_batch_whose_weights_are_all_tiny_still_learns(skip_below, backend) -> N
     assert distance(got.weight, expected.weight) < BOUND
 
 
+@pytest.mark.parametrize("backend", FUSED)
+@pytest.mark.usefixtures("small_chunks")
+def test_tiny_weights_in_several_chunks(backend) -> None:
+    """What the first chunk teaches about the threshold holds for the others."""
+    head = spread_head(40, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
+    objective = TrimSFT(margin=6.0)
+    got, expected = fused(head, objective, backend), exact(head, objective)
+    assert 0 < got.kept < 40
+    assert distance(got.hidden, expected.hidden) < BOUND
+    assert distance(got.weight, expected.weight) < BOUND
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_many_light_rows_beside_a_few_heavy_ones(backend) -> None:
     """Each light row is below the threshold; together they hold a good share of the gradient."""

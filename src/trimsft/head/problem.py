@@ -114,12 +114,17 @@ def rows_to_keep(mass_T: Tensor, skip_below: float) -> Tensor:
     `SKIPPED_MASS` of the total (a batch whose weights are all tiny), as many of them as it takes.
     """
     keep = mass_T >= skip_below
-    allowance = SKIPPED_MASS * mass_T.sum(dtype=torch.float64)
-    if mass_T.masked_fill(keep, 0).sum(dtype=torch.float64) <= allowance:
+    skipped = mass_T.masked_fill(keep, 0).sum(dtype=torch.float64)
+    if skipped <= SKIPPED_MASS * mass_T.sum(dtype=torch.float64):
         return keep
-    ascending, order = mass_T.sort()
-    beyond = ascending.cumsum(0, dtype=torch.float64) > allowance
-    return torch.zeros_like(keep).index_fill_(0, order[beyond], True)
+    return mass_T >= threshold_for(mass_T, SKIPPED_MASS)
+
+
+def threshold_for(mass_T: Tensor, share: float) -> Tensor:
+    """The largest threshold at which the rows below it hold at most that share of the total mass."""
+    ascending = mass_T.sort().values
+    below = ascending.cumsum(0, dtype=torch.float64) <= share * mass_T.sum(dtype=torch.float64)
+    return ascending[below.sum().clamp(max=len(ascending) - 1)]
 
 
 def all_finite(tokens: TokenStats, weights: Tensor) -> bool:

@@ -26,7 +26,15 @@ import triton
 from torch import Tensor
 
 from trimsft.head import kernels
-from trimsft.head.problem import SKIPPED_MASS, Problem, Solution, gradient_mass, rows_to_keep, weigh
+from trimsft.head.problem import (
+    SKIPPED_MASS,
+    Problem,
+    Solution,
+    gradient_mass,
+    rows_to_keep,
+    threshold_for,
+    weigh,
+)
 from trimsft.objectives import OBJECTIVES, Objective, TokenStats
 
 CHUNK_ROWS = 1536
@@ -102,6 +110,7 @@ class _Solver:
         # rows kept, mass of all rows, mass of skipped rows, rows that are not finite
         self.ledger = self.hidden_TH.new_zeros(4, dtype=torch.float64)
         self.objective, self.parameters = _as_kernel(problem.objective)
+        self.skip_below = problem.skip_below
         self.normalizer = problem.early_divisor
 
     def run(self) -> Solution:
@@ -215,7 +224,7 @@ class _Solver:
         self._launch(
             kernels.claim_slots, (1, 1, 1),
             self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.ledger,
-            rows.start, rows.stop, self.problem.skip_below, capacity,
+            rows.start, rows.stop, self.skip_below, capacity,
             min(8192, triton.next_power_of_2(self.chunk_rows)),
         )  # fmt: skip
 
@@ -258,12 +267,27 @@ class _Solver:
         return 0 if self.buffer_BV is None else self.buffer_BV.shape[0]
 
     def _make_buffer(self, seen: int) -> None:
-        """Size the buffer by the share of kept rows among those seen so far, and room for chance."""
-        kept, unseen = int(self.ledger[0].item()), self.T - seen
+        """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
+        kept, mass_all, mass_skipped, _ = self.ledger.tolist()
+        kept, unseen = int(kept), self.T - seen
+        # where more rows follow, room for chance; without it the rows missing at the end would be computed again
+        if mass_skipped > (0.8 if unseen else 1.0) * SKIPPED_MASS * mass_all:
+            kept = self._lower_threshold(seen, (0.5 if unseen else 1.0) * SKIPPED_MASS)
         share = (kept + 1) / (seen + 2)
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
         self.buffer_BV = self._allocate(kept + likely, least=kept)
+
+    def _lower_threshold(self, seen: int, share: float) -> int:
+        """Small rows are so many that they matter: keep more of the first chunk, and of the others.
+
+        Returns how many of the first chunk.
+        """
+        mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
+        self.skip_below = min(self.skip_below, float(threshold_for(mass_C, share)))
+        self.ledger.zero_()
+        self._claim_slots(slice(0, seen))
+        return int(self.ledger[0])
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
