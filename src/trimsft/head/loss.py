@@ -168,7 +168,7 @@ class _Fused(torch.autograd.Function):
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """gradient *= factor, for free where the factor is 1, and without asking the device what it is."""
-    if gradient.is_cuda and _has_triton():
+    if gradient.is_cuda and gradient.is_contiguous() and _has_triton():
         from trimsft.head.triton import scale_
 
         scale_(gradient, factor)

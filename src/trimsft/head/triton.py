@@ -46,7 +46,9 @@ SLICE_BYTES = 96 << 20
 
 
 def solve(problem: Problem) -> Solution:
-    return _Solver(problem).run()
+    # Triton launches on the current device, whichever the tensors are on
+    with torch.cuda.device_of(problem.hidden_TH):
+        return _Solver(problem).run()
 
 
 def require_usable(hidden: Tensor) -> None:
@@ -64,19 +66,18 @@ def trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[
     """Indices of the labels that are not ignored, and how many of them are outside the vocabulary."""
     rows_N = torch.empty_like(labels_N, dtype=torch.int64)
     counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
-    kernels.find_trained[(1,)](
-        labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
-    )
+    with torch.cuda.device_of(labels_N):
+        kernels.find_trained[(1,)](
+            labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
+        )
     count, outside = counts.tolist()
     return rows_N[:count], outside
 
 
 def scale_(tensor: Tensor, factor: Tensor) -> None:
     """tensor *= factor (a scalar on the device); one short launch where the factor is 1."""
-    if not tensor.is_contiguous():
-        tensor.mul_(factor)
-        return
-    kernels.scale_in_place[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
+    with torch.cuda.device_of(tensor):
+        kernels.scale_in_place[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
 
 
 class _Solver:
@@ -371,7 +372,8 @@ def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
     """Name and parameters of an objective that the kernel computes itself; "function" for any other."""
     for name, kind in OBJECTIVES.items():
         if type(objective) is kind:
-            return name, (*astuple(objective), 0.0, 0.0)[:2]
+            first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
+            return name, (first, second)
     return "function", (0.0, 0.0)
 
 

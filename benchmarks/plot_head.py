@@ -1,0 +1,89 @@
+"""Draw the comparison of heads from the JSON of benchmarks/head.py: SVG, PNG, and the numbers as CSV.
+
+python benchmarks/plot_head.py docs/results/head_h200.json docs/figures/head_h200.svg
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from trimsft.figures import BLUE, GREY, ORANGE, STYLE
+from trimsft.runs import write_whole
+
+SHOWN = {
+    "trimsft: TrimSFT, default skip": "trimsft TrimSFT",
+    "trimsft: TrimSFT, low memory": "trimsft TrimSFT, low memory",
+    "trimsft: sft, exact": "trimsft SFT, exact",
+    "quack": "QuACK SFT",
+    "compiled SFT": "torch.compile SFT",
+    "compiled TrimSFT": "torch.compile TrimSFT",
+    "liger fp32 accumulation, 8x chunks": "Liger SFT, 8x chunks, fp32",
+    "liger SM90": "Liger SM90 SFT",
+    "TRL": "TRL SFT",
+    "TRL DFT": "TRL DFT",
+    "plain SFT": "plain torch SFT",
+    "plain TrimSFT": "plain torch TrimSFT",
+    "cut cross-entropy": "Cut Cross-Entropy SFT",
+    "liger": "Liger SFT",
+    "liger DFT": "Liger DFT",
+}
+
+
+def main() -> None:
+    report = json.loads(Path(sys.argv[1]).read_text())
+    path = Path(sys.argv[2])
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(report["shapes"]), sharey=True)
+        for axes, shape in zip(panels, report["shapes"], strict=True):
+            _draw(axes, shape)
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
+    for suffix, content in {".svg": svg.getvalue(), ".png": png.getvalue(), ".csv": _table(report)}.items():
+        write_whole(path.with_suffix(suffix), content)
+
+
+def _draw(axes: Axes, shape: dict[str, Any]) -> None:
+    results = {result["method"]: result for result in shape["results"]}
+    longest = max(results[method]["milliseconds"] or 0.0 for method in SHOWN)
+    for place, (method, _) in enumerate(SHOWN.items()):
+        result = results[method]
+        if result["failed"]:
+            axes.text(longest * 0.01, place, "cannot run this shape", va="center", fontsize=6, color=GREY)
+            continue
+        colour = BLUE if result["ours"] else ORANGE if result["objective"] != "sft" else GREY
+        axes.barh(place, result["milliseconds"], color=colour, height=0.75)
+        label = f" {result['milliseconds']:.1f} ms, {result['extra_gib']:.2f} GiB"
+        axes.text(result["milliseconds"], place, label, va="center", fontsize=6)
+    axes.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
+    axes.set_ylim(len(SHOWN) - 0.5, -0.5)
+    axes.set_xlim(0, longest * 1.5)
+    axes.set_xlabel("forward and backward, ms")
+    size = f"{shape['tokens']} x {shape['hidden_size']} x {shape['vocabulary']}"
+    axes.set_title(f"{shape['name']} shape\n{size}", loc="left")
+
+
+def _table(report: dict[str, Any]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["shape", "method", "milliseconds", "extra_gib", "hidden_error", "weight_error", "kept"])
+    for shape in report["shapes"]:
+        for result in shape["results"]:
+            cells = ("milliseconds", "extra_gib", "hidden_error", "weight_error", "kept")
+            numbers = ["" if result[cell] is None else f"{result[cell]:.6g}" for cell in cells]
+            writer.writerow([shape["name"], result["method"], *numbers])
+    return text.getvalue().encode()
+
+
+if __name__ == "__main__":
+    main()
