@@ -257,3 +257,46 @@ def test_import_loads_nothing_heavy() -> None:
     code = f"import sys, trimsft; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# ---- strides
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_labels_that_are_a_column_or_one_value_expanded(backend) -> None:
+    head = make_head(12)
+    for labels in (torch.stack([head.labels, head.labels + 1], dim=1)[:, 0], head.labels[:1].expand(12)):
+        strided = replace(head, labels=labels)
+        expected = exact(replace(head, labels=labels.clone()), SFT())
+        assert_close(fused(strided, SFT(), backend, skip_below=0), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bias_that_is_every_other_entry(backend) -> None:
+    head = make_head(12, bias=True).to(device_of(backend))
+    assert head.bias is not None
+    strided = replace(head, bias=torch.stack([head.bias, -head.bias], dim=1)[:, 0])
+    got, expected = (call(one, SFT(), backend) for one in (strided, head))
+    torch.testing.assert_close(got.tokens.nll, expected.tokens.nll)
+
+
+# ---- what a normalizer may be
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_normalizer_of_zero_goes_with_nothing_to_train(backend) -> None:
+    head = make_head(6)
+    nothing = replace(head, labels=torch.full_like(head.labels, -100))
+    assert fused(nothing, SFT(), backend, normalizer=0).loss == 0
+    with pytest.raises(ValueError, match="normalizer: must be a number > 0"):
+        fused(head, SFT(), backend, normalizer=0)
+
+
+@pytest.mark.parametrize("backend", ["chunked", "triton", "triton low_memory"])
+def test_float16_sums_do_not_overflow(backend) -> None:
+    """4000 tokens of one label and hidden states of 20 add up to more than float16 holds, before the division."""
+    tokens = 4000 if backend == "chunked" else 40
+    hidden = torch.full((tokens, 8), 20.0 if backend == "chunked" else 2000.0).half()
+    head = Head(hidden, torch.zeros(50, 8).half(), torch.zeros(tokens, dtype=torch.int64))
+    got = fused(head, SFT(), backend, skip_below=0)
+    torch.testing.assert_close(got.weight[0].float().cpu(), -0.98 * hidden[0].float(), rtol=2e-3, atol=0)

@@ -90,6 +90,18 @@ def test_batch_whose_weights_are_all_tiny_still_learns(skip_below, backend) -> N
     assert distance(got.weight, expected.weight) < BOUND
 
 
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+@pytest.mark.parametrize("objective", [DFT(), lambda tokens: torch.full_like(tokens.nll, 1e-3)])
+def test_rows_of_equal_mass(objective, backend) -> None:
+    """To skip a share s of equal rows is an error of the root of s, not of s."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(512, 16, generator=generator), torch.randn(500, 16, generator=generator)
+    head = Head(hidden, 0.02 * weight, torch.arange(512) % 500)
+    got, expected = fused(head, objective, backend), exact(head, objective)
+    assert distance(got.hidden, expected.hidden) < BOUND
+    assert distance(got.weight, expected.weight) < BOUND
+
+
 @pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.usefixtures("small_chunks")
 def test_tiny_weights_in_several_chunks(backend) -> None:

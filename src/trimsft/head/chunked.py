@@ -31,6 +31,7 @@ def solve(problem: Problem) -> Solution:
         keeps.append(gradient_mass(chunk.tokens, weights[-1]) >= problem.skip_below)
         if problem.wants_gradient:
             matmuls.add_rows(problem, chunk, weights[-1], rows, keeps[-1])
+        del chunk  # before the next one is made
     tokens, weights_T, kept_T = _concatenate(chunks), torch.cat(weights), torch.cat(keeps)
     kept = int(kept_T.sum())
     if problem.wants_gradient:
@@ -121,8 +122,7 @@ class _Matmuls:
         rows = size // (len(weight_VH) * self.wide.itemsize)
         self.chunk_rows = max(16, min(len(hidden_TH), rows))
         # one space for all chunks: the allocator of the host keeps what blocks of changing size leave behind
-        self.logits_RV = weight_VH.new_empty((self.chunk_rows, len(weight_VH)), dtype=self.wide)
-        self.kept_RV = torch.empty_like(self.logits_RV)
+        self.spaces: dict[str, Tensor] = {}
         self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
         self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
         self.grad_bias_V = (
@@ -133,9 +133,15 @@ class _Matmuls:
         if self.mixed:
             logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
         else:
-            out_RV = self.logits_RV[: len(hidden_RH)]
+            out_RV = self._space("logits", len(hidden_RH))
             logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_VH.T, out=out_RV)
         return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
+
+    def _space(self, name: str, rows: int) -> Tensor:
+        if name not in self.spaces:
+            shape = (self.chunk_rows, len(self.weight_VH))
+            self.spaces[name] = self.weight_VH.new_empty(shape, dtype=self.wide)
+        return self.spaces[name][:rows]
 
     def add_rows(
         self, problem: Problem, chunk: _Chunk, weights_R: Tensor, rows: slice | Tensor, keep_R: Tensor
@@ -152,7 +158,7 @@ class _Matmuls:
             kept = torch.arange(len(keep_R), device=kept.device)
             grad_KV = chunk.exps_RV
         else:
-            grad_KV = torch.index_select(chunk.exps_RV, 0, kept, out=self.kept_RV[: len(kept)])
+            grad_KV = torch.index_select(chunk.exps_RV, 0, kept, out=self._space("kept", len(kept)))
         scale_K = scale_R[kept]
         grad_KV.mul_((scale_K * chunk.competitor_prob_R[kept])[:, None])
         gold_K1 = problem.labels_T[rows][kept][:, None]

@@ -212,13 +212,16 @@ def claim_slots(
 ):  # fmt: skip
     """Number the rows worth a backward pass in order: their slots in the gradient buffer, -1 where it has no room.
 
-    `row_of_slot` lists them all. `ledger` (float64) adds up over the chunks: rows kept, mass of all rows, mass of
-    skipped rows, rows with a statistic or weight that is not finite. One program, so that the order never changes.
+    `row_of_slot` lists them all. `ledger` (float64) adds up over the chunks: rows kept, rows with a statistic or
+    weight that is not finite, mass of all rows, mass of skipped rows, and the same two for squares of the mass. One
+    program, so that the order never changes.
     """
     kept = tl.load(ledger)
-    mass_all = tl.load(ledger + 1)
-    mass_skipped = tl.load(ledger + 2)
-    broken = tl.load(ledger + 3)
+    broken = tl.load(ledger + 1)
+    mass_all = tl.load(ledger + 2)
+    mass_skipped = tl.load(ledger + 3)
+    squares_all = tl.load(ledger + 4)
+    squares_skipped = tl.load(ledger + 5)
     for start in range(first_row, end_row, BLOCK):
         row = start + tl.arange(0, BLOCK)
         inside = row < end_row
@@ -233,13 +236,19 @@ def claim_slots(
         # x - x is 0 for every finite x, NaN otherwise
         doubtful = (w - w) + (row_nll - row_nll) + (row_gap - row_gap)
         kept += tl.sum(keep.to(tl.float64))
-        mass_all += tl.sum(mass.to(tl.float64))
-        mass_skipped += tl.sum(tl.where(keep, 0.0, mass).to(tl.float64))
+        wide = mass.to(tl.float64)
+        skipped = tl.where(keep, 0.0, wide)
+        mass_all += tl.sum(wide)
+        mass_skipped += tl.sum(skipped)
+        squares_all += tl.sum(wide * wide)
+        squares_skipped += tl.sum(skipped * skipped)
         broken += tl.sum((inside & (doubtful != 0.0)).to(tl.float64))
     tl.store(ledger, kept)
-    tl.store(ledger + 1, mass_all)
-    tl.store(ledger + 2, mass_skipped)
-    tl.store(ledger + 3, broken)
+    tl.store(ledger + 1, broken)
+    tl.store(ledger + 2, mass_all)
+    tl.store(ledger + 3, mass_skipped)
+    tl.store(ledger + 4, squares_all)
+    tl.store(ledger + 5, squares_skipped)
 
 
 @triton.jit(do_not_specialize=["first_row", "columns", "first_column"])

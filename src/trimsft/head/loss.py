@@ -95,6 +95,10 @@ def linear_cross_entropy(
     count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
         return _nothing_to_train(hidden_NH, weight, bias, entropy)
+    if not isinstance(normalizer, Tensor) and normalizer == 0:
+        raise ValueError(
+            f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on"
+        )
     problem = Problem(
         hidden_TH=hidden_NH,
         weight_VH=weight,
@@ -142,7 +146,7 @@ class _Fused(torch.autograd.Function):
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
         ctx.gradients = (grad_hidden_NH, solution.grad_weight_VH, solution.grad_bias_V)
         divisor = problem.divisor
-        ctx.late_divisor = divisor if problem.divides_late else None
+        ctx.late_divisor = divisor / problem.early_divisor if problem.divides_late else None
         loss = torch.dot(solution.weights, solution.tokens.nll).to(divisor.dtype) / divisor
         return loss, replace(solution, grad_hidden_TH=None, grad_weight_VH=None, grad_bias_V=None)
 
@@ -173,7 +177,9 @@ def _scale_(gradient: Tensor, factor: Tensor) -> None:
 
         scale_(gradient, factor)
     elif gradient.is_cuda or factor != 1:
-        gradient.mul_(factor)
+        # in float32: as a tensor on the device the factor would be rounded to the gradient's dtype first
+        for part in gradient.flatten(end_dim=-2).split(4096) if gradient.dim() > 1 else (gradient,):
+            part.copy_(part.to(torch.promote_types(part.dtype, torch.float32)) * factor)
 
 
 def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool) -> LossOutput:
@@ -256,7 +262,7 @@ def _check_settings(
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
             raise ValueError(f"normalizer: must be a scalar, got shape {tuple(normalizer.shape)}")
-    elif normalizer is not None and not is_positive_number(normalizer):
+    elif normalizer not in (None, 0) and not is_positive_number(normalizer):
         raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r}")
     for name, value in (("logit_scale", logit_scale), ("softcap", 1.0 if softcap is None else softcap)):
         if not is_positive_number(value):

@@ -6,6 +6,7 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -19,7 +20,10 @@ DEFAULT_SKIP_BELOW = 1.5e-3
 """Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
 
 SKIPPED_MASS = 5e-4
-"""Skipped rows may hold at most this share of the batch's sum of |w|*(1-p)."""
+"""Skipped rows may hold at most this share of the batch's sum of |w|*(1-p): should they all point one way."""
+
+SKIPPED_NORM = 1.5e-3
+"""Likewise of the root of its sum of squares: what they amount to if they point any way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,10 @@ class Problem:
 
     @property
     def divides_late(self) -> bool:
-        """float16 gradients are divided by the normalizer in the backward pass only: before, they would underflow."""
+        """float16 gradients are divided by part of the normalizer, and by the rest in the backward pass.
+
+        Divided by all of it before the loss scale is in they would underflow; by none, their sum could overflow.
+        """
         return self.hidden_TH.dtype == torch.float16
 
     @property
@@ -61,8 +68,10 @@ class Problem:
 
     @property
     def early_divisor(self) -> Tensor:
-        """What the logit gradients are divided by in the forward pass."""
-        return torch.ones_like(self.divisor) if self.divides_late else self.divisor
+        """What the logit gradients are divided by in the forward pass; the rest of the divisor comes later."""
+        if not self.divides_late:
+            return self.divisor
+        return torch.exp2(torch.floor(torch.log2(self.divisor) / 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,20 +120,35 @@ def rows_to_keep(mass_T: Tensor, skip_below: float) -> Tensor:
     """Which rows get a backward pass.
 
     Those with a mass of at least `skip_below`; and, where the rows left out would together hold more than
-    `SKIPPED_MASS` of the total (a batch whose weights are all tiny), as many of them as it takes.
+    `SKIPPED_MASS` or `SKIPPED_NORM` allow (a batch whose weights are all tiny), as many of them as it takes.
     """
-    keep = mass_T >= skip_below
-    skipped = mass_T.masked_fill(keep, 0).sum(dtype=torch.float64)
-    if skipped <= SKIPPED_MASS * mass_T.sum(dtype=torch.float64):
-        return keep
-    return mass_T >= threshold_for(mass_T, SKIPPED_MASS)
+    if skip_below == 0:
+        return torch.ones_like(mass_T, dtype=torch.bool)
+    mass = mass_T.cpu().double()  # not every device has float64
+    skipped = mass[mass < skip_below]
+    if too_much_skipped((mass.sum(), skipped.sum(), mass.square().sum(), skipped.square().sum())):
+        skip_below = threshold_for(mass_T)
+    return mass_T >= skip_below
 
 
-def threshold_for(mass_T: Tensor, share: float) -> Tensor:
-    """The largest threshold at which the rows below it hold at most that share of the total mass."""
-    ascending = mass_T.sort().values
-    below = ascending.cumsum(0, dtype=torch.float64) <= share * mass_T.sum(dtype=torch.float64)
-    return ascending[below.sum().clamp(max=len(ascending) - 1)]
+def too_much_skipped(sums: Sequence[float | Tensor], slack: float = 1.0) -> bool:
+    """Whether the skipped rows hold more of the batch than they may, times `slack`.
+
+    The sums: of the mass of all rows and of the skipped ones, of the squares of the mass of all and of the skipped.
+    """
+    mass, mass_skipped, squares, squares_skipped = sums
+    by_sum = mass_skipped > slack * SKIPPED_MASS * mass
+    return bool(by_sum or squares_skipped > (slack * SKIPPED_NORM) ** 2 * squares)
+
+
+def threshold_for(mass_T: Tensor, slack: float = 1.0) -> float:
+    """The largest threshold at which the rows below it hold no more than they may, times `slack`."""
+    ascending = mass_T.cpu().double().sort().values
+    squares = ascending.square()
+    below = (ascending.cumsum(0) <= slack * SKIPPED_MASS * ascending.sum()) & (
+        squares.cumsum(0) <= (slack * SKIPPED_NORM) ** 2 * squares.sum()
+    )
+    return float(ascending[below.sum().clamp(max=len(ascending) - 1)])
 
 
 def all_finite(tokens: TokenStats, weights: Tensor) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import torch
@@ -27,12 +27,12 @@ from torch import Tensor
 
 from trimsft.head import kernels
 from trimsft.head.problem import (
-    SKIPPED_MASS,
     Problem,
     Solution,
     gradient_mass,
     rows_to_keep,
     threshold_for,
+    too_much_skipped,
     weigh,
 )
 from trimsft.objectives import OBJECTIVES, Objective, TokenStats
@@ -48,7 +48,13 @@ SLICE_BYTES = 96 << 20
 def solve(problem: Problem) -> Solution:
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
-        return _Solver(problem).run()
+        try:
+            return _Solver(problem).run()
+        except torch.OutOfMemoryError:
+            if problem.low_memory:
+                raise
+        # out of the handler, whose traceback holds the memory
+        return _Solver(replace(problem, low_memory=True)).run()
 
 
 def require_usable(hidden: Tensor) -> None:
@@ -85,7 +91,8 @@ class _Solver:
         self.problem = problem
         self.hidden_TH = problem.hidden_TH.contiguous()
         self.weight_VH = problem.weight_VH.contiguous()
-        self.labels_T = problem.labels_T
+        self.labels_T = problem.labels_T.contiguous()
+        self.bias_V = None if problem.bias_V is None else problem.bias_V.contiguous()
         self.T, self.V = self.hidden_TH.shape[0], self.weight_VH.shape[0]
         self.buffer_BV: Tensor | None = None
         self.grad_hidden_TH: Tensor | None = None
@@ -108,8 +115,8 @@ class _Solver:
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(self.labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(self.labels_T)
-        # rows kept, mass of all rows, mass of skipped rows, rows that are not finite
-        self.ledger = self.hidden_TH.new_zeros(4, dtype=torch.float64)
+        # rows kept, rows that are not finite, mass of all rows and of skipped ones, the same of squares
+        self.ledger = self.hidden_TH.new_zeros(6, dtype=torch.float64)
         self.objective, self.parameters = _as_kernel(problem.objective)
         self.skip_below = problem.skip_below
         self.normalizer = problem.early_divisor
@@ -118,7 +125,7 @@ class _Solver:
         self._forward()
         ledger = self._copy_to_host(self.ledger)
         if not self.problem.wants_gradient:
-            return self._solution(kept=0, finite=not ledger()[3])
+            return self._solution(kept=0, finite=not ledger()[1])
         # what the backward pass needs in any case is made ready while the device is still at the forward pass
         if self.problem.wants_weight and self.grad_weight_VH is None:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
@@ -127,13 +134,13 @@ class _Solver:
         hidden_BH = self.hidden_TH[slots] if copy_rows else self.hidden_TH
         if self._is_exact:
             self._backward(self.T, hidden_BH, rest=slots[:0])
-            return self._solution(kept=self.T, finite=not ledger()[3])
-        kept, mass_all, mass_skipped, broken = ledger()
+            return self._solution(kept=self.T, finite=not ledger()[1])
+        kept, broken, *masses = ledger()
         if broken:
             return self._solution(kept=0, finite=False)
         buffered = min(int(kept), self._capacity)
         rest = self.row_of_slot_T[buffered : int(kept)]
-        if mass_skipped > SKIPPED_MASS * mass_all:
+        if too_much_skipped(masses):
             keep_T = rows_to_keep(gradient_mass(self.tokens, self.weights_T), self.problem.skip_below)
             rest = keep_T.index_fill_(0, slots[:buffered], False).nonzero().flatten()
         self._backward(buffered, hidden_BH, rest)
@@ -197,21 +204,21 @@ class _Solver:
 
     def _logits(self, hidden_KH: Tensor, columns: slice, out_KS: Tensor) -> None:
         """Raw logits of some rows and columns, in the dtype of the hidden states."""
-        if self.problem.bias_V is None:
+        if self.bias_V is None:
             torch.mm(hidden_KH, self.weight_VH[columns].T, out=out_KS)
         else:
-            torch.addmm(self.problem.bias_V[columns], hidden_KH, self.weight_VH[columns].T, out=out_KS)
+            torch.addmm(self.bias_V[columns], hidden_KH, self.weight_VH[columns].T, out=out_KS)
 
     def _statistics(self, logits_CV: Tensor, rows: slice) -> None:
         problem, tokens = self.problem, self.tokens
         self._launch(
             kernels.row_statistics, (rows.stop - rows.start, 1, 1),
             logits_CV, logits_CV.stride(0), self.hidden_TH, self.weight_VH,
-            self.weight_VH if problem.bias_V is None else problem.bias_V, self.labels_T,
+            self.weight_VH if self.bias_V is None else self.bias_V, self.labels_T,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
             tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
             rows.start, self.V, self.hidden_TH.shape[1], problem.logit_scale, problem.softcap or 1.0, *self.parameters,
-            problem.bias_V is not None, problem.softcap is not None, problem.with_entropy, self.objective,
+            self.bias_V is not None, problem.softcap is not None, problem.with_entropy, self.objective,
             256, 8, 512, 4,
         )  # fmt: skip
 
@@ -269,23 +276,23 @@ class _Solver:
 
     def _make_buffer(self, seen: int) -> None:
         """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
-        kept, mass_all, mass_skipped, _ = self.ledger.tolist()
-        kept, unseen = int(kept), self.T - seen
+        counted, _, *masses = self.ledger.tolist()
+        kept, unseen = int(counted), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
-        if mass_skipped > (0.8 if unseen else 1.0) * SKIPPED_MASS * mass_all:
-            kept = self._lower_threshold(seen, (0.5 if unseen else 1.0) * SKIPPED_MASS)
+        if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
+            kept = self._lower_threshold(seen, slack=0.5 if unseen else 1.0)
         share = (kept + 1) / (seen + 2)
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
         self.buffer_BV = self._allocate(kept + likely, least=kept)
 
-    def _lower_threshold(self, seen: int, share: float) -> int:
+    def _lower_threshold(self, seen: int, slack: float) -> int:
         """Small rows are so many that they matter: keep more of the first chunk, and of the others.
 
         Returns how many of the first chunk.
         """
         mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
-        self.skip_below = min(self.skip_below, float(threshold_for(mass_C, share)))
+        self.skip_below = min(self.skip_below, threshold_for(mass_C, slack))
         self.ledger.zero_()
         self._claim_slots(slice(0, seen))
         return int(self.ledger[0])
@@ -373,7 +380,8 @@ def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
     for name, kind in OBJECTIVES.items():
         if type(objective) is kind:
             first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
-            return name, (first, second)
+            # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
+            return name, (first, max(second, torch.finfo(torch.float32).tiny))
     return "function", (0.0, 0.0)
 
 
