@@ -4,45 +4,55 @@ A script of its own, because the tests run in a process where Triton interprets 
 """
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-from trimsft.head import kernels
-
-FLOATS = ("nll", "gap", "gold_logit", "weights", "normalizer", "factor")
-TYPES = dict.fromkeys(FLOATS, "*fp32") | dict.fromkeys((f"{name}_out" for name in FLOATS), "*fp32")
-TYPES |= dict.fromkeys(("logits", "out", "hidden", "weight", "bias", "tensor"), "*bf16")
-TYPES |= {"gold_out": "*fp32", "entropy_out": "*fp32", "ledger": "*fp64", "slots": "*i32", "counts": "*i32"}
-TYPES |= dict.fromkeys(("labels", "competitor", "competitor_out", "row_of_slot", "rows_out"), "*i64")
-TYPES |= dict.fromkeys(
-    ("logit_scale", "softcap", "first_parameter", "second_parameter", "skip_below"), "fp32"
-)
+POINTERS = {
+    "*bf16": ("logits", "out", "hidden", "weight", "bias", "tensor"),
+    "*fp32": (
+        *("nll", "gap", "gold_logit", "weights", "normalizer", "factor"),
+        *("nll_out", "gap_out", "gold_out", "entropy_out", "weights_out"),
+    ),
+    "*fp64": ("ledger",),
+    "*i32": ("slots", "counts"),
+    "*i64": ("labels", "competitor", "competitor_out", "row_of_slot", "rows_out"),
+    "fp32": ("logit_scale", "softcap", "first_parameter", "second_parameter", "skip_below"),
+}
+TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 """Types of the arguments by name; every other one is an int."""
 
-SIZES = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
-VARIANTS: list[tuple[Any, dict[str, Any]]] = [
-    (
-        kernels.row_statistics,
-        {"HAS_BIAS": flag, "HAS_SOFTCAP": flag, "WITH_ENTROPY": flag, "OBJECTIVE": name} | SIZES,
-    )
-    for flag, name in enumerate(["function", "trim"])
-]
-VARIANTS += [
-    (kernels.row_statistics, {"HAS_BIAS": 0, "HAS_SOFTCAP": 0, "WITH_ENTROPY": 0, "OBJECTIVE": name} | SIZES)
-    for name in ("sft", "fsft", "dft", "trim-e", "trim-h")
-]
-VARIANTS += [(kernels.logit_gradients, {"HAS_SOFTCAP": flag, "BLOCK": 4096}) for flag in (0, 1)]
-VARIANTS += [(kernels.claim_slots, {"BLOCK": 2048})]
-VARIANTS += [(kernels.find_trained, {"BLOCK": 4096}), (kernels.scale_in_place, {"BLOCK": 4096})]
+
+def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Each kernel with the constants it is compiled for."""
+    from trimsft import OBJECTIVES
+    from trimsft.head import kernels
+
+    sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
+    for number, name in enumerate(["function", *OBJECTIVES]):
+        options = dict.fromkeys(("HAS_BIAS", "HAS_SOFTCAP", "WITH_ENTROPY"), bool(number % 2))
+        yield kernels.row_statistics, options | {"OBJECTIVE": name} | sizes
+    for softcap in (False, True):
+        yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
+    for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
+        yield kernel, {"BLOCK": 4096}
+
+
+def main(capability: int) -> None:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    for kernel, constants in variants():
+        names = kernel.arg_names
+        types = {name: "constexpr" if name in constants else TYPES.get(name, "i32") for name in names}
+        places = {(names.index(name),): value for name, value in constants.items()}
+        compiled = triton.compile(
+            ASTSource(kernel, types, places),
+            target=GPUTarget("cuda", capability, 32),
+            options={"num_warps": 8},
+        )
+        print(kernel.__name__, len(compiled.asm["cubin"]))
+
 
 if __name__ == "__main__":
-    target = GPUTarget("cuda", int(sys.argv[1]), 32)
-    for kernel, constants in VARIANTS:
-        names = kernel.arg_names
-        types = {n: "constexpr" if n in constants else TYPES.get(n, "i32") for n in names}
-        places = {(names.index(name),): value for name, value in constants.items()}
-        compiled = triton.compile(ASTSource(kernel, types, places), target=target, options={"num_warps": 8})
-        print(kernel.__name__, len(compiled.asm["cubin"]))
+    main(int(sys.argv[1]))
