@@ -34,7 +34,7 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
 def _statistics(logits_TV: Tensor, log_probs_TV: Tensor, gold_T1: Tensor, with_entropy: bool) -> TokenStats:
     gold_logit_T = logits_TV.gather(1, gold_T1).squeeze(1)
     best_other_T, competitor_T = logits_TV.scatter(1, gold_T1, -torch.inf).max(dim=1)
-    entropy_T = -(log_probs_TV.exp() * log_probs_TV).sum(dim=1).float() if with_entropy else None
+    entropy_T = torch.special.entr(logits_TV.softmax(dim=-1)).sum(dim=1).float() if with_entropy else None
     return TokenStats(
         nll=-log_probs_TV.gather(1, gold_T1).squeeze(1).float(),
         gap=(gold_logit_T - best_other_T).float(),
