@@ -115,7 +115,8 @@ def plain(head: Head, objective: Objective, **options: Any) -> Answer:
     """The formula in the dtype of the head: what one loses without a fused head is measured against this."""
     head = head.leaves()
     loss, tokens, weights = formula(head, objective, **options)
-    return _answer(head, LossOutput(loss, tokens, weights, len(tokens)))
+    labels = head.labels[head.labels != options.get("ignore_index", -100)].long()
+    return _answer(head, LossOutput(loss, tokens, weights, labels, len(tokens)))
 
 
 def call(head: Head, objective: Objective, backend: str, **options: Any) -> LossOutput:

@@ -35,6 +35,8 @@ class LossOutput:
     """Statistics of the labels that are not ignored, in order."""
     weights: Tensor
     """w_t of the same tokens; float32."""
+    labels: Tensor
+    """Their labels; int64."""
     kept: int
     """How many of those tokens took part in the backward pass; the others were skipped (0 without gradients)."""
 
@@ -124,7 +126,8 @@ def linear_cross_entropy(
             require_finite(solution, objective)
         else:
             loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
-    return LossOutput(loss, solution.tokens, solution.weights, solution.kept if problem.wants_gradient else 0)
+    kept = solution.kept if problem.wants_gradient else 0
+    return LossOutput(loss, solution.tokens, solution.weights, problem.labels_T, kept)
 
 
 class _Fused(torch.autograd.Function):
@@ -188,7 +191,7 @@ def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, en
     loss = hidden_NH[:0].sum() + weight[:0].sum() + (0 if bias is None else bias[:0].sum())
     none = torch.empty(0, device=hidden_NH.device)
     tokens = TokenStats(none, none, none, none.long(), none if entropy else None)
-    return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, 0)
+    return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
 
 
 def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tensor | None:

@@ -1,0 +1,192 @@
+"""`trimsft train`: from a recipe to a run directory; the same command again continues.
+
+runs/qwen2.5-math-1.5b-trim/
+  config.yaml  manifest.json
+  train/       checkpoint-N/, telemetry.jsonl
+  model/       what plain transformers and vLLM load
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list
+from transformers import set_seed
+from trl import get_peft_config, get_quantization_config
+
+from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.train.card import model_card
+from trimsft.train.checkpoints import clear_staging, latest_checkpoint
+from trimsft.train.data import DataError
+from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, run_path, say_on_stderr
+from trimsft.train.look import dry_run, say_estimate
+from trimsft.train.readers import list_files
+from trimsft.train.settings import Settings, UsageError, parse
+from trimsft.train.trainer import TrimSFTTrainer
+
+logger = logging.getLogger("trimsft")
+
+HARMLESS = frozenset(
+    [
+        "logging_steps",
+        "logging_strategy",
+        "logging_first_step",
+        "report_to",
+        "run_name",
+        "disable_tqdm",
+        "log_level",
+        "save_steps",
+        "save_strategy",
+        "save_total_limit",
+        "dataloader_num_workers",
+        "dataloader_pin_memory",
+        "dataset_num_proc",
+        "push_to_hub",
+        "hub_model_id",
+        "hub_strategy",
+        "hub_private_repo",
+        "hub_token",
+        "eval_steps",
+        "eval_strategy",
+        "resume_from_checkpoint",
+        "benchmarks_dir",
+        "project",
+        "trackio_space_id",
+    ]
+)
+"""Settings that may change when a run is continued: none of them touches the weights."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 done, 1 failed while training, 2 refused before it."""
+    words = list(arguments)
+    only_looks = any(flag in words for flag in ("--dry-run", "--dry_run"))
+    words = [word for word in words if word not in ("--dry-run", "--dry_run")]
+    say_on_stderr()
+    try:
+        settings = parse(words)
+        return dry_run(settings) if only_looks else _train(settings)
+    except (UsageError, DataError, RunError) as error:
+        return failed(error, 2)
+    except (FloatingPointError, torch.OutOfMemoryError) as error:
+        return failed(error, 1)
+    except KeyboardInterrupt:
+        return failed("interrupted; the same command continues from the last checkpoint", 130)
+
+
+def _train(settings: Settings) -> int:
+    args = settings.args
+    run = RunDirectory(run_path(settings))
+    is_main = args.process_index == 0
+    if is_main:
+        run.lock()  # until the process ends
+        if run.config_path.exists():
+            run.settle_config(settings.given, harmless=HARMLESS)
+        _settle_processes(run, args.world_size)
+        if run.is_finished():
+            logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
+    if _from_main(run.is_finished() if is_main else None):
+        return 0
+    trainer = _make_trainer(settings, run)
+    if is_main:
+        say_estimate(settings, trainer.train_dataset)
+        run.settle_config(settings.given, harmless=HARMLESS)  # only now: bad data leaves no trace
+        run.write_manifest(**environment(), **_facts(settings, trainer))
+    checkpoint = _from_main(_checkpoint(settings, run) if is_main else None)
+    result = trainer.train(resume_from_checkpoint=checkpoint)
+    _save(trainer, run, settings)
+    if is_main:
+        run.write_manifest(train={**result.metrics, "steps": trainer.state.global_step})
+        run.mark_finished()
+        logger.warning("the model is in %s", run.model_dir)
+    if args.push_to_hub:
+        trainer.push_to_hub(dataset_name=settings.data.dataset_name)
+    trainer.accelerator.end_training()
+    return 0
+
+
+def _settle_processes(run: RunDirectory, processes: int) -> None:
+    """Which examples meet in a batch depends on their number."""
+    before = run.read_manifest().get("processes", processes)
+    if before != processes:
+        raise RunError(
+            f"{run.path} holds a run of {before} processes, not {processes}. Start it with as many to continue it, "
+            "or choose another output directory"
+        )
+
+
+def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
+    args = settings.args
+    args.output_dir = str(run.train_dir)
+    args.model_init_kwargs = settings.model_init_kwargs
+    set_seed(args.seed)
+    tokenizer = load_tokenizer(settings)
+    train, test = load_data(settings, tokenizer)
+    with refusing():
+        return TrimSFTTrainer(
+            settings.model.model_name_or_path,
+            args,
+            train_dataset=train.dataset,
+            eval_dataset=None if test is None else test.dataset,
+            processing_class=tokenizer,
+            quantization_config=get_quantization_config(settings.model),
+            peft_config=get_peft_config(settings.model),
+        )
+
+
+def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
+    asked = settings.args.resume_from_checkpoint
+    if asked and asked not in (True, "True", "true"):
+        return str(asked)
+    clear_staging(run.train_dir)  # a checkpoint that only lacked its name gets it
+    found = latest_checkpoint(run.train_dir)
+    if found is not None:
+        logger.warning("continuing from %s", found)
+    return None if found is None else str(found)
+
+
+def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
+    """The final model, whole or not at all: written beside, then renamed."""
+    beside = run.path / ".model"
+    trainer.save_model(str(beside))
+    if trainer.is_world_process_zero():
+        card = model_card(trainer, run.path.name, settings.data.dataset_name)
+        card.save(beside / "README.md")
+        (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
+        for path in beside.iterdir():
+            sync(path)
+        if run.model_dir.exists():
+            raise RunError(f"{run.model_dir}: exists already although the run had not finished; move it away")
+        beside.rename(run.model_dir)
+        sync(run.path)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
+    model = Path(settings.model.model_name_or_path)
+    commit = getattr(trainer.model.config, "_commit_hash", None)
+    files = list_files(settings.data.dataset_name) if settings.data.is_local else []
+    return {
+        "seed": settings.args.seed,
+        "model": {
+            "name": str(settings.model.model_name_or_path),
+            "fingerprint": fingerprint_folder(model) if model.is_dir() else commit,
+        },
+        "data": {
+            "name": settings.data.dataset_name,
+            "fingerprint": {str(file): fingerprint_file(file) for file in files} or None,
+            "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
+        },
+        "processes": settings.args.world_size,
+    }
+
+
+def _from_main(value: Any) -> Any:
+    """What the main process has decided, on every process."""
+    shared = [value]
+    broadcast_object_list(shared)
+    return shared[0]

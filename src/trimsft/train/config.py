@@ -1,0 +1,102 @@
+"""`TrimSFTConfig`: the settings of `TrimSFTTrainer`, TRL's `SFTConfig` with the objective beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from trl import SFTConfig
+
+from trimsft.head import DEFAULT_SKIP_BELOW
+from trimsft.head.loss import BACKENDS
+from trimsft.objectives import OBJECTIVES, BuiltinObjective, make_objective
+
+_DEFAULTS = {"margin": 1.5, "bandwidth": 0.8, "gamma": 2.0}
+
+
+@dataclass
+class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
+    """Everything `SFTConfig` takes, and what each token is worth.
+
+    `objective="sft"` trains as `SFTTrainer` does.
+    """
+
+    objective: str = field(
+        default="trim",
+        metadata={"help": "What each token is worth.", "choices": list(OBJECTIVES)},
+    )
+    margin: float = field(
+        default=_DEFAULTS["margin"],
+        metadata={"help": "trim, trim-e, trim-h: the logit gap whose tokens count in full (m of the paper)."},
+    )
+    bandwidth: float = field(
+        default=_DEFAULTS["bandwidth"],
+        metadata={"help": "trim, trim-e, trim-h: how fast weights fall off around the margin (tau)."},
+    )
+    gamma: float = field(default=_DEFAULTS["gamma"], metadata={"help": "fsft: the focusing exponent."})
+    global_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
+            "per_device_train_batch_size to the largest that divides it, at most the one given."
+        },
+    )
+    skip_below: float = field(
+        default=DEFAULT_SKIP_BELOW,
+        metadata={
+            "help": "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
+            "as long as they do not matter together; 0 is exact."
+        },
+    )
+    low_memory: bool = field(
+        default=False,
+        metadata={"help": "On CUDA: compute logits of kept tokens twice instead of keeping their gradients."},
+    )
+    head_backend: str = field(
+        default="auto",
+        metadata={
+            "help": "Which implementation of the fused head; auto is right everywhere.",
+            "choices": list(BACKENDS),
+        },
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss_type != "nll":
+            instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
+            raise ValueError(
+                f"loss_type: {self.loss_type!r} would be ignored here; leave it at 'nll' and set objective{instead}"
+            )
+        self.make_objective()
+        if self.global_batch is not None:
+            self._share_batch(self.global_batch)
+
+    def _share_batch(self, rows: int) -> None:
+        """Give every process the same number of whole micro-batches."""
+        each, left = divmod(rows, self.world_size)
+        if rows < 1 or left:
+            shares = ", ".join(str(count) for count in range(1, rows + 1) if rows % count == 0)
+            raise ValueError(
+                f"global_batch: {rows} cannot be shared by {self.world_size} processes; make it a multiple of "
+                f"{self.world_size}" + (f", or start {shares} processes" if rows > 0 else "")
+            )
+        given: int = self.gradient_accumulation_steps
+        limit: int = min(self.per_device_train_batch_size, each)
+        size = max(size for size in range(1, limit + 1) if each % size == 0)
+        if given not in (1, each // size):
+            raise ValueError(
+                f"gradient_accumulation_steps: {given} has no place beside "
+                f"global_batch={rows}, which makes it {each // size}; remove one of them"
+            )
+        vars(self).update(per_device_train_batch_size=size, gradient_accumulation_steps=each // size)
+
+    def make_objective(self) -> BuiltinObjective:
+        """The objective these settings describe; a setting it does not have must stand at its default."""
+        kind = OBJECTIVES.get(self.objective)
+        takes = [parameter.name for parameter in dataclasses.fields(kind)] if kind else []
+        for name, default in _DEFAULTS.items():
+            if kind and name not in takes and getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)} has no effect with objective={self.objective!r}; remove it"
+                )
+        return make_objective(self.objective, **{name: getattr(self, name) for name in takes})

@@ -1,0 +1,318 @@
+"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself, without logits.
+
+The model's own forward runs unchanged, except that its output embedding is replaced for the length of that call
+by the fused head. So everything the model does around it still happens (router losses, hidden-state scaling,
+hooks of FSDP and ZeRO that gather the weight), and nothing of a model is written a second time here.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch._compile import _disable_dynamo
+from torch.distributed.tensor import DTensor
+from transformers.utils import ModelOutput
+
+from trimsft.head import DEFAULT_SKIP_BELOW, LossOutput, linear_cross_entropy
+from trimsft.objectives import Objective, TokenStats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trimsft.head.loss import Backend
+
+Model = TypeVar("Model", bound=nn.Module)
+IGNORE = -100
+_PROBE = (1.0, -4.0, 40.0)
+"""Logits whose way through the model shows what it does to them after the head."""
+
+
+@dataclass
+class TrimOutput(ModelOutput):  # type: ignore[misc]
+    """What a patched model returns when it is given labels; there are no logits."""
+
+    # always filled in; the defaults are ModelOutput's wish
+    loss: Tensor = None  # type: ignore[assignment]
+    """token_loss, and what the model's configuration adds to it (router losses)."""
+    token_loss: Tensor = None  # type: ignore[assignment]
+    """sum_t sg(w_t) * nll_t / (num_items_in_batch, or the number of trained tokens)."""
+    aux_loss: Tensor | None = None
+    tokens: TokenStats = None  # type: ignore[assignment]
+    """Statistics of the trained tokens, in order; likewise the next two."""
+    weights: Tensor = None  # type: ignore[assignment]
+    labels: Tensor = None  # type: ignore[assignment]
+    kept: int = None  # type: ignore[assignment]
+    """How many of them took part in the head's backward pass."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass(kw_only=True)
+class FusedHead:
+    """How a patched model computes its loss; `model.trimsft_head`, free to change between steps."""
+
+    objective: Objective
+    skip_below: float = DEFAULT_SKIP_BELOW
+    low_memory: bool = False
+    backend: Backend = "auto"
+    entropy: bool = False
+    """Whether `tokens.entropy` is filled in."""
+    logit_scale: float = 1.0
+    softcap: float | None = None
+    checked: bool = False
+    """Whether a first batch has shown that the model's own head does the same to its logits."""
+
+    def __call__(
+        self, hidden: Tensor, head: nn.Module, labels: Tensor, normalizer: Tensor | float | None
+    ) -> LossOutput:
+        weight, bias = whole_weight(head)
+        return linear_cross_entropy(
+            hidden.to(weight.device),  # `device_map` may have put the head elsewhere
+            weight,
+            labels.to(weight.device),
+            self.objective,
+            bias=bias,
+            ignore_index=IGNORE,
+            normalizer=normalizer,
+            logit_scale=self.logit_scale,
+            softcap=self.softcap,
+            skip_below=self.skip_below,
+            entropy=self.entropy,
+            low_memory=self.low_memory,
+            backend=self.backend,
+        )
+
+
+def patch(
+    model: Model,
+    objective: Objective,
+    *,
+    skip_below: float = DEFAULT_SKIP_BELOW,
+    low_memory: bool = False,
+    backend: Backend = "auto",
+    entropy: bool = False,
+) -> Model:
+    """Make `model(..., labels=labels).loss` the weighted loss of `objective`; returns the same model.
+
+    Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
+    `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
+    `shift_labels` are understood as transformers' own losses do. Patching again replaces the settings.
+
+        model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
+        model(input_ids, labels=labels).loss.backward()
+    """
+    base = _base_of(model)
+    scale, softcap = logit_transform(base)
+    head = FusedHead(
+        objective=objective,
+        skip_below=skip_below,
+        low_memory=low_memory,
+        backend=backend,
+        entropy=entropy,
+        logit_scale=scale,
+        softcap=softcap,
+    )
+    is_patched = hasattr(base, "trimsft_head")
+    base.trimsft_head = head
+    if not is_patched:
+        _put_before(base, _fused_forward)
+    return model
+
+
+def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
+    """Let `handle` take the module's calls; what took them so far becomes `trimsft_previous`.
+
+    Bound methods on the instance: a deep copy of the module gets its own.
+    """
+
+    @functools.wraps(type(module).forward)  # `generate` and Trainer read the signature
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return handle(self, *args, **kwargs)
+
+    module.__dict__["trimsft_previous"] = module.__dict__.get("forward")
+    module.forward = types.MethodType(forward, module)
+
+
+def _previous(module: Any) -> Callable[..., Any]:
+    return module.trimsft_previous or functools.partial(type(module).forward, module)
+
+
+@functools.partial(_disable_dynamo, recursive=False)  # the layers below may be compiled
+def _fused_forward(
+    self: Any,
+    *args: Any,
+    labels: Tensor | None = None,
+    shift_labels: Tensor | None = None,
+    num_items_in_batch: Tensor | int | None = None,
+    **kwargs: Any,
+) -> Any:
+    original = _previous(self)
+    asked = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
+    # TRL's own fused head, below this one, is asked for by name
+    if (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
+        return original(
+            *args, **kwargs, **{name: value for name, value in asked.items() if value is not None}
+        )
+    if kwargs.pop("logits_to_keep", 0):
+        raise ValueError("logits_to_keep: a patched model makes no logits when it is given labels")
+    if shift_labels is None:
+        assert labels is not None
+        shift_labels = shifted(labels)
+    call = _Call(self.trimsft_head, shift_labels, num_items_in_batch)
+    with call.through(self.get_output_embeddings()):
+        outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
+    result = call.result(type(self).__name__)
+    if not call.settings.checked:
+        _check_transform(outputs.logits, call.placeholder, call.settings, type(self).__name__)
+        call.settings.checked = True
+    return _output(self, outputs, call.loss, result)
+
+
+class _Call:
+    """One use of the fused head in place of a model's own."""
+
+    def __init__(self, settings: FusedHead, labels: Tensor, normalizer: Tensor | float | None) -> None:
+        self.settings = settings
+        self.labels = labels
+        self.normalizer = normalizer
+        self.results: list[LossOutput] = []
+        self.placeholder = torch.empty(0)
+
+    @contextmanager
+    def through(self, head: Any) -> Iterator[None]:
+        """Within, calling `head` computes the loss. Its hooks fire as ever: FSDP and ZeRO gather its weight there."""
+        if not hasattr(head, "trimsft_call"):
+            _put_before(head, _head_forward)
+        head.trimsft_call = self
+        try:
+            yield
+        finally:
+            head.trimsft_call = None
+
+    def loss_in_place_of_logits(self, head: nn.Module, hidden: Tensor) -> Tensor:
+        if hidden.shape[:-1] != self.labels.shape:
+            raise ValueError(
+                f"labels: shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
+            )
+        result = self.settings(hidden, head, self.labels, self.normalizer)
+        self.results.append(result)
+        # the loss, so that hooks on the output are on its way back, and once the probe
+        probe = result.loss.new_tensor(() if self.settings.checked else _PROBE)
+        self.placeholder = torch.cat((result.loss.reshape(1), probe)).reshape(1, 1, -1)
+        return self.placeholder
+
+    @property
+    def loss(self) -> Tensor:
+        return self.placeholder[0, 0, 0]
+
+    def result(self, name: str) -> LossOutput:
+        if len(self.results) == 1:
+            return self.results[0]
+        raise NotImplementedError(
+            f"{name} called its output embedding {len(self.results)} times in one forward pass; the fused head can "
+            "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
+        )
+
+
+@_disable_dynamo
+def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """What a patched model's output embedding does: its own work, unless a loss is wanted."""
+    call: _Call | None = self.trimsft_call
+    if call is None:
+        return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
+    return call.loss_in_place_of_logits(self, hidden)
+
+
+def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) -> TrimOutput:
+    aux_loss = getattr(outputs, "aux_loss", None)
+    loss = token_loss
+    if aux_loss is not None:
+        coefficient = getattr(model.config.get_text_config(), "router_aux_loss_coef", 0.0)
+        loss = token_loss + coefficient * aux_loss.to(token_loss.device)
+    return TrimOutput(
+        loss=loss,
+        token_loss=token_loss,
+        aux_loss=aux_loss,
+        tokens=result.tokens,
+        weights=result.weights,
+        labels=result.labels,
+        kept=result.kept,
+        hidden_states=getattr(outputs, "hidden_states", None),
+        attentions=getattr(outputs, "attentions", None),
+    )
+
+
+def shifted(labels: Tensor) -> Tensor:
+    """The label each position predicts: one to the left, nothing for the last. The one place that shifts."""
+    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORE)
+
+
+def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of a head; a sharded one (DTensor) is gathered once."""
+    weight, bias = head.weight, getattr(head, "bias", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
+        raise ValueError(
+            f"the output embedding ({type(head).__name__}) has no plain floating-point weight; a quantised or "
+            "replaced lm_head cannot be fused: keep lm_head out of the quantisation"
+        )
+    if isinstance(weight, DTensor):
+        weight = weight.full_tensor()
+        bias = bias.full_tensor() if isinstance(bias, DTensor) else bias
+    return weight, bias
+
+
+def logit_transform(model: Any) -> tuple[float, float | None]:
+    """(scale, softcap) that the model applies to its logits after the head, as its configuration names them."""
+    config = model.config.get_text_config()
+    scale = None
+    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
+        scale = getattr(config, name, None) if scale is None else scale
+    divisor = getattr(config, "logits_scaling", None)
+    if scale is None and divisor is not None:
+        scale = divisor if config.model_type == "hyperclovax" else 1 / divisor
+    return 1.0 if scale is None else float(scale), getattr(config, "final_logit_softcapping", None)
+
+
+def _check_transform(seen: Tensor, placeholder: Tensor, settings: FusedHead, name: str) -> None:
+    """The model has just treated the placeholder as logits: did it do to the probe what `settings` say?"""
+    probe = placeholder.detach()[..., 1:].float()
+    expected = probe * settings.logit_scale
+    if settings.softcap is not None:
+        expected = settings.softcap * torch.tanh(expected / settings.softcap)
+    actual = seen.detach()[..., 1:].float()
+    if actual.shape != expected.shape or not torch.allclose(actual, expected, rtol=0.02, atol=1e-3):
+        raise NotImplementedError(
+            f"{name} changes its logits in a way trimsft does not know ({_PROBE} became "
+            f"{tuple(actual.flatten().tolist())}, expected {tuple(expected.flatten().tolist())}); the fused loss "
+            "would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
+        )
+
+
+def _base_of(model: Any) -> Any:
+    """The transformers model itself, inside PEFT if need be; what cannot be fused is refused here."""
+    base = (
+        model.get_base_model()
+        if hasattr(model, "peft_config") and hasattr(model, "get_base_model")
+        else model
+    )
+    if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
+        raise TypeError(f"model: must be a transformers model, got {type(model).__name__}")
+    head = base.get_output_embeddings()
+    if head is None:
+        raise TypeError(f"model: {type(base).__name__} has no output embedding (lm_head); is it a causal LM?")
+    if base is not model:
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        if isinstance(head, BaseTunerLayer):
+            raise ValueError(
+                "target_modules: a PEFT adapter on lm_head is not supported, since the fused head reads "
+                "lm_head.weight itself and would never train the adapter; remove 'lm_head' from target_modules"
+            )
+    return base

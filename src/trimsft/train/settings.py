@@ -1,0 +1,108 @@
+"""The settings of `trimsft train`: a YAML file and `--field value` overrides, as `trl sft` takes them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from trl import ModelConfig, TrlParser
+
+from trimsft.train.config import TrimSFTConfig
+from trimsft.train.data import DataConfig
+
+KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
+"""Where the fields come from."""
+
+
+class UsageError(ValueError):
+    """A setting that cannot be; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything one training needs to know."""
+
+    data: DataConfig
+    args: TrimSFTConfig
+    model: ModelConfig
+    given: dict[str, Any]
+    """What differs from the defaults, by field name: with `output_dir` it is all that is needed to do it again."""
+
+    @property
+    def model_init_kwargs(self) -> dict[str, Any]:
+        """What `from_pretrained` gets, as `trl sft` puts it together."""
+        return {
+            "revision": self.model.model_revision,
+            "attn_implementation": self.model.attn_implementation,
+            "dtype": self.model.dtype,
+            **(self.args.model_init_kwargs or {}),
+        }
+
+
+class Parser(TrlParser):  # type: ignore[misc]
+    """TRL's parser with errors of one line."""
+
+    def __init__(self) -> None:
+        super().__init__(KINDS, prog="trimsft train", allow_abbrev=False)
+        if not _has_half_precision():
+            # TRL turns bf16 on everywhere; on a CPU it is many times slower, and there is nothing to pin memory for
+            self.set_defaults(bf16=False, dataloader_pin_memory=False)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Read a command line; raises `UsageError` with a message for the user."""
+    parser = Parser()
+    words = _unequal(arguments)
+    _check_names(parser, words)
+    try:
+        data, args, model = parser.parse_args_and_config(words)
+    except OSError as error:
+        raise UsageError(f"--config: cannot read {error.filename!r}: {error.strerror}") from error
+    except UsageError:
+        raise
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise UsageError(" ".join(str(error).split())) from error
+    if not model.model_name_or_path:
+        raise UsageError("model_name_or_path: is missing; name a model of the hub or a local folder")
+    return Settings(data, args, model, _given(parser, words))
+
+
+def _unequal(arguments: Sequence[str]) -> list[str]:
+    """--field=value as two words."""
+    words = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        words += [name, value] if equals and name.startswith("--") else [word]
+    return words
+
+
+def _check_names(parser: Parser, words: list[str]) -> None:
+    """Unknown fields are named with the nearest known one; TRL would list them without help."""
+    known = {"--config", *(option for action in parser._actions for option in action.option_strings)}
+    for word in words:
+        if word.startswith("--") and word not in known:
+            near = difflib.get_close_matches(word, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; trimsft train --help-all lists every field"
+            raise UsageError(f"{word}: no such field{hint}")
+
+
+def _given(parser: Parser, words: list[str]) -> dict[str, Any]:
+    """The raw values that differ from the fields' defaults, before the dataclasses work on them."""
+    words = list(words)
+    if "--config" in words:
+        place = words.index("--config")
+        del words[place : place + 2]  # its values are the parser's defaults by now
+    raw = vars(parser.parse_known_args(words)[0])
+    defaults = vars(TrlParser(KINDS).parse_known_args([])[0])
+    return {name: raw[name] for name in raw if raw[name] != defaults[name] and name != "output_dir"}
+
+
+def _has_half_precision() -> bool:
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator is not None and accelerator.type != "mps"

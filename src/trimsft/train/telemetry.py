@@ -1,0 +1,214 @@
+"""What each logging step says about the tokens: sums kept on the device, read once when they are logged.
+
+Every figure is a ratio of sums over all trained tokens since the last log, so it is right across micro-batches and
+ranks. One record of `telemetry.jsonl`:
+
+    {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...,
+     "mean_weight": 0.23, "effective_ratio": 0.35, "high_weight": 0.2, "skipped": 0.43, "mass_low": 0.11,
+     "mass_middle": 0.65, "mass_high": 0.24, "eos_weight": 0.004, "tokens_per_second": 31200.0, ...}
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trimsft.objectives import TokenStats
+
+QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
+HIGH_WEIGHT = 0.5
+"""Tokens above this weight count as High-Weight (appendix of the paper)."""
+
+_SUMS = [
+    "tokens",
+    "nll",
+    "weight",
+    "weight_squared",
+    "weighted_nll",
+    "correct",
+    "high",
+    "kept",
+    "entropy",
+    "low_mass",
+    "middle_mass",
+    "high_mass",
+    "out_of_reach",
+    "eos",
+    "eos_weight",
+    "eos_prob",
+    "seen",
+]
+_LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
+_BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
+
+
+@dataclass(frozen=True)
+class Band:
+    """The gaps in the middle region: margin - bandwidth to margin + bandwidth."""
+
+    margin: float
+    bandwidth: float
+
+
+class Telemetry:
+    """Sums over the tokens of one mode (train or eval) since the last `collect`."""
+
+    def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
+        self.band = band
+        self.eos_ids = eos_ids
+        self._sums: Tensor | None = None
+        self._gaps: Tensor | None = None
+        self._since = time.perf_counter()
+
+    def add(
+        self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int
+    ) -> None:
+        """Count one micro-batch; `seen` is how many tokens went through the model, prompts included.
+
+        Nothing here waits for the device.
+        """
+        sums, gaps = self._totals(weights.device)
+        rows = self._rows(tokens, weights, labels)
+        sums[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=sums.dtype)
+        sums[_SUMS.index("kept")] += kept
+        sums[_SUMS.index("seen")] += seen
+        bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
+        gaps.index_add_(0, bins, torch.ones_like(tokens.gap, dtype=gaps.dtype))
+
+    def _totals(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        if self._sums is None or self._gaps is None:
+            wide = torch.float32 if device.type == "mps" else torch.float64
+            self._sums = torch.zeros(len(_SUMS), device=device, dtype=wide)
+            self._gaps = torch.zeros(_BINS, device=device, dtype=wide)
+        return self._sums, self._gaps
+
+    def pending_tokens(self, device: torch.device) -> Tensor:
+        """How many tokens this rank has seen since the last `collect`."""
+        return self._totals(device)[0][_SUMS.index("seen")]
+
+    def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
+        """The summands of each token, in the order of `_SUMS` ("kept" is filled in by the caller)."""
+        m, tau = self.band.margin, self.band.bandwidth
+        gap, mass = tokens.gap, weights.abs() * gradient_norm(tokens)
+        low, high = gap < m - tau, gap > m + tau
+        eos = sum((labels == i for i in self.eos_ids), torch.zeros_like(labels, dtype=torch.bool))
+        zero = torch.zeros_like(gap)
+        rows: dict[str, Tensor] = {
+            "tokens": torch.ones_like(gap),
+            "nll": tokens.nll,
+            "weight": weights,
+            "weight_squared": weights.square(),
+            "weighted_nll": weights * tokens.nll,
+            "correct": (gap > 0).float(),
+            "high": (weights > HIGH_WEIGHT).float(),
+            "kept": zero,
+            "entropy": zero if tokens.entropy is None else tokens.entropy,
+            "low_mass": mass * low,
+            "middle_mass": mass * ~(low | high),
+            "high_mass": mass * high,
+            "out_of_reach": (gap < m - 3 * tau).float(),
+            "eos": eos.float(),
+            "eos_weight": weights * eos,
+            "eos_prob": tokens.prob * eos,
+        }
+        return [rows[name] for name in _SUMS[:-1]]
+
+    def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
+        """The figures since the last call, over all ranks by `reduce` (a sum); empty if there were no tokens."""
+        sums, gaps = self._totals(device)  # a rank that had nothing still takes part
+        everything = reduce(torch.cat((sums, gaps))).tolist()
+        seconds, self._since = time.perf_counter() - self._since, time.perf_counter()
+        self._sums = self._gaps = None
+        total = dict(zip(_SUMS, everything, strict=False))
+        if total["tokens"] == 0:
+            return {}
+        return {
+            **_figures(total),
+            **_quantiles(everything[len(_SUMS) :]),
+            "tokens_per_second": total["seen"] / seconds,
+            "seen_tokens": total["seen"],
+        }
+
+    def restart_clock(self) -> None:
+        """Leave out of `tokens_per_second` what has passed since the last log."""
+        self._since = time.perf_counter()
+
+
+def gradient_norm(tokens: TokenStats) -> Tensor:
+    """||softmax(z) - onehot(y)||_2 from the two probabilities the head knows, the gold token's and the competitor's.
+
+    The other probabilities are left out: at most p_competitor * (1 - p_gold - p_competitor) under the root.
+    """
+    competitor = torch.exp(-tokens.nll - tokens.gap)
+    return torch.hypot(tokens.doubt, competitor.clamp(max=1))
+
+
+def _figures(total: dict[str, float]) -> dict[str, float]:
+    count = total["tokens"]
+    mass = total["low_mass"] + total["middle_mass"] + total["high_mass"]
+    figures = {
+        "nll": total["nll"] / count,
+        "weighted_loss": total["weighted_nll"] / count,
+        "mean_token_accuracy": total["correct"] / count,
+        "entropy": total["entropy"] / count,
+        "mean_weight": total["weight"] / count,
+        "effective_ratio": total["weight"] ** 2 / (count * total["weight_squared"])
+        if total["weight_squared"]
+        else 0.0,
+        "high_weight": total["high"] / count,
+        "skipped": 1 - total["kept"] / count,
+        "out_of_reach": total["out_of_reach"] / count,
+        "trained_tokens": count,
+    }
+    for region in ("low", "middle", "high"):
+        figures[f"mass_{region}"] = total[f"{region}_mass"] / mass if mass else 0.0
+    if total["eos"]:
+        figures["eos_weight"] = total["eos_weight"] / total["eos"]
+        figures["eos_prob"] = total["eos_prob"] / total["eos"]
+    return figures
+
+
+def _quantiles(counts: list[float]) -> dict[str, float]:
+    """Quantiles of the gap by linear interpolation within bins of 0.05."""
+    cumulative = torch.tensor(counts, dtype=torch.float64).cumsum(0)
+    quantiles = {}
+    for name, share in QUANTILES.items():
+        target = share * float(cumulative[-1])
+        found = min(int(torch.searchsorted(cumulative, target)), _BINS - 1)
+        before = float(cumulative[found - 1]) if found else 0.0
+        within = (target - before) / counts[found] if counts[found] else 0.0
+        edge = _LOWEST + (found - 1 + within) * _BIN
+        quantiles[name] = min(max(edge, _LOWEST), _HIGHEST)
+    return quantiles
+
+
+def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weighs: bool) -> dict[str, str]:
+    """What a person should know about these figures, by a name under which it is said once.
+
+    trims_low: the objective gives tokens far below the margin no weight; weighs: its weights differ at all.
+    """
+    said = {}
+    lowest = band.margin - 3 * band.bandwidth
+    if trims_low and figures["out_of_reach"] > 0.5:
+        said["out of reach"] = (
+            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({lowest:g}): "
+            "the base model does not support this data and hardly learns from it; plain SFT (objective=sft), or a "
+            "warm-up with it, is advised"
+        )
+    if weighs and figures["effective_ratio"] < 0.01:
+        said["effective ratio"] = (
+            f"the effective ratio is {figures['effective_ratio']:.2%}: under 1 % of the tokens carry the weight, "
+            f"there is next to nothing left to learn from (median gap {figures['gap_p50']:.1f}); stop here, or "
+            "choose another margin or a larger bandwidth"
+        )
+    # little weight is right where the model knows when to stop
+    if weighs and figures.get("eos_weight", 1.0) < 0.01 and figures["eos_prob"] < 0.5:
+        said["eos"] = (
+            f"the end-of-sequence token has a mean weight of {figures['eos_weight']:.4f} and a mean probability of "
+            f"{figures['eos_prob']:.3f}: the model does not learn when to stop; check the length of its answers"
+        )
+    return said

@@ -1,0 +1,268 @@
+"""`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
+
+Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
+(`compute_loss`), says what truncation costs, and makes checkpoints whole or absent.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import TrainingArguments
+from trl import SFTTrainer
+from trl.trainer.utils import get_config_model_id
+
+from trimsft.objectives import DFT, FSFT, SFT, Objective, TrimSFTHard
+from trimsft.train.callbacks import STATE, RecordTelemetry
+from trimsft.train.card import model_card
+from trimsft.train.checkpoints import AtomicCheckpoints
+from trimsft.train.config import TrimSFTConfig
+from trimsft.train.console import replace_printers
+from trimsft.train.lengths import Keep, LengthReport, measure_lengths
+from trimsft.train.patching import TrimOutput, patch
+from trimsft.train.telemetry import Band, Telemetry, warnings_for
+
+logger = logging.getLogger("trimsft")
+_OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
+
+
+class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
+    """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
+
+    Takes what `SFTTrainer` takes, with a `TrimSFTConfig` as `args`; `objective` overrides the one named there and
+    may be any function from `TokenStats` to weights.
+
+        TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
+    """
+
+    _tag_names = ["trl", "sft", "trimsft"]  # noqa: RUF012
+    _name = "TrimSFT"
+
+    def __init__(
+        self, model: Any, args: Any = None, *more: Any, objective: Objective | None = None, **options: Any
+    ) -> None:
+        args = _as_config(model, args)
+        self.objective: Objective = args.make_objective() if objective is None else objective
+        self.length_reports: dict[str, LengthReport] = {}
+        self._refuse_other_losses(args, more, options)
+        super().__init__(model, args, *more, **options)
+        self._refuse_sequence_parallelism()
+        # TRL has put its own fused head there; ours goes before it and leaves it to label smoothing
+        patch(
+            self.model,
+            self.objective,
+            skip_below=args.skip_below,
+            low_memory=args.low_memory,
+            backend=args.head_backend,
+            entropy=True,
+        )
+        # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
+        self.model_accepts_loss_kwargs = True
+        band = Band(args.margin, args.bandwidth)
+        eos_ids = _eos_ids(self.model, self._tokenizer)
+        self._telemetry = {mode: Telemetry(band, eos_ids) for mode in ("train", "eval")}
+        self._said: set[str] = set()
+        self._micro_batch = (-1, 0)
+        replace_printers(self)
+        self.add_callback(RecordTelemetry(self))
+
+    def _refuse_other_losses(
+        self, args: TrimSFTConfig, more: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        if isinstance(self.objective, SFT):
+            return  # TRL's own code handles both then
+        if options.get("compute_loss_func") is not None or (len(more) > 4 and more[4] is not None):
+            raise ValueError(
+                "compute_loss_func: has no place beside an objective; use objective='sft' with it"
+            )
+        if args.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'"
+            )
+
+    def _refuse_sequence_parallelism(self) -> None:
+        parallelism = self.accelerator.parallelism_config
+        if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
+            raise ValueError(
+                "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
+            )
+
+    # the data ---------------------------------------------------------------------------------------------------
+
+    def _prepare_dataset(
+        self,
+        dataset: Any,
+        processing_class: Any,
+        args: Any,
+        packing: bool,
+        formatting_func: Any,
+        dataset_name: str,
+    ) -> Any:
+        """Tokenise at full length first, so that what truncation will cost can be said."""
+        if isinstance(dataset, Dataset):
+            whole = copy.copy(args)
+            whole.max_length, whole.shuffle_dataset = None, False
+            dataset = super()._prepare_dataset(
+                dataset, processing_class, whole, False, formatting_func, dataset_name
+            )
+            formatting_func = None
+            self._report_lengths(dataset, args, packing, dataset_name)
+        return super()._prepare_dataset(
+            dataset, processing_class, args, packing, formatting_func, dataset_name
+        )
+
+    def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
+        splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
+        keep: Keep = "start" if args.truncation_mode == "keep_start" else "end"
+        report = measure_lengths(dataset, None if splits else args.max_length, keep=keep)
+        self.length_reports[name] = report
+        if args.process_index == 0:
+            level = logging.WARNING if report.truncated or report.dropped else logging.INFO
+            logger.log(level, "%s data: %s", name, report)
+
+    # the loss ---------------------------------------------------------------------------------------------------
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        if self.compute_loss_func is not None or self.label_smoother is not None:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        inputs["use_cache"] = False
+        if self.aux_loss_enabled:
+            inputs["output_router_logits"] = True
+        outputs = self._forward(model, inputs, num_items_in_batch)
+        loss = outputs.token_loss
+        # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
+        if self.args.average_tokens_across_devices and num_items_in_batch is not None:
+            loss = loss * (self.accelerator.num_processes // self.get_tp_size())
+        if outputs.aux_loss is not None:
+            loss = loss + self._router_loss(outputs.aux_loss, accumulates=num_items_in_batch is not None)
+        self._observe(outputs, inputs)
+        if not return_outputs:
+            return loss
+        with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
+            return loss, model(**{name: value for name, value in inputs.items() if name != "labels"})
+
+    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> TrimOutput:
+        step, micro_batch = self._micro_batch
+        self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
+        try:
+            return model(**inputs, num_items_in_batch=num_items_in_batch)  # type: ignore[no-any-return]
+        except FloatingPointError as error:
+            raise FloatingPointError(
+                f"step {self.state.global_step + 1}, micro-batch {self._micro_batch[1] + 1}, rank "
+                f"{self.args.process_index}: {error}; its first tokens: {inputs['input_ids'].flatten()[:8].tolist()}"
+            ) from error
+        except ValueError as error:
+            if (
+                "Image features and image tokens do not match" in str(error)
+                and self.args.max_length is not None
+            ):
+                raise ValueError(
+                    f"max_length: {self.args.max_length} cuts image placeholders off while the image features stay; "
+                    "raise it, or set it to None"
+                ) from error
+            raise
+
+    def _router_loss(self, aux_loss: Tensor, *, accumulates: bool) -> Tensor:
+        """A mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients."""
+        mode = "train" if self.model.training else "eval"
+        gathered = self.accelerator.gather_for_metrics(aux_loss.detach())
+        self._metrics[mode]["aux_loss"].append(gathered.mean().item())
+        steps = self.current_gradient_accumulation_steps if accumulates else 1
+        coefficient: float = self.router_aux_loss_coef / steps
+        return aux_loss * coefficient
+
+    # telemetry --------------------------------------------------------------------------------------------------
+
+    def _observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
+        seen = inputs["input_ids"].numel()
+        if "attention_mask" in inputs:
+            seen = inputs["attention_mask"].sum()
+        mode = "train" if self.model.training else "eval"
+        self._telemetry[mode].add(
+            outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen
+        )
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        mode = "train" if self.model.training else "eval"
+        # every rank gets here with a loss; a user's own log() may be on one rank only and must not wait for others
+        if "loss" in logs or any(name.startswith("eval_") for name in logs):
+            figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
+            if figures:
+                self._warn(figures, mode)
+            if mode == "train":
+                self._total_train_tokens += int(figures.pop("seen_tokens", 0))
+                figures.update(self._peak_memory())
+                figures["num_tokens"] = self._total_train_tokens
+            else:  # the clock ran on through training
+                figures = {name: value for name, value in figures.items() if name not in _OF_TRAINING}
+            self._metrics[mode].update({name: [value] for name, value in figures.items()})
+        super().log(logs, start_time)
+        if mode == "eval":
+            self._telemetry["train"].restart_clock()
+
+    def _sum_over_ranks(self, sums: Tensor) -> Tensor:
+        return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
+
+    def _peak_memory(self) -> dict[str, float]:
+        """The most any rank has held, in GiB."""
+        if self.args.device.type != "cuda":
+            return {}
+        peak = torch.tensor([torch.cuda.max_memory_allocated()], device=self.args.device, dtype=torch.float64)
+        return {"peak_memory_gib": self.accelerator.gather(peak).max().item() / 2**30}
+
+    def _warn(self, figures: dict[str, float], mode: str) -> None:
+        objective = self.objective
+        said = warnings_for(
+            figures,
+            self._telemetry[mode].band,
+            trims_low=not isinstance(objective, SFT | FSFT | DFT | TrimSFTHard),
+            weighs=not isinstance(objective, SFT),
+        )
+        for name, text in said.items():
+            if name not in self._said and self.is_world_process_zero():
+                logger.warning("%s", text)
+            self._said.add(name)
+
+    # what is saved ----------------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        tokens = self._sum_over_ranks(self._telemetry["train"].pending_tokens(self.args.device))
+        loss = self.accelerator.gather(self._tr_loss).mean()
+        # what transformers forgets: without it the mean loss of a resumed run is too small
+        self.state.stateful_callbacks[STATE] = {
+            "train_tokens": self._total_train_tokens + int(tokens),
+            "loss_sum": self._total_loss_scalar + float(loss),
+        }
+        super()._save_checkpoint(model, trial)
+
+    def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
+        if self.is_world_process_zero():
+            model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
+
+
+def _as_config(model: Any, args: Any) -> TrimSFTConfig:
+    """As TRL does: no arguments mean the defaults, arguments of a parent class are taken over."""
+    if args is None:
+        name = model if isinstance(model, str) else get_config_model_id(model.config)
+        return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
+    if isinstance(args, TrimSFTConfig):
+        return args
+    if not isinstance(args, TrainingArguments):
+        raise TypeError(f"args: must be a TrimSFTConfig, got {type(args).__name__}")
+    settings = args.to_dict()
+    hidden = [name for name in settings if name.endswith("_token")]  # to_dict masks them, eos_token too
+    settings.update({name: getattr(args, name) for name in hidden})
+    return TrimSFTConfig(**settings)
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    ids = list(ids) if isinstance(ids, list | tuple) else [ids]
+    return tuple({token for token in [*ids, tokenizer.eos_token_id] if token is not None})

@@ -1,0 +1,236 @@
+"""The recipes are the paper's, every key of theirs exists, and what the README of the folder says is so."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import FullyShardedDataParallelPlugin
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from trl import ModelConfig, TrlParser
+
+from trimsft.objectives import OBJECTIVES
+from trimsft.train.config import TrimSFTConfig
+from trimsft.train.data import DataConfig
+from trimsft.train.estimate import estimate, plan_from
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+ALL = sorted(path.name for path in RECIPES.glob("*.yaml"))
+ACCELERATE = sorted(path.name for path in (RECIPES / "accelerate").glob("*.yaml"))
+README = (RECIPES / "README.md").read_text()
+
+MODELS = {
+    "qwen2.5-math-1.5b.yaml": ("Qwen/Qwen2.5-Math-1.5B", Qwen2Config, (1536, 8960, 28, 12, 2, 128, 151936, True)),
+    "qwen2.5-math-7b.yaml": ("Qwen/Qwen2.5-Math-7B", Qwen2Config, (3584, 18944, 28, 28, 4, 128, 152064, False)),
+    "qwen3-4b-base.yaml": ("Qwen/Qwen3-4B-Base", Qwen3Config, (2560, 9728, 36, 32, 8, 128, 151936, True)),
+    "llama-3.2-3b.yaml": ("meta-llama/Llama-3.2-3B", LlamaConfig, (3072, 8192, 28, 24, 8, 128, 128256, True)),
+    "llama-3.1-8b.yaml": ("meta-llama/Llama-3.1-8B", LlamaConfig, (4096, 14336, 32, 32, 8, 128, 128256, False)),
+    "deepseek-math-7b.yaml": (
+        "deepseek-ai/deepseek-math-7b-base", LlamaConfig, (4096, 11008, 30, 32, 32, 128, 102400, False),
+    ),
+}  # fmt: skip
+"""The six models: name on the hub, and their shapes as their config.json give them."""
+SHAPE = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "tie_word_embeddings",
+)
+
+
+def parse(name: str | Path, *overrides: str) -> tuple[DataConfig, TrimSFTConfig, ModelConfig]:
+    """As `trimsft train` does; bf16 is refused where there is neither a GPU nor `use_cpu`."""
+    words = ["--config", str(RECIPES / name), "--use_cpu", "true", *overrides]
+    return TrlParser((DataConfig, TrimSFTConfig, ModelConfig)).parse_args_and_config(words)
+
+
+def test_there_is_one_for_each_model_of_the_paper() -> None:
+    assert set(ALL) == {*MODELS, "smollm2-gsm8k.yaml"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_key_is_a_field(name, tmp_path) -> None:
+    parse(name, "--output_dir", str(tmp_path))
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text((RECIPES / name).read_text() + "\nwarmup_ration: 0.1\n")
+    with pytest.raises(ValueError, match="warmup_ration"):
+        parse(wrong, "--output_dir", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_settings_are_those_of_the_paper(name, tmp_path) -> None:
+    data, args, model = parse(name, "--output_dir", str(tmp_path))
+    assert model.model_name_or_path == MODELS[name][0]
+    assert (data.dataset_name, data.sample) == ("AI-MO/NuminaMath-CoT", 20_000)
+    assert (args.num_train_epochs, args.max_length, args.packing) == (1, 2048, False)
+    assert (args.learning_rate, args.lr_scheduler_type, args.optim) == (5e-5, "cosine", "adamw_torch_fused")
+    assert args.global_batch == 24
+    assert (args.bf16, model.dtype, model.attn_implementation) == (True, "float32", "flash_attention_2")
+    assert (args.objective, args.margin, args.bandwidth, args.gamma) == ("trim", 1.5, 0.8, 2.0)
+    # what the paper leaves open, from the recipe it follows
+    assert args.get_warmup_steps(834) == 84
+    assert (args.max_grad_norm, args.weight_decay) == (1.0, 0.01)
+    assert (args.adam_beta1, args.adam_beta2) == (0.9, 0.95)
+
+
+def test_the_six_differ_in_the_model_only() -> None:
+    settings = [yaml.safe_load((RECIPES / name).read_text()) for name in MODELS]
+    for fields in settings:
+        del fields["model_name_or_path"]
+    assert all(fields == settings[0] for fields in settings)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_method_is_an_override(objective, tmp_path) -> None:
+    _, args, _ = parse("qwen2.5-math-1.5b.yaml", "--objective", objective, "--output_dir", str(tmp_path))
+    assert type(args.make_objective()) is OBJECTIVES[objective]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_runs_of_different_methods_get_different_folders(name) -> None:
+    assert "output_dir" not in yaml.safe_load((RECIPES / name).read_text())
+
+
+# ---- accelerate and Slurm
+
+
+@pytest.mark.parametrize("name", ACCELERATE)
+def test_accelerate_takes_its_configs(name) -> None:
+    path = str(RECIPES / "accelerate" / name)
+    config = load_config_from_file(path)
+    assert config.mixed_precision == "bf16"
+    known = vars(launch_command_parser().parse_args(["script.py"]))
+    assert set(config.fsdp_config) <= set(known), "not an option of accelerate launch"
+    args = launch_command_parser().parse_args(["--config_file", path, "-m", "trimsft"])
+    args, _, _ = _validate_launch_command(args)
+    assert args.use_fsdp is (name in ("fsdp2.yaml", "multi_node.yaml"))
+    assert (
+        args.num_processes == {"one_gpu.yaml": 1, "ddp.yaml": 2, "fsdp2.yaml": 2, "multi_node.yaml": 16}[name]
+    )
+
+
+@pytest.mark.parametrize("name", ["fsdp2.yaml", "multi_node.yaml"])
+def test_fsdp2_is_what_the_plugin_makes_of_it(name, monkeypatch) -> None:
+    config = load_config_from_file(str(RECIPES / "accelerate" / name)).fsdp_config
+    for key, value in config.items():
+        monkeypatch.setenv(key.upper(), str(value))
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert not plugin.activation_checkpointing, "the Trainer refuses it together with gradient_checkpointing"
+    assert "FULL_STATE_DICT" in str(plugin.state_dict_type), "save_model writes nothing otherwise"
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 6, 8, 12, 24])
+def test_the_table_says_how_the_batch_is_shared(processes, tmp_path, monkeypatch) -> None:
+    rows = re.findall(r"^\| (\d+) \| (accelerate/.*?) \| (\d+) x (\d+) \|$", README, re.MULTILINE)
+    launch, micro, accumulation = {int(count): rest for count, *rest in rows}[processes]
+    asked = re.findall(r"--num_processes (\d+)", launch)
+    for config in re.findall(r"accelerate/\w+\.yaml", launch):
+        shipped = load_config_from_file(str(RECIPES / config)).num_processes
+        assert (int(asked[0]) if asked else shipped) == processes
+    monkeypatch.setattr(TrimSFTConfig, "world_size", processes)
+    _, args, _ = parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path))
+    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (
+        int(micro),
+        int(accumulation),
+    )
+    assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == 24
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(TrimSFTConfig, "world_size", 16)
+    with pytest.raises(
+        ValueError, match="global_batch: 24 cannot be shared by 16 processes; make it a multiple"
+    ):
+        parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path))
+    _, args, _ = parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path), "--global_batch", "32")
+    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (2, 1)
+
+
+def test_accumulation_beside_a_global_batch_is_refused(tmp_path) -> None:
+    with pytest.raises(
+        ValueError, match="gradient_accumulation_steps: 5 has no place beside global_batch=24"
+    ):
+        parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path), "--gradient_accumulation_steps", "5")
+
+
+def submit(
+    tmp_path: Path, nodes: int, gpus: str, *words: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the batch script with stand-ins for Slurm and accelerate."""
+    stand_ins = {"srun": 'shift; exec "$@"', "scontrol": "echo one; echo two", "accelerate": 'echo "$@"'}
+    for name, body in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {
+        "SLURM_NNODES": str(nodes), "SLURM_GPUS_PER_NODE": gpus, "SLURM_JOB_NODELIST": "n[1-2]",
+        "SLURM_CPUS_PER_TASK": "32", "SLURM_JOB_ID": "7", "SLURM_NODEID": "1",
+    }  # fmt: skip
+    return subprocess.run(
+        ["bash", str(RECIPES / "slurm" / "train.sbatch"), *words],
+        env={**slurm, **variables, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, "1"), (2, "4"), (1, "a100:4")])
+def test_the_batch_script_starts_a_process_for_every_gpu(tmp_path, nodes, gpus) -> None:
+    done = submit(tmp_path, nodes, gpus, "recipes/llama-3.1-8b.yaml", "--objective", "dft")
+    assert done.returncode == 0, done.stderr
+    launch, train = done.stdout.split(" -m trimsft train ")
+    options = vars(launch_command_parser().parse_args([*launch.split()[1:], "-m", "trimsft"]))
+    assert (options["num_machines"], options["num_processes"]) == (nodes, nodes * int(gpus.split(":")[-1]))
+    assert (options["machine_rank"], options["main_process_ip"]) == (1, "one")
+    assert train.split() == ["--config", "recipes/llama-3.1-8b.yaml", "--objective", "dft"]
+    assert submit(tmp_path, nodes, gpus).returncode != 0  # without a recipe
+
+
+# ---- the README of the folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_in_the_readme_is_the_estimate(name, tmp_path) -> None:
+    _, kind, numbers = MODELS[name]
+    config = kind(**dict(zip(SHAPE, numbers, strict=True)))
+    row = next(line for line in README.splitlines() if f"]({name})" in line)
+    parameters, *written = [cell.strip() for cell in row.strip("|").split("|")][2:]
+    _, args, model_args = parse(name, "--output_dir", str(tmp_path))
+    args.use_cpu = False
+    estimated = []
+    for processes, batch in ((1, (4, 6)), (2, (4, 3)), (4, (3, 2)), (8, (3, 1))):
+        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
+        estimated.append(gibibytes(config, args, model_args, processes))
+    args.per_device_train_batch_size, args.gradient_accumulation_steps = 4, 3
+    args.mixed_precision, model_args.dtype = "no", "bfloat16"
+    estimated.append(gibibytes(config, args, model_args, processes=2))
+    with torch.device("meta"):
+        exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
+    assert parameters == f"{exact / 1e9:.2f} B"
+    assert written == estimated
+
+
+def gibibytes(config, args: TrimSFTConfig, model_args: ModelConfig, processes: int) -> str:
+    plan = plan_from(
+        config, args, model_args, lengths=[2048] * 24, trained_tokens=1536 * 24,
+        processes=processes, sharded=processes > 1,
+    )  # fmt: skip
+    result = estimate(plan)
+    assert result.global_batch == 24
+    return f"{result.total_bytes / 2**30:.0f}"
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)", README) + re.findall(r"recipes/([\w./-]+\.\w+)", README)
+    assert [target for target in targets if not (RECIPES / target).exists()] == []

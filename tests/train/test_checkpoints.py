@@ -1,0 +1,368 @@
+"""Checkpoints: a killed training goes on as if nothing had happened; what is torn is never used, what is good stays."""
+
+import errno
+import json
+import logging
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+pytest.importorskip("trl")
+
+from transformers import Trainer
+
+from tests.train import killable
+from tests.train.killable import POINTS, AtomicTrainer, make_trainer
+from trimsft.runs import RunError
+from trimsft.train import checkpoints
+from trimsft.train.checkpoints import SEAL, STAGING, clear_staging, latest_checkpoint
+
+# children of a server that has loaded everything once: real processes, to be killed for real
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tests.train.killable"])
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def train(folder: Path, *args: Any, **settings: Any) -> int | None:
+    folder.mkdir(exist_ok=True)
+    process = processes.Process(target=killable.train, args=(folder, *args), kwargs=settings)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+# killed and started again -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    folder = tmp_path_factory.mktemp("whole") / "train"
+    assert train(folder) == 0
+    return load_file(folder / "final.safetensors")
+
+
+def test_killed_at_every_step_it_ends_with_the_same_weights(
+    tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
+) -> None:
+    folder = tmp_path / "train"
+    for step, written in enumerate(POINTS, start=1):
+        assert train(folder, step, written) == -signal.SIGKILL
+        named = written in ("name", "everything")
+        assert (f"checkpoint-{step}" in names(folder)) == named
+        assert (folder / STAGING / f"checkpoint-{step}").exists() != named
+        if written in ("weights", "optimizer", "random numbers"):  # the step is lost, and made again
+            assert train(folder, step, "everything") == -signal.SIGKILL
+    assert train(folder) == 0
+    assert names(folder) == [f"checkpoint-{step}" for step in range(1, 7)]
+    assert_equal(load_file(folder / "final.safetensors"), uninterrupted)
+
+
+def test_killed_in_the_middle_of_an_epoch_with_few_checkpoints(
+    tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
+) -> None:
+    folder = tmp_path / "train"
+    assert train(folder, 4, "optimizer", save_steps=2, save_total_limit=1) == -signal.SIGKILL
+    assert names(folder) == [STAGING, "checkpoint-2"]
+    assert train(folder, save_steps=2, save_total_limit=1) == 0
+    assert names(folder) == ["checkpoint-6"]
+    assert_equal(load_file(folder / "final.safetensors"), uninterrupted)
+
+
+def assert_equal(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        assert torch.equal(weight, expected[name]), name
+
+
+# one trainer that only saves ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared_trainer(tmp_path_factory: pytest.TempPathFactory) -> AtomicTrainer:
+    trainer = make_trainer(tmp_path_factory.mktemp("saves"))
+    trainer.create_optimizer_and_scheduler(10)
+    return trainer
+
+
+@pytest.fixture
+def trainer(shared_trainer: AtomicTrainer, tmp_path: Path) -> Iterator[AtomicTrainer]:
+    settings = dict(vars(shared_trainer.args))
+    state = dict(vars(shared_trainer.state))
+    shared_trainer.args.output_dir = str(tmp_path)
+    yield shared_trainer
+    vars(shared_trainer.args).update(settings)
+    vars(shared_trainer.state).update(state)
+
+
+def save(trainer: AtomicTrainer, step: int) -> Path:
+    trainer.state.global_step = step
+    trainer._save_checkpoint(trainer.model, trial=None)
+    return Path(str(trainer.args.output_dir)) / f"checkpoint-{step}"
+
+
+def test_a_sealed_checkpoint_lists_its_files(trainer: AtomicTrainer) -> None:
+    saved = save(trainer, 3)
+    sealed = json.loads((saved / SEAL).read_text())
+    assert sealed["step"] == 3
+    assert sealed["files"] == {
+        path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL
+    }
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sealed["files"])
+    assert latest_checkpoint(saved.parent) == saved
+
+
+def test_rotation_keeps_the_newest_and_the_best(trainer: AtomicTrainer, tmp_path: Path) -> None:
+    trainer.args.save_total_limit = 2
+    for step in (8, 9):
+        save(trainer, step)
+    trainer.state.best_global_step = 10
+    best = save(trainer, 10)
+    assert trainer.state.best_model_checkpoint == str(best)
+    assert json.loads((best / "trainer_state.json").read_text())["best_model_checkpoint"] == str(best)
+    save(trainer, 11)
+    save(trainer, 12)
+    assert names(tmp_path) == ["checkpoint-10", "checkpoint-12"]
+    assert trainer.state.best_model_checkpoint == str(best)
+    trainer.args.save_total_limit = 1
+    save(trainer, 13)
+    assert names(tmp_path) == ["checkpoint-10", "checkpoint-13"]
+
+
+def test_rotation_removes_torn_checkpoints_first(trainer: AtomicTrainer, tmp_path: Path) -> None:
+    save(trainer, 2)
+    torn = save(trainer, 8)
+    os.truncate(torn / "optimizer.pt", 1000)
+    trainer.args.save_total_limit = 2
+    save(trainer, 4)  # continued from 2
+    assert names(tmp_path) == ["checkpoint-2", "checkpoint-4"]
+    save(trainer, 8)
+    trainer.args.save_total_limit = 1
+    save(trainer, 6)  # continued from 4, by choice
+    assert names(tmp_path) == ["checkpoint-6"]
+
+
+def test_a_checkpoint_of_the_same_name_is_replaced(trainer: AtomicTrainer, tmp_path: Path) -> None:
+    torn = save(trainer, 4)
+    (torn / SEAL).unlink()
+    (torn / "left_over").write_text("x")
+    save(trainer, 4)
+    assert (torn / SEAL).exists() and not (torn / "left_over").exists()
+    assert names(tmp_path) == ["checkpoint-4"]
+
+
+def test_a_kill_while_replacing_the_only_checkpoint_loses_nothing(
+    trainer: AtomicTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = save(trainer, 4)
+    # where a kill between the two renames leaves things
+    (tmp_path / STAGING).mkdir()
+    shutil.copytree(saved, tmp_path / STAGING / "checkpoint-4")
+    saved.rename(tmp_path / STAGING / "replaced-checkpoint-4")
+    assert latest_checkpoint(tmp_path) is None
+    clear_staging(tmp_path)
+    assert latest_checkpoint(tmp_path) == saved and names(tmp_path) == ["checkpoint-4"]
+
+
+def test_a_rename_that_fails_puts_the_old_one_back(
+    trainer: AtomicTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = save(trainer, 4)
+    (saved / "mark").write_text("old")
+    rename = os.rename
+
+    def refuse(source: Path, target: Path) -> None:
+        if source == tmp_path / STAGING / "checkpoint-4":
+            raise PermissionError(errno.EPERM, "not permitted")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        save(trainer, 4)
+    assert (saved / "mark").exists() and names(tmp_path) == ["checkpoint-4"]
+
+
+def test_a_checkpoint_is_pushed_under_its_final_name(
+    trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed = []
+
+    def push(self: Trainer, folder: str) -> None:
+        pushed.append((folder, (Path(folder) / SEAL).exists()))
+
+    monkeypatch.setattr(Trainer, "_push_from_checkpoint", push)
+    trainer.args.push_to_hub = True
+    saved = save(trainer, 5)
+    assert pushed == [(str(saved), True)]
+
+
+def test_a_rank_on_the_cpu_gets_its_optimizer_back(
+    trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for parameter in trainer.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    trainer.optimizer.step()
+    saved = save(trainer, 1)
+    monkeypatch.setattr(type(trainer.args), "world_size", 2)
+    vars(trainer.args)["_setup_devices"] = torch.device("cpu", 0)
+    trainer._load_optimizer_and_scheduler(str(saved))
+    assert all(state["step"] == 1 for state in trainer.optimizer.state.values())
+
+
+def fill_disk(*args: Any) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        full.write(b"0")
+
+
+def fail_as_torch_does(*args: Any) -> None:
+    raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534")
+
+
+@pytest.mark.parametrize("fail", [fill_disk, fail_as_torch_does])
+def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(
+    trainer: AtomicTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Callable[..., None]
+) -> None:
+    saved = save(trainer, 1)
+    monkeypatch.setattr(Trainer, "_save_rng_state", fail)
+    monkeypatch.setattr(tempfile, "TemporaryFile", fill_disk_when_probed)
+    with pytest.raises(
+        RunError, match=r"output_dir: no space for checkpoint-2 in .* earlier checkpoints are intact"
+    ):
+        save(trainer, 2)
+    assert names(tmp_path) == ["checkpoint-1"] and latest_checkpoint(tmp_path) == saved
+
+
+def fill_disk_when_probed(dir: Path) -> None:  # noqa: A002
+    fill_disk()
+
+
+def test_another_failure_is_left_as_it_is(
+    trainer: AtomicTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "_save_rng_state", fail_as_torch_does)
+    with pytest.raises(RuntimeError, match="unexpected pos") as failed:
+        save(trainer, 2)
+    assert not isinstance(failed.value, RunError) and names(tmp_path) == []
+    monkeypatch.undo()
+    save(trainer, 2)
+    assert names(tmp_path) == ["checkpoint-2"]
+
+
+def test_the_best_model_is_loaded_at_the_end(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        tmp_path,
+        max_steps=3,
+        eval_strategy="steps",
+        eval_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        greater_is_better=True,  # the worst, so that the best is not the last
+        save_total_limit=1,
+    )
+    trainer.train()
+    best = tmp_path / f"checkpoint-{trainer.state.best_global_step}"
+    assert trainer.state.best_global_step < 3 and trainer.state.best_model_checkpoint == str(best)
+    saved = load_file(best / "model.safetensors")
+    for name, weight in trainer.model.named_parameters():
+        assert torch.equal(weight, saved[name])
+
+
+def test_resuming_takes_the_newest_whole_checkpoint(
+    trainer: AtomicTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resumed: list[Any] = []
+    monkeypatch.setattr(Trainer, "train", lambda self, checkpoint=None: resumed.append(checkpoint))
+    with pytest.raises(RunError, match="holds no whole checkpoint"):
+        trainer.train(resume_from_checkpoint=True)
+    good, torn = save(trainer, 1), save(trainer, 2)
+    os.truncate(torn / "model.safetensors", 1000)
+    (tmp_path / STAGING / "checkpoint-3").mkdir(parents=True)
+    trainer.train(resume_from_checkpoint=True)
+    trainer.train()
+    assert resumed == [str(good), None] and names(tmp_path) == ["checkpoint-1", "checkpoint-2"]
+    with pytest.raises(RunError, match=r"checkpoint-2' is torn \(model.safetensors has 1000 bytes"):
+        trainer.train(str(torn))
+
+
+# finding the newest whole one ---------------------------------------------------------------------------------------
+
+
+def checkpoint_of_others(folder: Path, step: int) -> Path:
+    """As transformers writes it: without a seal."""
+    checkpoint = folder / f"checkpoint-{step}"
+    checkpoint.mkdir(parents=True)
+    save_file({"a": torch.zeros(100), "b": torch.zeros(3)}, checkpoint / "model.safetensors")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({"state": torch.zeros(2000)}, checkpoint / name)
+    (checkpoint / "trainer_state.json").write_text("{}")
+    return checkpoint
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda checkpoint: os.truncate(checkpoint / name, size)
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda checkpoint: (checkpoint / name).unlink()
+
+
+def write(name: str, content: str) -> Callable[[Path], object]:
+    return lambda checkpoint: (checkpoint / name).write_text(content)
+
+
+DAMAGE = {
+    "weights cut short": (cut("model.safetensors", 300), "model.safetensors has 300 bytes"),
+    "header cut short": (cut("model.safetensors", 20), "model.safetensors has 20 bytes"),
+    "nothing but a name": (cut("model.safetensors", 0), "cannot be read"),
+    "optimizer cut short": (cut("optimizer.pt", 5000), "optimizer.pt is cut short"),
+    "no optimizer": (remove("optimizer.pt"), r"optimizer \(save_only_model\?\) is missing"),
+    "no scheduler": (remove("scheduler.pt"), "scheduler is missing"),
+    "no random numbers": (remove("rng_state.pth"), "random numbers is missing"),
+    "no weights": (remove("model.safetensors"), "the weights are missing"),
+    "no state": (remove("trainer_state.json"), "trainer_state.json is missing"),
+    "state cut short": (write("trainer_state.json", '{"a'), "cannot be read"),
+    "a shard missing": (
+        write("a.index.json", '{"weight_map": {"a": "b.safetensors"}}'),
+        "b.safetensors is missing",
+    ),
+    "still being written": (write("checkpoint-is-incomplete.txt", ""), "still being written"),
+    "a file smaller than sealed": (write(SEAL, '{"files": {"optimizer.pt": 9}}'), "complete.json says 9"),
+    "a sealed file missing": (write(SEAL, '{"files": {"x/y": 9}}'), "x/y is missing"),
+    "a broken seal": (write(SEAL, "{}"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_a_torn_newest_checkpoint_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], object], message: str
+) -> None:
+    good, torn = checkpoint_of_others(tmp_path, 9), checkpoint_of_others(tmp_path, 10)
+    (tmp_path / "checkpoint-best").mkdir()
+    (tmp_path / "checkpoint-11").write_text("a file")
+    assert latest_checkpoint(tmp_path) == torn and not caplog.records
+    damage(torn)
+    with caplog.at_level(logging.WARNING, logger="trimsft"):
+        assert latest_checkpoint(tmp_path) == good
+    (record,) = caplog.records
+    assert str(torn) in record.getMessage()
+    assert re.search(message, record.getMessage())
+    assert torn.exists()
+
+
+def test_without_checkpoints_there_is_none(tmp_path: Path) -> None:
+    assert latest_checkpoint(tmp_path) is None
+    assert latest_checkpoint(tmp_path / "missing") is None
+    clear_staging(tmp_path / "missing")
+    assert checkpoints._checkpoints(tmp_path / "missing") == []

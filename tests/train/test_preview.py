@@ -1,0 +1,135 @@
+"""The preview: what is masked, trained and cut is shown as such, and hostile text stays text."""
+
+import io
+import json
+import re
+
+import pytest
+from datasets import Dataset
+from rich.console import Console
+
+from trimsft.train.data import DataConfig, encode
+from trimsft.train.preview import preview, preview_as_json
+from trimsft.train.readers import DataError
+
+from .toys import CHAT, make_tokenizer
+
+TOKENIZER = make_tokenizer(chat=CHAT)
+
+
+def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", rows: int = 1) -> Dataset:
+    data = Dataset.from_dict({"problem": [problem] * rows, "solution": [solution] * rows})
+    return encode(data, TOKENIZER, DataConfig(system_prompt=""))
+
+
+def shown(dataset: Dataset, *, colour: bool = False, **settings) -> str:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60
+    )
+    preview(dataset, TOKENIZER, **{"count": 1, "console": console, **settings})
+    return stream.getvalue()
+
+
+def pieces(row: dict, fate: str) -> str:
+    return "".join(token["text"] for token in row["tokens"] if token["fate"] == fate)
+
+
+def test_masked_and_trained_parts() -> None:
+    text = shown(encoded())
+    head, masked, prompt, trained, answer = text.rstrip().split("\n")
+    assert re.fullmatch(r"row 0: \d+ tokens, \d+ masked, \d+ trained; eos is trained", head)
+    assert (masked.split(",")[0], trained.split(",")[0]) == ("masked", "trained")
+    assert prompt == "<bos>[user]What·is·1+1?<end>[assistant]"
+    assert answer == "It·is·\\boxed{2}.<eos>"
+
+
+def test_counts_and_exact_texts_for_programs() -> None:
+    dataset = encoded(solution="a\tb\n\x1b[31m é")
+    (row,) = json.loads(json.dumps(preview_as_json(dataset, TOKENIZER, count=5)))
+    labels = dataset[0]["labels"]
+    assert row["masked_tokens"] == labels.count(-100)
+    assert row["trained_tokens"] == len(labels) - labels.count(-100)
+    assert (row["row"], row["cut_tokens"], row["eos_trained"]) == (0, 0, True)
+    assert pieces(row, "masked") == "<bos>[user]What is 1+1?<end>[assistant]"
+    assert (
+        pieces(row, "trained") == "a\tb\n\x1b[31m \ufffd\ufffd<eos>"
+    )  # é is two tokens here, each half of it
+    assert [token["id"] for token in row["tokens"]] == dataset[0]["input_ids"]
+    assert [token["text"] for token in row["tokens"] if token["special"]] == ["<bos>", "<end>", "<eos>"]
+
+
+def test_what_the_maximum_length_takes() -> None:
+    dataset = encoded()
+    length, prompt = len(dataset[0]["labels"]), dataset[0]["labels"].count(-100)
+    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=length - 1)
+    assert (row["cut_tokens"], row["eos_trained"], pieces(row, "cut")) == (1, False, "<eos>")
+    assert "1 lost to the maximum length; eos is NOT trained" in shown(dataset, max_length=length - 1)
+    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=prompt)
+    assert (row["trained_tokens"], pieces(row, "cut")) == (0, "It is \\boxed{2}.<eos>")
+    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=3, keep="end")
+    assert (row["masked_tokens"], row["trained_tokens"], row["eos_trained"]) == (1, 2, True)
+
+
+def test_colours_alternate_between_trained_tokens() -> None:
+    codes = re.findall(r"\x1b\[([\d;]+)m", shown(encoded(), colour=True).split("trained, ")[1])
+    backgrounds = [code.split(";")[-1] for code in codes if code.split(";")[-1] in ("42", "46")]
+    trained = preview_as_json(encoded(), TOKENIZER, count=1)[0]["trained_tokens"]
+    assert backgrounds == [("42", "46")[number % 2] for number in range(trained)]
+
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_hostile_text_stays_text(colour: bool) -> None:
+    text = shown(encoded(problem=HOSTILE, solution=HOSTILE), colour=colour)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text) if colour else text
+    assert all(character.isprintable() or character == "\n" for character in plain)
+    assert plain.count("[bold·red]x[/bold·red][/]<U+000D><U+0000>") == 2
+    assert plain.count("<U+001B>[2J<U+001B>]0;owned<U+0007>") == 2
+    assert plain.count(":smile:") == 2
+
+
+def test_parts_of_a_character_are_shown_by_id() -> None:
+    ids = TOKENIZER("é", add_special_tokens=False)["input_ids"]
+    assert len(ids) == 2
+    assert "".join(f"<token {token}>" for token in ids) in shown(encoded(solution="é"))
+
+
+def test_ids_on_request() -> None:
+    assert f"<eos>[{TOKENIZER.eos_token_id}]" in shown(encoded(), show_ids=True)
+
+
+def test_a_long_line_is_not_broken() -> None:
+    assert "·".join(["ab"] * 100) in shown(encoded(solution=" ".join(["ab"] * 100)))
+
+
+def test_how_many() -> None:
+    assert shown(encoded(rows=5), count=3).count("eos is trained") == 3
+    assert len(preview_as_json(encoded(rows=2), TOKENIZER, count=9)) == 2
+    with pytest.raises(DataError, match="at least 1, got 0"):
+        shown(encoded(), count=0)
+
+
+def test_rows_that_trl_will_tokenise() -> None:
+    with pytest.raises(DataError, match="no column input_ids and labels among text"):
+        shown(Dataset.from_dict({"text": ["a"]}))
+
+
+def test_spaces_of_sentencepiece_tokens_are_seen() -> None:
+    """Such decoders strip the space of a first token, so a token alone would lose it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.WordLevel({"▁a": 0, "▁the": 1, "<eos>": 2, "<unk>": 3}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
+    assert tokenizer.decode([1]) == "the"
+    rows = Dataset.from_dict({"input_ids": [[0, 1, 2]], "labels": [[-100, 1, 2]]})
+    assert [token["text"] for token in preview_as_json(rows, tokenizer, count=1)[0]["tokens"]] == [
+        " a",
+        " the",
+        "<eos>",
+    ]
