@@ -120,6 +120,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kept", type=float, default=0.39, help="share of rows TrimSFT keeps")
     parser.add_argument("--only", default="", help="only methods whose name contains this")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument(
+        "--profile", action="store_true", help="time on the device too, at some cost to the rest"
+    )
     return parser.parse_args()
 
 
@@ -146,9 +149,12 @@ def cells(base: Any, chosen: list[Method], options: argparse.Namespace) -> Itera
 class Clock(TrainerCallback):
     """Seconds and memory from the end of the warm-up to the last step; the device is waited for only there."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, profiles: bool) -> None:
         self.steps = steps
         self.seconds = math.nan
+        self.profiler = (
+            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if profiles else None
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step not in (WARM_UP, WARM_UP + self.steps):
@@ -156,15 +162,30 @@ class Clock(TrainerCallback):
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         if state.global_step == WARM_UP:
+            if self.profiler is not None:
+                self.profiler.start()
             self.start = time.perf_counter()
             if torch.cuda.is_available():
                 torch.cuda.reset_peak_memory_stats()
         else:
             self.seconds = time.perf_counter() - self.start
+            if self.profiler is not None:
+                self.profiler.stop()
+
+    def kernels(self) -> dict[str, float]:
+        """How long the device was at work in a step, and on how many kernels."""
+        if self.profiler is None:
+            return {}
+        averages = [average for average in self.profiler.key_averages() if average.self_device_time_total > 0]
+        microseconds = sum(average.self_device_time_total for average in averages)
+        return {
+            "kernel_milliseconds": microseconds / 1000 / self.steps,
+            "kernels": sum(average.count for average in averages) / self.steps,
+        }
 
 
 def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> dict[str, Any]:
-    clock = Clock(options.steps)
+    clock = Clock(options.steps, options.profile)
     steps = WARM_UP + options.steps
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TRL announces the end of use_liger_kernel
@@ -199,6 +220,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
         "step_milliseconds": 1000 * clock.seconds / options.steps,
         "loss": last["loss"],
         "skipped": last.get("skipped"),
+        **clock.kernels(),
     }
     if torch.cuda.is_available():
         result["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30

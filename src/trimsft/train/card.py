@@ -92,7 +92,8 @@ def _objective(trainer: Any) -> str:
 
 
 def _data(trainer: Any, dataset_name: str | None) -> list[str]:
-    lines = [f"Dataset: {_code(dataset_name)}."] if dataset_name else []
+    name = os.path.basename(dataset_name) if dataset_name and os.path.exists(dataset_name) else dataset_name
+    lines = [f"Dataset: {_code(name)}."] if name else []
     lines += [f"{name}: {report}" for name, report in trainer.length_reports.items()]
     return lines or ["Not recorded."]
 

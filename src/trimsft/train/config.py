@@ -9,6 +9,7 @@ from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
+from trimsft.head.problem import is_positive_number
 from trimsft.objectives import OBJECTIVES, BuiltinObjective, make_objective
 
 _DEFAULTS = {"margin": 1.5, "bandwidth": 0.8, "gamma": 2.0}
@@ -68,8 +69,21 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
                 f"loss_type: {self.loss_type!r} would be ignored here; leave it at 'nll' and set objective{instead}"
             )
         self.make_objective()
+        self._check_head()
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
+
+    def _check_head(self) -> None:
+        if not (self.skip_below == 0 or is_positive_number(self.skip_below)):
+            raise ValueError(f"skip_below: must be a number >= 0, got {self.skip_below!r}")
+        if self.head_backend not in BACKENDS:
+            raise ValueError(
+                f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}"
+            )
+        if self.low_memory and self.head_backend not in ("auto", "triton"):
+            raise ValueError(
+                f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them"
+            )
 
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""
@@ -80,15 +94,16 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
                 f"global_batch: {rows} cannot be shared by {self.world_size} processes; make it a multiple of "
                 f"{self.world_size}" + (f", or start {shares} processes" if rows > 0 else "")
             )
-        given: int = self.gradient_accumulation_steps
-        limit: int = min(self.per_device_train_batch_size, each)
+        given: int = self.gradient_accumulation_steps  # type: ignore[has-type]
+        limit: int = min(self.per_device_train_batch_size, each)  # type: ignore[has-type]
         size = max(size for size in range(1, limit + 1) if each % size == 0)
         if given not in (1, each // size):
             raise ValueError(
                 f"gradient_accumulation_steps: {given} has no place beside "
                 f"global_batch={rows}, which makes it {each // size}; remove one of them"
             )
-        vars(self).update(per_device_train_batch_size=size, gradient_accumulation_steps=each // size)
+        self.per_device_train_batch_size = size
+        self.gradient_accumulation_steps = each // size
 
     def make_objective(self) -> BuiltinObjective:
         """The objective these settings describe; a setting it does not have must stand at its default."""

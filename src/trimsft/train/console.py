@@ -79,6 +79,7 @@ def replace_printers(trainer: Any) -> None:
         PrinterCallback: ReadablePrinter,
     }
     for plain, ours in replacements.items():
-        if any(type(callback) is plain for callback in trainer.callback_handler.callbacks):
-            trainer.remove_callback(plain)
-            trainer.add_callback(ours)
+        for callback in list(trainer.callback_handler.callbacks):
+            if type(callback) is plain:
+                trainer.remove_callback(callback)
+                trainer.add_callback(ours)

@@ -91,7 +91,7 @@ def say_estimate(settings: Settings, dataset: Any) -> None:
             memory,
         )
     else:
-        logger.info("estimate: %s, %s steps, %.2f M tokens", memory, f"{result.steps:,}", result.tokens / 1e6)
+        logger.info("estimate: %s, %s steps, %s tokens", memory, f"{result.steps:,}", f"{result.tokens:,}")
 
 
 def _estimate(settings: Settings, dataset: Any) -> Estimate:

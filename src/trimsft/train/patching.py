@@ -184,12 +184,14 @@ class _Call:
         self.normalizer = normalizer
         self.results: list[LossOutput] = []
         self.placeholder = torch.empty(0)
+        """What the head returned in place of logits, after its hooks."""
 
     @contextmanager
     def through(self, head: Any) -> Iterator[None]:
         """Within, calling `head` computes the loss. Its hooks fire as ever: FSDP and ZeRO gather its weight there."""
         if not hasattr(head, "trimsft_call"):
             _put_before(head, _head_forward)
+            head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
         head.trimsft_call = self
         try:
             yield
@@ -205,8 +207,7 @@ class _Call:
         self.results.append(result)
         # the loss, so that hooks on the output are on its way back, and once the probe
         probe = result.loss.new_tensor(() if self.settings.checked else _PROBE)
-        self.placeholder = torch.cat((result.loss.reshape(1), probe)).reshape(1, 1, -1)
-        return self.placeholder
+        return torch.cat((result.loss.reshape(1), probe)).reshape(1, 1, -1)
 
     @property
     def loss(self) -> Tensor:
@@ -219,6 +220,12 @@ class _Call:
             f"{name} called its output embedding {len(self.results)} times in one forward pass; the fused head can "
             "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
         )
+
+
+@_disable_dynamo
+def _remember_output(head: Any, _: Any, output: Tensor) -> None:
+    if head.trimsft_call is not None:
+        head.trimsft_call.placeholder = output
 
 
 @_disable_dynamo

@@ -118,20 +118,19 @@ class Telemetry:
         return [rows[name] for name in _SUMS[:-1]]
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
-        """The figures since the last call, over all ranks by `reduce` (a sum); empty if there were no tokens."""
+        """The figures since the last call, over all ranks by `reduce` (a sum).
+
+        Empty if there were no tokens, only the speed if none of them was trained on.
+        """
         sums, gaps = self._totals(device)  # a rank that had nothing still takes part
         everything = reduce(torch.cat((sums, gaps))).tolist()
         seconds, self._since = time.perf_counter() - self._since, time.perf_counter()
         self._sums = self._gaps = None
         total = dict(zip(_SUMS, everything, strict=False))
+        speed = {"tokens_per_second": total["seen"] / seconds, "seen_tokens": total["seen"]}
         if total["tokens"] == 0:
-            return {}
-        return {
-            **_figures(total),
-            **_quantiles(everything[len(_SUMS) :]),
-            "tokens_per_second": total["seen"] / seconds,
-            "seen_tokens": total["seen"],
-        }
+            return speed if total["seen"] else {}
+        return {**_figures(total), **_quantiles(everything[len(_SUMS) :]), **speed}
 
     def restart_clock(self) -> None:
         """Leave out of `tokens_per_second` what has passed since the last log."""

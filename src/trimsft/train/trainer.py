@@ -192,9 +192,9 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         mode = "train" if self.model.training else "eval"
         # every rank gets here with a loss; a user's own log() may be on one rank only and must not wait for others
-        if "loss" in logs or any(name.startswith("eval_") for name in logs):
+        if "loss" in logs or "train_loss" in logs or any(name.startswith("eval_") for name in logs):
             figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
-            if figures:
+            if "trained_tokens" in figures:
                 self._warn(figures, mode)
             if mode == "train":
                 self._total_train_tokens += int(figures.pop("seen_tokens", 0))

@@ -1,0 +1,106 @@
+"""Each example trains a model folder as a user would call it, and leaves one that plain transformers loads."""
+
+import json
+import re
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import disable_progress_bars
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.train.tiny_run import make_data, make_model
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+STEPS = 24
+Run = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """So small a model only loses time to more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    disable_progress_bars()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def run(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Runs an example on the tiny model; returns what it prints."""
+
+    def call(name: str, **options: object) -> str:
+        usual = {"model": model, "out": tmp_path / "out", "steps": STEPS, "learning-rate": 1e-2}
+        words = [word for key, value in (usual | options).items() for word in (f"--{key}", str(value))]
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
+        torch.manual_seed(0)
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out
+
+    return call
+
+
+def losses(printed: str, name: str) -> list[float]:
+    """What the example printed under that name, in order: `nll 1.2` or `'loss': '1.2'`."""
+    return [float(number) for number in re.findall(rf"\b{name}(?:': ')? ?([0-9.e+-]+)", printed)]
+
+
+def test_there_are_three() -> None:
+    assert NAMES == ["plain_loop", "transformers_trainer", "trl_trainer"]
+    readme = (EXAMPLES / "README.md").read_text()
+    assert all(f"{name}.py" in readme for name in NAMES)
+
+
+# weight 1 below the margin: an untrained model, whose gaps are all there, can learn from it
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_on_its_own_sums_and_saves(run: Run, tmp_path: Path, model: Path, name: str) -> None:
+    printed = run(name, objective="trim-h")
+    course = losses(printed, "loss" if name == "transformers_trainer" else "nll")
+    assert course[-1] < 0.5 * course[0]
+    assert f"saved in {tmp_path / 'out'}" in printed
+    trained = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = tokenizer("Problem: What is 2 + 3?\nSolution: 2 + 3 = \\boxed{5}", return_tensors="pt")["input_ids"]
+    before = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    with torch.no_grad():
+        assert trained(ids, labels=ids).loss < before(ids, labels=ids).loss
+    assert trained.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0).shape[0] == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_a_file_and_takes_an_objective(run: Run, tmp_path: Path, name: str) -> None:
+    data = make_data(tmp_path / "sums.jsonl", rows=12)
+    printed = run(name, data=data, objective="dft", steps=1)
+    if name == "plain_loop":
+        assert losses(printed, "weight")[0] < 0.1
+    else:  # p * nll, which is next to nothing while p is
+        assert losses(printed, "loss")[0] < 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_without_a_solution_are_no_data(run: Run, tmp_path: Path, name: str) -> None:
+    data = make_data(tmp_path / "sums.jsonl", rows=12)
+    rows = [{"problem": json.loads(line)["problem"]} for line in data.read_text().splitlines()]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(KeyError, match="solution"):
+        run(name, data=data, steps=1)
+
+
+def test_the_trainer_leaves_a_card_and_telemetry(run: Run, tmp_path: Path) -> None:
+    run("trl_trainer", objective="trim", steps=2)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "TrimSFT(margin=1.5, bandwidth=0.8)" in card and "12 rows" in card
+    records = [json.loads(line) for line in (tmp_path / "out" / "telemetry.jsonl").read_text().splitlines()]
+    assert records[0]["step"] == 1 and 0 <= records[0]["effective_ratio"] <= 1

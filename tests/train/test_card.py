@@ -1,0 +1,108 @@
+"""The model card: what the model was made from, with what, and what was measured."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+from datasets import Dataset
+from torch import Tensor
+
+from tests.train.tiny import PAIRS, TEXTS, make_model, make_tokenizer, make_trainer, one_thread  # noqa: F401
+from trimsft import TokenStats
+from trimsft.train import TrimSFTTrainer
+
+
+def card_of(trainer: Any, **options: Any) -> tuple[dict[str, Any], str]:
+    """Its header and its text."""
+    trainer.create_model_card(**options)
+    _, header, text = (Path(trainer.args.output_dir) / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(header), text
+
+
+def base_named(name: str) -> Any:
+    model = make_model()
+    model.config._name_or_path = name
+    return model
+
+
+def test_after_a_training(tmp_path: Path) -> None:
+    options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
+    settings = {
+        "margin": 0.25,
+        "bandwidth": 2.0,
+        "learning_rate": 0.0123,
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options, **settings)
+    trainer.train()
+    header, text = card_of(trainer, model_name="mine", dataset_name="some/data", tags=["maths", "trl"])
+    assert header["base_model"] == "some/base" and header["datasets"] == ["some/data"]
+    assert header["tags"] == ["maths", "sft", "trimsft", "trl"]
+    assert (header["library_name"], header["pipeline_tag"]) == ("transformers", "text-generation")
+    assert "# mine\n" in text and "Fine-tuned from `some/base`" in text
+    assert "`TrimSFT(margin=0.25, bandwidth=2.0)`" in text
+    assert "| learning_rate | 0.0123 |" in text and "| gradient_accumulation_steps | 2 |" in text
+    first, *_, last = (record for record in trainer.state.log_history if "nll" in record)
+    assert f"| nll | {first['nll']:.4g} | {last['nll']:.4g} |" in text
+    last_loss = [record["eval_loss"] for record in trainer.state.log_history if "eval_loss" in record][-1]
+    assert "| evaluation loss |" in text and f"{last_loss:.4g} |" in text
+    assert "Dataset: `some/data`." in text and f"train: {trainer.length_reports['train']}" in text
+    assert "transformers 5." in text and "trl 1." in text
+
+
+def sure(tokens: TokenStats) -> Tensor:
+    return (tokens.gap > 0).float()
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "says"),
+    [
+        ({}, {"objective": "sft"}, "`SFT()`"),
+        ({}, {"objective": "fsft", "gamma": 1.5}, "`FSFT(gamma=1.5)`"),
+        ({"objective": sure}, {}, "`sure`"),
+    ],
+)
+def test_before_any_training(options: Any, settings: Any, says: str, tmp_path: Path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, options, **settings)
+    _, text = card_of(trainer)
+    assert f"with the objective {says}." in text
+    assert "Nothing was logged." in text
+
+
+def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path: Path) -> None:
+    folder = tmp_path / "base"
+    make_model().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    trainer = make_trainer(TrimSFTTrainer, str(folder), tmp_path / "out", PAIRS, max_steps=1)
+    header, _ = card_of(trainer, dataset_name=str(tmp_path / "rows.jsonl"))
+    assert "base_model" not in header and "datasets" not in header
+
+
+def test_an_adapter(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"])}
+    trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options)
+    header, _ = card_of(trainer)
+    assert header["library_name"] == "peft" and header["base_model"] == "some/base"
+
+
+def test_it_is_saved_with_a_checkpoint(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        TrimSFTTrainer,
+        make_model(),
+        tmp_path / "my run",
+        PAIRS,
+        max_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+    )
+    trainer.train()
+    cards = list((tmp_path / "my run").rglob("README.md"))
+    assert cards and all("with the objective `TrimSFT(" in card.read_text() for card in cards)
+    assert any("# my run" in card.read_text() for card in cards)

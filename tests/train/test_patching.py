@@ -1,0 +1,439 @@
+"""A patched model: the loss, statistics and gradients of the plain formula on its own logits; otherwise unchanged."""
+
+import copy
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("trl")
+
+from datasets import Dataset
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaModel,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+import trimsft
+from tests.train.tiny import (
+    ARCHITECTURES,
+    BAND,
+    OBJECTIVES,
+    KeepsGradients,
+    assert_same_gradients,
+    gradients_of,
+    make_batch,
+    make_model,
+    one_thread,  # noqa: F401
+    plain_loss,
+    plain_step,
+    unpatched,
+)
+from trimsft import SFT, TokenStats, TrimSFT
+from trimsft.train import FusedHead, TrimOutput, patch
+
+TRIM = TrimSFT(**BAND)
+
+
+# equal to the formula -----------------------------------------------------------------------------------------------
+
+
+CASES = [
+    pytest.param(kind, objective, id=f"{kind}-{type(objective).__name__}")
+    for kind in ARCHITECTURES
+    for objective in OBJECTIVES
+]
+
+
+@pytest.mark.parametrize(("kind", "objective"), CASES)
+def test_equals_the_formula_on_the_logits_of_the_model(kind: str, objective: Any) -> None:
+    model = make_model(kind, dtype=torch.float64)
+    batch = make_batch()
+    # half of the labels are what the model predicts, so that gaps lie on both sides of 0
+    with torch.no_grad():
+        guesses = (
+            model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits.argmax(dim=-1).roll(1, 1)
+        )
+    guessed = (torch.arange(batch["labels"].shape[1]) % 2 == 0) & (batch["labels"] != -100)
+    batch["labels"] = torch.where(guessed, guesses, batch["labels"])
+
+    plain_model = unpatched(model)
+    outputs = plain_model(batch["input_ids"], attention_mask=batch["attention_mask"])
+    expected = plain_loss(outputs.logits, batch["labels"], objective)
+    total = expected.loss
+    if kind == "mixtral":
+        total = total + plain_model.config.router_aux_loss_coef * outputs.aux_loss
+    total.backward()
+
+    got = patch(model, objective, skip_below=0.0, entropy=True)(**batch)
+    got.loss.backward()
+    assert (got.tokens.gap > 0).any() and (got.tokens.gap < 0).any()
+    torch.testing.assert_close(got.loss, total, rtol=1e-6, atol=0)
+    torch.testing.assert_close(got.token_loss, expected.loss, rtol=1e-6, atol=0)
+    # statistics are float32: one part in 10^7 of logits below 50
+    for name in ("nll", "gap", "gold_logit", "entropy"):
+        value, exact = getattr(got.tokens, name), getattr(expected.tokens, name)
+        torch.testing.assert_close(value.double(), exact, rtol=0, atol=1e-5)
+    assert torch.equal(got.tokens.competitor, expected.tokens.competitor)
+    torch.testing.assert_close(got.weights.double(), expected.weights.double(), rtol=0, atol=1e-5)
+    assert torch.equal(got.labels, batch["labels"][:, 1:][batch["labels"][:, 1:] != -100])
+    assert_same_gradients(gradients_of(model), gradients_of(plain_model))
+
+
+def test_what_is_scaled_or_capped_matters() -> None:
+    """The cases above could not fail if the transformations were next to nothing."""
+    for kind, name in (
+        ("gemma2", "final_logit_softcapping"),
+        ("granite", "logits_scaling"),
+        ("cohere", "logit_scale"),
+    ):
+        model = patch(make_model(kind), SFT())
+        before = model(**make_batch()).loss.item()
+        head: FusedHead = model.trimsft_head
+        head.logit_scale, head.softcap = 1.0, None
+        assert abs(model(**make_batch()).loss.item() - before) > 0.1, name
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_backends(backend: Any) -> None:
+    model = patch(make_model(), TRIM, backend=backend, skip_below=0.0)
+    expected = plain_loss(unpatched(model)(make_batch()["input_ids"]).logits, make_batch()["labels"], TRIM)
+    torch.testing.assert_close(
+        model(make_batch()["input_ids"], labels=make_batch()["labels"]).loss.double(),
+        expected.loss,
+        rtol=1e-5,
+        atol=0,
+    )
+    assert model.trimsft_head.backend == backend
+
+
+def test_shift_labels_are_not_shifted_again() -> None:
+    model, batch = patch(make_model(), TRIM, skip_below=0.0), make_batch()
+    labels = batch.pop("labels")
+    expected = model(**batch, labels=labels)
+    already = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
+    for given in ({"shift_labels": already}, {"shift_labels": already, "labels": labels}):
+        assert torch.equal(model(**batch, **given).loss, expected.loss)
+
+
+@pytest.mark.parametrize("count", [7, torch.tensor(7)])
+def test_num_items_in_batch_is_the_divisor(count: Any) -> None:
+    model, batch = patch(make_model(), TRIM), make_batch()
+    trained = int((batch["labels"][:, 1:] != -100).sum())
+    per_token = model(**batch).loss
+    torch.testing.assert_close(model(**batch, num_items_in_batch=count).loss, per_token * trained / 7)
+
+
+def test_a_bf16_model_and_autocast() -> None:
+    batch = make_batch()
+    exact = plain_loss(make_model()(batch["input_ids"]).logits, batch["labels"], SFT()).loss
+    halves = patch(make_model(dtype=torch.bfloat16), SFT())(batch["input_ids"], labels=batch["labels"])
+    model = patch(make_model(), SFT())
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = model(batch["input_ids"], labels=batch["labels"])
+    mixed.loss.backward()
+    for out in (halves, mixed):
+        assert out.loss.dtype == torch.float32
+        assert out.loss.item() == pytest.approx(exact.item(), rel=2**-6)
+    assert model.lm_head.weight.grad.dtype == torch.float32
+    reference = unpatched(model)
+    plain_step(reference, [{"input_ids": batch["input_ids"], "labels": batch["labels"]}], SFT())
+    assert_same_gradients(gradients_of(model), gradients_of(reference), tolerance=0.05)
+
+
+def test_nothing_to_train_on() -> None:
+    model, batch = patch(make_model(), TRIM, entropy=True), make_batch()
+    batch["labels"].fill_(-100)
+    out = model(**batch)
+    out.loss.backward()
+    assert out.loss.item() == 0 and len(out.tokens) == 0 and out.kept == 0
+    assert all(torch.all(gradient == 0) for gradient in gradients_of(model).values())
+    assert model.lm_head.weight.grad is not None and model.model.embed_tokens.weight.grad is not None
+
+
+def test_a_first_batch_without_labels_leaves_the_check_to_the_next() -> None:
+    model, batch = patch(make_model(), TRIM), make_batch()
+    model(batch["input_ids"])
+    assert not model.trimsft_head.checked
+    first = model(**batch)
+    assert model.trimsft_head.checked
+    assert torch.equal(model(**batch).loss, first.loss)
+
+
+def test_an_objective_of_ones_own_and_a_changed_one() -> None:
+    model, batch = make_model(), make_batch()
+    plain = make_model()(batch["input_ids"]).logits
+
+    def sure(tokens: TokenStats) -> Tensor:
+        return (tokens.gap > -3).float()
+
+    patch(model, sure, skip_below=0.0)
+    for objective in (sure, TRIM):
+        model.trimsft_head.objective = objective
+        torch.testing.assert_close(
+            model(batch["input_ids"], labels=batch["labels"]).loss.double(),
+            plain_loss(plain, batch["labels"], objective).loss,
+            rtol=1e-5,
+            atol=0,
+        )
+
+
+# otherwise unchanged ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["llama tied", "gemma2", "mixtral"])
+def test_without_labels_the_model_is_what_it_was(kind: str, tmp_path: Path) -> None:
+    model, batch = make_model(kind).eval(), make_batch()
+    plain = unpatched(model)
+    patch(model, TRIM)
+    model(**batch)
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    expected = plain(**inputs).logits
+    assert torch.equal(model(**inputs).logits, expected)
+    assert torch.equal(model(**inputs, logits_to_keep=2).logits, expected[:, -2:])
+    generated = [
+        m.generate(inputs["input_ids"][:1], max_new_tokens=5, do_sample=False) for m in (model, plain)
+    ]
+    assert torch.equal(*generated)
+    assert inspect.signature(model.forward) == inspect.signature(plain.forward)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert not hasattr(again, "trimsft_head")
+    assert torch.equal(again(**inputs).logits, expected)
+    assert isinstance(again(**batch), type(plain(**batch)))
+
+
+def test_patching_again_replaces_the_settings() -> None:
+    model = make_model()
+    once = patch(model, SFT())
+    forward = model.forward
+    assert patch(model, TRIM, skip_below=0.0, entropy=True) is once is model
+    assert model.forward == forward
+    assert (model.trimsft_head.objective, model.trimsft_head.skip_below) == (TRIM, 0.0)
+    expected = patch(make_model(), TRIM, skip_below=0.0)(**make_batch())
+    assert torch.equal(model(**make_batch()).loss, expected.loss)
+
+
+def test_the_head_is_put_back_when_the_forward_pass_fails() -> None:
+    model, batch = patch(make_model(), TRIM), make_batch()
+    batch["labels"] = batch["labels"][:, :5]
+    with pytest.raises(
+        ValueError, match=r"labels: shape \(3, 5\) does not go with hidden states of \(3, 11, 32\)"
+    ):
+        model(**batch)
+    assert model(batch["input_ids"]).logits.shape == (3, 11, model.config.vocab_size)
+
+
+def test_a_head_with_a_forward_of_its_own_keeps_it() -> None:
+    """As accelerate's hooks give it one."""
+    model, calls = make_model(), []
+    own = model.lm_head.forward
+    model.lm_head.forward = lambda hidden: calls.append(hidden.shape) or own(hidden)
+    patch(model, TRIM)(**make_batch())
+    assert calls == []
+    assert torch.equal(
+        model(make_batch()["input_ids"]).logits, make_model()(make_batch()["input_ids"]).logits
+    )
+    assert calls == [(3, 11, 32)]
+
+
+def test_a_head_that_is_replaced_afterwards() -> None:
+    """As resize_token_embeddings does."""
+    model, batch = patch(make_model(), TRIM, skip_below=0.0), make_batch()
+    before = model(**batch).tokens
+    model.resize_token_embeddings(model.config.vocab_size + 7, mean_resizing=False)
+    model.lm_head.weight.data[-7:] = 0
+    assert torch.equal(model(**batch).tokens.gold_logit, before.gold_logit)
+    assert (model(**batch).tokens.nll > before.nll).all()
+
+
+def test_hooks_of_the_head_fire_as_fsdp_sets_them() -> None:
+    """It gathers and releases the weight there, and again on the way back."""
+    model, seen = patch(make_model(), TRIM), []
+
+    def after(module: Any, args: Any, output: Tensor) -> None:
+        seen.append("after")
+        output.register_hook(lambda _: seen.append("back"))
+
+    model.lm_head.register_forward_pre_hook(lambda *_: seen.append("before"))
+    model.lm_head.register_forward_hook(after)
+    model(**make_batch()).loss.backward()
+    assert seen == ["before", "after", "back"]
+
+
+def test_hooks_of_the_head_fire_as_deepspeed_sets_them() -> None:
+    """ZeRO-3 replaces the output by one that tells it of the way back."""
+    model, seen = patch(make_model(), TRIM), []
+
+    class Tell(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, output: Tensor) -> Tensor:
+            return output.view_as(output)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            seen.append("back")
+            return gradient
+
+    model.lm_head.register_forward_hook(lambda module, args, output: Tell.apply(output))
+    model(**make_batch()).loss.backward()
+    assert seen == ["back"]
+
+
+def test_hidden_states_and_attentions_are_passed_on() -> None:
+    out = patch(make_model(), TRIM)(**make_batch(), output_hidden_states=True)
+    assert isinstance(out, TrimOutput) and len(out.hidden_states) == 3
+    assert out.keys() >= {"loss", "token_loss", "tokens", "weights", "labels", "kept", "hidden_states"}
+
+
+def test_a_patched_model_can_be_copied() -> None:
+    """Its copy is patched as well, and computes with its own weights."""
+    model, batch = patch(make_model(), TRIM, skip_below=0.0), make_batch()
+    twin = copy.deepcopy(model)
+    expected = model(**batch).loss.item()
+    with torch.no_grad():
+        twin.lm_head.weight.zero_()
+    assert torch.all(twin(batch["input_ids"]).logits == 0)
+    assert twin(**batch).tokens.gap.abs().max().item() == 0
+    assert model(**batch).loss.item() == expected
+
+
+def test_training_mode_and_gradient_checkpointing() -> None:
+    models = [patch(make_model(), TRIM, skip_below=0.0).train() for _ in range(2)]
+    models[0].gradient_checkpointing_enable()
+    for model in models:
+        model(**make_batch()).loss.backward()
+    assert_same_gradients(gradients_of(models[0]), gradients_of(models[1]))
+
+
+# what is refused ----------------------------------------------------------------------------------------------------
+
+
+class Louder(LlamaForCausalLM):
+    """Its configuration does not say what it does to its logits."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> CausalLMOutputWithPast:
+        outputs = super().forward(*args, **kwargs)
+        outputs.logits = self.changed(outputs.logits)
+        return outputs
+
+    def changed(self, logits: Tensor) -> Tensor:
+        return logits * 2
+
+
+class Capped(Louder):
+    def changed(self, logits: Tensor) -> Tensor:
+        return 30 * torch.tanh(logits / 30)
+
+
+class Masked(Louder):
+    def changed(self, logits: Tensor) -> Tensor:
+        return torch.cat((logits[..., :-1], torch.full_like(logits[..., -1:], -1e9)), dim=-1)
+
+
+class Twice(Louder):
+    def changed(self, logits: Tensor) -> Tensor:
+        self.lm_head(torch.zeros(3, 11, 32))
+        return logits
+
+
+class Never(LlamaForCausalLM):
+    def forward(self, input_ids: Tensor, **kwargs: Any) -> CausalLMOutputWithPast:
+        kwargs.pop("return_dict")
+        hidden = self.model(input_ids, **kwargs)[0]
+        return CausalLMOutputWithPast(logits=hidden @ self.lm_head.weight.T)
+
+
+@pytest.mark.parametrize("kind", [Louder, Capped, Masked])
+def test_an_unknown_change_of_the_logits_is_refused(kind: type[Any]) -> None:
+    model = patch(kind(make_model().config), TRIM)
+    with pytest.raises(
+        NotImplementedError, match=rf"{kind.__name__} changes its logits in a way trimsft does not know"
+    ):
+        model(**make_batch())
+    with pytest.raises(NotImplementedError):  # not only once
+        model(**make_batch())
+
+
+@pytest.mark.parametrize(("kind", "times"), [(Twice, 2), (Never, 0)])
+def test_a_head_that_is_not_called_once_is_refused(kind: type[Any], times: int) -> None:
+    with pytest.raises(
+        NotImplementedError, match=rf"{kind.__name__} called its output embedding {times} times"
+    ):
+        patch(kind(make_model().config), TRIM)(**make_batch())
+
+
+def test_not_a_causal_language_model() -> None:
+    with pytest.raises(TypeError, match="model: must be a transformers model, got Linear"):
+        patch(nn.Linear(2, 2), TRIM)
+    for kind in (LlamaModel, LlamaForSequenceClassification):
+        with pytest.raises(TypeError, match=rf"model: {kind.__name__} has no output embedding"):
+            patch(kind(make_model().config), TRIM)
+
+
+def test_a_quantised_head_is_refused() -> None:
+    model = patch(make_model(), TRIM)
+    model.lm_head.weight = nn.Parameter(model.lm_head.weight.to(torch.int8), requires_grad=False)
+    with pytest.raises(ValueError, match=r"output embedding \(Linear\) has no plain floating-point weight"):
+        model(**make_batch())
+
+
+def test_logits_to_keep_with_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="logits_to_keep: a patched model makes no logits"):
+        patch(make_model(), TRIM)(**make_batch(), logits_to_keep=1)
+
+
+def test_an_adapter_on_the_head_is_refused_and_one_elsewhere_is_not() -> None:
+    peft = pytest.importorskip("peft")
+    with pytest.raises(ValueError, match="target_modules: a PEFT adapter on lm_head is not supported"):
+        patch(peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj", "lm_head"])), TRIM)
+    model = peft.get_peft_model(
+        make_model(), peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
+    )
+    patch(model, TRIM, skip_below=0.0)(**make_batch()).loss.backward()
+    trained = {
+        name.rsplit(".", 2)[-2] for name, value in gradients_of(model).items() if value.abs().sum() > 0
+    }
+    assert trained == {"default"}
+    assert any("lm_head" in name and value.abs().sum() > 0 for name, value in gradients_of(model).items())
+
+
+# in a loop that knows nothing of trimsft ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")
+def test_transformers_own_trainer_normalises_over_the_accumulated_batch(tmp_path: Path) -> None:
+    rows = [make_batch(1, length, seed=length) for length in (4, 40, 7, 15)]
+    lists = [{name: value[0].tolist() for name, value in row.items()} for row in rows]
+    model = patch(make_model(), TRIM, skip_below=0.0)
+    plain, keeps = unpatched(model), KeepsGradients()
+    args = TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=4,
+        max_steps=1,
+        max_grad_norm=0,
+        logging_steps=1,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+    )
+    trainer = Trainer(model, args, train_dataset=Dataset.from_list(lists), callbacks=[keeps])
+    trainer.train()
+    loss, gradients = plain_step(plain, rows, TRIM)
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert_same_gradients(keeps.steps[0], gradients)
+
+
+def test_reachable_from_the_package() -> None:
+    assert trimsft.patch is patch

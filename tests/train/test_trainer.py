@@ -1,0 +1,389 @@
+"""TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
+
+import functools
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("trl")
+
+from datasets import Dataset
+from transformers import EvalPrediction, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+from tests.train.tiny import (
+    BAND,
+    CHATS,
+    LENGTHS,
+    MESSAGES,
+    PAIRS,
+    TEXTS,
+    assert_same_gradients,
+    logged,
+    make_config,
+    make_model,
+    make_tokenizer,
+    make_trainer,
+    one_thread,  # noqa: F401
+    plain_step,
+    record_batches,
+    unpatched,
+)
+from trimsft import DFT, TokenStats, TrimSFT
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+TOKENS = [
+    {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]}
+    for length in (4, 9, 20, 6)
+]
+PACKED = {"packing": True, "max_length": 40}
+
+
+def train_both(
+    folder: Path, rows: Any, options: dict[str, Any] | None = None, kind: str = "llama", **settings: Any
+) -> tuple[Any, Any]:
+    """SFTTrainer and TrimSFTTrainer with objective="sft", from the same weights."""
+    plain = make_trainer(SFTTrainer, make_model(kind), folder / "plain", rows, options, **settings)
+    ours = make_trainer(
+        TrimSFTTrainer, make_model(kind), folder / "ours", rows, options, objective="sft", **settings
+    )
+    plain.train()
+    ours.train()
+    return plain, ours
+
+
+def assert_same_training(ours: Any, plain: Any) -> None:
+    assert len(plain.grads) == len(ours.grads) == 2
+    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=1e-5)
+    assert logged(ours, "num_tokens") == logged(plain, "num_tokens")
+    for got, expected in zip(ours.grads, plain.grads, strict=True):
+        assert_same_gradients(got, expected)
+
+
+# a drop-in ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings"),
+    [
+        pytest.param(TEXTS, {}, id="text"),
+        pytest.param(TEXTS, {"max_length": 10}, id="text truncated"),
+        pytest.param(
+            TEXTS,
+            {"max_length": 10, "truncation_mode": "keep_end"},
+            id="text truncated at its start",
+            marks=pytest.mark.filterwarnings(
+                "ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning"
+            ),
+        ),
+        pytest.param(PAIRS, {}, id="prompt and completion"),
+        pytest.param(PAIRS, {"completion_only_loss": False}, id="prompt trained too"),
+        pytest.param(MESSAGES, {}, id="messages"),
+        pytest.param(MESSAGES, {"assistant_only_loss": True}, id="assistant only"),
+        pytest.param(CHATS, {}, id="conversational prompt and completion"),
+        pytest.param(TOKENS, {}, id="tokenised"),
+        pytest.param(TEXTS, PACKED, id="packed"),
+        pytest.param(MESSAGES, PACKED | {"assistant_only_loss": True}, id="packed, assistant only"),
+        pytest.param(MESSAGES, PACKED | {"packing_strategy": "wrapped", "max_length": 20}, id="wrapped"),
+        pytest.param(PAIRS, {"padding_free": True, "max_length": None}, id="padding-free"),
+        pytest.param(
+            PAIRS, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}, id="accumulated"
+        ),
+        pytest.param(PAIRS, {"gradient_checkpointing": True}, id="gradient checkpointing"),
+        pytest.param(PAIRS, {"shuffle_dataset": True, "seed": 3}, id="shuffled"),
+        pytest.param(
+            PAIRS, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}, id="clipped"
+        ),
+    ],
+)
+def test_sft_is_sfttrainer_for_all_data(rows: Any, settings: dict[str, Any], tmp_path: Path) -> None:
+    plain, ours = train_both(tmp_path, rows, **settings)
+    assert_same_training(ours, plain)
+    assert ours.train_dataset.to_list() == plain.train_dataset.to_list()
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "gemma2", "granite", "mixtral"])
+def test_sft_is_sfttrainer_for_all_models(kind: str, tmp_path: Path) -> None:
+    plain, ours = train_both(tmp_path, PAIRS, kind=kind, gradient_accumulation_steps=3)
+    assert_same_training(ours, plain)
+    if kind == "mixtral":
+        assert logged(ours, "aux_loss") == pytest.approx(logged(plain, "aux_loss"), rel=1e-5)
+        # the loss logged is the total, and the router's part is no small one
+        assert logged(ours, "loss")[0] > logged(ours, "nll")[0] + 0.1
+
+
+def test_the_router_loss_can_be_turned_off(tmp_path: Path) -> None:
+    plain, ours = train_both(tmp_path, PAIRS, kind="mixtral", router_aux_loss_coef=0.0)
+    assert_same_training(ours, plain)
+    assert logged(ours, "loss") == pytest.approx(logged(ours, "nll"), rel=1e-5)
+    assert not logged(ours, "aux_loss")
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"modules_to_save": ["lm_head"]}], ids=["adapter", "with a trained lm_head"]
+)
+def test_sft_is_sfttrainer_with_lora(more: dict[str, Any], tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    options = {"peft_config": peft.LoraConfig(target_modules=["q_proj", "down_proj"], r=4, **more)}
+    plain, ours = train_both(tmp_path, PAIRS, options, gradient_checkpointing=True)
+    assert_same_training(ours, plain)
+    assert len(ours.grads[0]) == 8 + len(more)
+
+
+def test_sft_is_sfttrainer_with_prompt_tuning(tmp_path: Path) -> None:
+    """Virtual tokens come before the row: hidden states and labels grow by as many."""
+    peft = pytest.importorskip("peft")
+    options = {"peft_config": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)}
+    plain, ours = train_both(tmp_path, PAIRS, options)
+    assert_same_training(ours, plain)
+    assert list(ours.grads[0]) == ["prompt_encoder.default.embedding.weight"]
+
+
+def test_an_adapter_on_the_head_is_refused(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    options = {"peft_config": peft.LoraConfig(target_modules=["lm_head"])}
+    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
+        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options)
+
+
+def test_sft_is_sfttrainer_in_evaluation(tmp_path: Path) -> None:
+    options = {"eval_dataset": {"one": Dataset.from_list(PAIRS[:3]), "two": Dataset.from_list(PAIRS[2:])}}
+    plain, ours = train_both(tmp_path, PAIRS, options, eval_strategy="steps", eval_steps=1)
+    assert_same_training(ours, plain)
+    for name in ("eval_one_loss", "eval_two_loss"):
+        assert len(logged(ours, name)) == 2
+        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
+@pytest.mark.parametrize("objective", ["sft", "trim"])
+def test_compute_metrics_sees_the_logits(objective: str, tmp_path: Path) -> None:
+    def metrics(prediction: EvalPrediction) -> dict[str, float]:
+        return {"sum": float(abs(prediction.predictions).sum()), "labels": float(prediction.label_ids.sum())}
+
+    options = {"compute_metrics": metrics, "eval_dataset": Dataset.from_list(PAIRS)}
+    plain = make_trainer(SFTTrainer, make_model(), tmp_path, PAIRS, options)
+    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective=objective)
+    expected, got = plain.evaluate(), ours.evaluate()
+    assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
+    assert got["eval_labels"] == expected["eval_labels"]
+    assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=1e-5)) == (objective == "sft")
+
+
+def test_a_model_by_name_with_model_init_kwargs(tmp_path: Path) -> None:
+    make_model("qwen3").save_pretrained(tmp_path / "model")
+    make_tokenizer().save_pretrained(tmp_path / "model")
+    settings = {"model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "eager"}}
+    trainers = [
+        make_trainer(
+            kind, str(tmp_path / "model"), tmp_path / "out", PAIRS, {"processing_class": None}, **settings
+        )
+        for kind in (SFTTrainer, TrimSFTTrainer)
+    ]
+    assert {trainer.model.dtype for trainer in trainers} == {torch.bfloat16}
+    assert trainers[1].model.config._attn_implementation == "eager"
+    trainers[1].train()
+    assert all(loss > 0 for loss in logged(trainers[1], "loss"))
+
+
+def test_rows_that_stream(tmp_path: Path) -> None:
+    rows = Dataset.from_list(PAIRS).to_iterable_dataset()
+    plain, ours = train_both(tmp_path, rows)
+    assert_same_training(ours, plain)
+    assert ours.length_reports == {}
+
+
+def smoothed(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+    logits = outputs.logits[:, :-1].flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(
+        logits, labels[:, 1:].flatten(), reduction="sum", label_smoothing=0.3
+    )
+    return loss / num_items_in_batch
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("options", "settings", "names"),
+    [
+        ({"compute_loss_func": smoothed}, {}, "compute_loss_func: has no place"),
+        (
+            {},
+            {"label_smoothing_factor": 0.2},
+            "label_smoothing_factor: 0.2 is only defined for objective='sft'",
+        ),
+    ],
+)
+def test_losses_that_only_sft_has(options: Any, settings: Any, names: str, tmp_path: Path) -> None:
+    plain, ours = train_both(tmp_path, PAIRS, options, **settings)
+    assert_same_training(ours, plain)
+    for name in ("entropy", "mean_token_accuracy"):
+        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=1e-4)
+    with pytest.raises(ValueError, match=names):
+        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective="trim", **settings)
+
+
+# other objectives ---------------------------------------------------------------------------------------------------
+
+
+def sure(tokens: TokenStats) -> Tensor:
+    return (tokens.gap + 6).clamp(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "settings", "options"),
+    [
+        ("llama", TrimSFT(**BAND), {}, {}),
+        ("qwen3", TrimSFT(**BAND), {"gradient_checkpointing": True}, {}),
+        ("gemma2", DFT(), {"objective": "dft"}, {}),
+        ("llama", sure, {"objective": "sft"}, {"objective": sure}),
+        ("llama", TrimSFT(margin=-3, bandwidth=2), {}, {"objective": TrimSFT(margin=-3, bandwidth=2)}),
+    ],
+)
+def test_it_is_the_loop_written_by_hand(
+    kind: str, objective: Any, settings: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, PAIRS, options, **settings)
+    plain = unpatched(trainer.model).train()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=trainer.args.learning_rate)
+    batches = record_batches(trainer)
+    trainer.train()
+    assert len(batches) == 4
+    for step in range(2):
+        micro_batches = [batch for batch, _ in batches[2 * step : 2 * step + 2]]
+        loss, gradients = plain_step(plain, micro_batches, objective)
+        optimizer.step()
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=1e-5)
+        assert_same_gradients(trainer.grads[step], gradients)
+    for name, weight in plain.named_parameters():
+        torch.testing.assert_close(dict(trainer.model.named_parameters())[name], weight, rtol=1e-4, atol=1e-5)
+
+
+def test_settings_reach_the_head(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        TrimSFTTrainer,
+        make_model(),
+        tmp_path,
+        PAIRS,
+        objective="fsft",
+        gamma=1.0,
+        skip_below=0.1,
+        head_backend="chunked",
+    )
+    head = trainer.model.trimsft_head
+    assert (head.objective.gamma, head.skip_below, head.backend, head.entropy) == (1.0, 0.1, "chunked", True)
+
+
+def test_mixed_precision(tmp_path: Path) -> None:
+    trainers = [
+        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, bf16=bf16, max_steps=1)
+        for bf16 in (False, True)
+    ]
+    for trainer in trainers:
+        trainer.train()
+    exact, mixed = (logged(trainer, "loss")[0] for trainer in trainers)
+    assert mixed == pytest.approx(exact, rel=2**-5) and mixed != exact
+    assert {gradient.dtype for gradient in trainers[1].grads[0].values()} == {torch.float32}
+
+
+# what it is given and what it says ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [SFTConfig, TrainingArguments])
+def test_arguments_of_a_parent_class_are_taken_over(kind: type[Any], tmp_path: Path) -> None:
+    if kind is SFTConfig:
+        args = make_config(SFTConfig, tmp_path, max_length=9, learning_rate=0.25, eos_token="<assistant>")
+    else:
+        args = TrainingArguments(str(tmp_path), learning_rate=0.25, use_cpu=True, report_to=[], seed=7)
+    args.hub_token = "secret"
+    trainer = TrimSFTTrainer(
+        make_model(), args, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer()
+    )
+    assert type(trainer.args) is TrimSFTConfig
+    assert (trainer.args.learning_rate, trainer.args.seed, trainer.args.hub_token) == (
+        0.25,
+        args.seed,
+        "secret",
+    )
+    assert trainer.args.max_length == (9 if kind is SFTConfig else 1024)
+    assert (trainer.args.eos_token, trainer.args.pad_token) == (
+        "<assistant>" if kind is SFTConfig else None,
+        None,
+    )
+    assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
+
+
+def test_no_arguments_mean_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a machine without a GPU refuses the default of bf16, here as in TRL
+    here = functools.partial(TrimSFTConfig, use_cpu=True, bf16=False, report_to=[])
+    monkeypatch.setattr("trimsft.train.trainer.TrimSFTConfig", here)
+    monkeypatch.chdir(tmp_path)
+    model = make_model()
+    model.config._name_or_path = "somebody/small-llama"
+    trainer = TrimSFTTrainer(model, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
+    assert trainer.args.output_dir == "small-llama-TrimSFT"
+    assert trainer.objective == TrimSFT()
+
+
+def test_arguments_of_another_kind_are_refused() -> None:
+    with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
+        TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
+
+
+def test_what_truncation_costs_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="trimsft"):
+        options = {"eval_dataset": Dataset.from_list(TEXTS[:2])}
+        trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, options, max_length=40)
+    train, evaluation = [record for record in caplog.records if " data: " in record.message]
+    assert train.levelno == logging.WARNING and evaluation.levelno == logging.INFO
+    assert "max_length=40 cuts 1 row by 5 tokens" in train.message
+    report = trainer.length_reports["train"]
+    assert (report.rows, report.longest, report.truncated) == (8, max(LENGTHS) + 1, 1)
+    assert report.tokens == sum(LENGTHS) + 8
+    assert max(map(len, trainer.train_dataset["input_ids"])) == 40
+
+
+def test_a_row_that_keeps_nothing_is_counted(tmp_path: Path) -> None:
+    rows = [{"prompt": " ".join(["w1"] * 12), "completion": " w2"}, *PAIRS]
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, rows, max_length=12)
+    assert trainer.length_reports["train"].dropped == 1
+    assert len(trainer.train_dataset) == len(rows) - 1
+
+
+def test_wrapping_cuts_nothing_off(tmp_path: Path) -> None:
+    settings = {"packing": True, "packing_strategy": "wrapped", "max_length": 10}
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, **settings)
+    assert trainer.length_reports["train"].truncated == 0
+    assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
+
+
+def test_what_was_trained_is_a_plain_model(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    trainer = make_trainer(TrimSFTTrainer, make_model("qwen3"), tmp_path, PAIRS)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "model"))
+    loaded, model = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), trainer.model.eval()
+    inputs = torch.arange(5, 17)[None]
+    assert torch.equal(loaded(inputs).logits, model(inputs).logits)
+    outputs = [m.generate(inputs, max_new_tokens=4, do_sample=False) for m in (loaded, model)]
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_a_non_finite_weight_names_the_place(where: str, tmp_path: Path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS)
+    seen = record_batches(trainer)
+
+    def spoil(*_: Any) -> None:
+        if len(seen) == 3:  # three micro-batches of two a step are done: this is step 2, micro-batch 2
+            trainer.model.get_parameter(where).data[0, 0] = torch.nan
+
+    trainer.model.register_forward_pre_hook(spoil)
+    with pytest.raises(
+        FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"
+    ):
+        trainer.train()
