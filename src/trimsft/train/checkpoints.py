@@ -75,6 +75,13 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             )
         return found[0]
 
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        if self.state.global_step >= self.state.max_steps:
+            # resumed after the last step of a `max_steps` within an epoch: transformers would train one more
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*args, **kwargs)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.args.device.type == "cpu":
             # transformers loads onto the device of a rank, and torch restores nothing to a CPU that has a number

@@ -9,6 +9,7 @@ runs/qwen2.5-math-1.5b-trim/
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list
 from transformers import set_seed
+from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.train.callbacks import TELEMETRY
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, latest_checkpoint
 from trimsft.train.data import DataError
@@ -82,14 +85,8 @@ def _train(settings: Settings) -> int:
     args = settings.args
     run = RunDirectory(run_path(settings))
     is_main = args.process_index == 0
-    if is_main:
-        run.lock()  # until the process ends
-        if run.config_path.exists():
-            run.settle_config(settings.given, harmless=HARMLESS)
-        _settle_processes(run, args.world_size)
-        if run.is_finished():
-            logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
-    if _from_main(run.is_finished() if is_main else None):
+    if _from_main(_enter(run, settings) if is_main else None):
+        logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
         return 0
     trainer = _make_trainer(settings, run)
     if is_main:
@@ -109,6 +106,18 @@ def _train(settings: Settings) -> int:
     return 0
 
 
+def _enter(run: RunDirectory, settings: Settings) -> bool | RunError:
+    """Take the run directory: whether the run is finished already, or why it cannot be had."""
+    try:
+        run.lock()  # until the process ends
+        if run.config_path.exists():
+            run.settle_config(settings.given, harmless=HARMLESS)
+        _settle_processes(run, settings.args.world_size)
+        return run.is_finished()
+    except RunError as error:
+        return error
+
+
 def _settle_processes(run: RunDirectory, processes: int) -> None:
     """Which examples meet in a batch depends on their number."""
     before = run.read_manifest().get("processes", processes)
@@ -123,6 +132,8 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args = settings.args
     args.output_dir = str(run.train_dir)
     args.model_init_kwargs = settings.model_init_kwargs
+    if args.disable_tqdm:
+        disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)
     tokenizer = load_tokenizer(settings)
     train, test = load_data(settings, tokenizer)
@@ -144,9 +155,11 @@ def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
         return str(asked)
     clear_staging(run.train_dir)  # a checkpoint that only lacked its name gets it
     found = latest_checkpoint(run.train_dir)
-    if found is not None:
-        logger.warning("continuing from %s", found)
-    return None if found is None else str(found)
+    if found is None:  # what was recorded before a first checkpoint will be recorded again
+        (run.train_dir / TELEMETRY).unlink(missing_ok=True)
+        return None
+    logger.warning("continuing from %s", found)
+    return str(found)
 
 
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
@@ -159,8 +172,9 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
         (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
         for path in beside.iterdir():
             sync(path)
-        if run.model_dir.exists():
-            raise RunError(f"{run.model_dir}: exists already although the run had not finished; move it away")
+        shutil.rmtree(
+            run.model_dir, ignore_errors=True
+        )  # of a run that was killed before it could say it was done
         beside.rename(run.model_dir)
         sync(run.path)
     trainer.accelerator.wait_for_everyone()
@@ -186,7 +200,9 @@ def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
 
 
 def _from_main(value: Any) -> Any:
-    """What the main process has decided, on every process."""
+    """What the main process has decided, on every process; an error is raised on all of them."""
     shared = [value]
     broadcast_object_list(shared)
+    if isinstance(shared[0], Exception):
+        raise shared[0]
     return shared[0]

@@ -24,7 +24,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
     objective: str = field(
         default="trim",
-        metadata={"help": "What each token is worth.", "choices": list(OBJECTIVES)},
+        # not as `choices`: make_objective names the nearest too
+        metadata={"help": f"What each token is worth: {', '.join(OBJECTIVES)}."},
     )
     margin: float = field(
         default=_DEFAULTS["margin"],
@@ -63,6 +64,10 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.per_device_train_batch_size < 1:
+            raise ValueError(
+                f"per_device_train_batch_size: must be at least 1, got {self.per_device_train_batch_size}"
+            )
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
             raise ValueError(

@@ -74,7 +74,7 @@ def run_path(settings: Settings) -> Path:
 
 
 def say_on_stderr() -> None:
-    if not logger.handlers and int(os.environ.get("RANK", "0")) == 0:
+    if not logger.handlers and _is_first():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("trimsft: %(message)s"))
         logger.addHandler(handler)
@@ -82,5 +82,11 @@ def say_on_stderr() -> None:
 
 
 def failed(error: object, code: int) -> int:
-    sys.stderr.write(f"trimsft: {str(error).strip()}\n")
+    """Say it once, whatever the number of ranks that found out."""
+    if _is_first():
+        sys.stderr.write(f"trimsft: {str(error).strip()}\n")
     return code
+
+
+def _is_first() -> bool:
+    return int(os.environ.get("RANK", "0")) == 0

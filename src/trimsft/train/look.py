@@ -6,6 +6,7 @@ import copy
 import json
 import logging
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy
 
 from trimsft.train.data import DataError
 from trimsft.train.estimate import Estimate, describe, estimate, peak_flops, plan_from
-from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, run_path, say_on_stderr
+from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, say_on_stderr
 from trimsft.train.lengths import measure_lengths
 from trimsft.train.preview import preview, preview_as_json
 from trimsft.train.settings import Settings, UsageError, parse
@@ -67,10 +68,10 @@ def _prepared(settings: Settings, tokenizer: Any, *, max_length: int | None) -> 
         num_attention_heads=1,
     )
     args = copy.copy(settings.args)
-    args.output_dir = str(run_path(settings) / "train")  # nothing is written there
     args.model_init_kwargs, args.packing, args.report_to = None, False, []
     args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
-    with refusing():
+    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
+        args.output_dir = folder
         return TrimSFTTrainer(
             LlamaForCausalLM(tiny), args, train_dataset=train.dataset, processing_class=tokenizer
         ).train_dataset

@@ -207,11 +207,12 @@ class _Call:
         self.results.append(result)
         # the loss, so that hooks on the output are on its way back, and once the probe
         probe = result.loss.new_tensor(() if self.settings.checked else _PROBE)
-        return torch.cat((result.loss.reshape(1), probe)).reshape(1, 1, -1)
+        # made by cat, whatever its length: of a view FSDP warns
+        return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
     @property
     def loss(self) -> Tensor:
-        return self.placeholder[0, 0, 0]
+        return self.placeholder[0, 0, 0].clone()
 
     def result(self, name: str) -> LossOutput:
         if len(self.results) == 1:

@@ -133,6 +133,7 @@ def _join_problems(files: list[FileRows], config: DataConfig) -> Dataset:
 def _join_as_they_are(files: list[FileRows]) -> Dataset:
     parts = []
     for rows in files:
+        _refuse_gaps(rows)
         try:
             table = rows.records
             parts.append(
@@ -147,6 +148,24 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
     except (pa.ArrowException, ValueError, TypeError) as error:
         names = ", ".join(str(rows.path) for rows in files)
         raise DataError(f"{names}: files do not fit together ({one_line(error)})") from error
+
+
+def _refuse_gaps(rows: FileRows) -> None:
+    """A row without what its form needs would break somewhere inside TRL."""
+    form = next(form for form in _TRL_FORMS if set(form) <= set(rows.columns))
+    if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in form):
+        return  # a whole table, told without reading it
+    values = zip(*(rows.column(name) for name in form), strict=True)
+    empty = [
+        number for number, row in zip(rows.numbers, values, strict=True) if any(_is_nothing(x) for x in row)
+    ]
+    if empty:
+        more = f" (and {len(empty) - 1:,} more rows)" if len(empty) > 1 else ""
+        raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(form)} is missing or empty{more}")
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list) and len(value) == 0)
 
 
 # ---- checking and sampling

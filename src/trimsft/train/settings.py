@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+import yaml
 from trl import ModelConfig, TrlParser
 
 from trimsft.train.config import TrimSFTConfig
@@ -59,18 +61,41 @@ def parse(arguments: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError` with a message for the user."""
     parser = Parser()
     words = _unequal(arguments)
-    _check_names(parser, words)
+    _check_names(parser, [word for word in words if word.startswith("--")])
+    _check_file(parser, words)
     try:
         data, args, model = parser.parse_args_and_config(words)
-    except OSError as error:
-        raise UsageError(f"--config: cannot read {error.filename!r}: {error.strerror}") from error
     except UsageError:
         raise
     except (ValueError, TypeError, NotImplementedError) as error:
         raise UsageError(" ".join(str(error).split())) from error
     if not model.model_name_or_path:
         raise UsageError("model_name_or_path: is missing; name a model of the hub or a local folder")
+    resumed = args.resume_from_checkpoint
+    if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
+        raise UsageError(
+            f"resume_from_checkpoint: {resumed!r} is not a folder; true takes the newest checkpoint"
+        )
     return Settings(data, args, model, _given(parser, words))
+
+
+def _check_file(parser: Parser, words: list[str]) -> None:
+    """What TRL would say of a bad configuration file is meant for programmers."""
+    if "--config" not in words:
+        return
+    place = words.index("--config") + 1
+    if place == len(words) or words[place].startswith("--"):
+        raise UsageError("--config: is missing the name of a YAML file")
+    name = words[place]
+    try:
+        fields = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--config: cannot read {name!r}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config: {name!r} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(fields, dict):
+        raise UsageError(f"--config: {name!r} must hold fields and values, such as objective: trim")
+    _check_names(parser, [f"--{field}" for field in fields if field != "env"], where=f" in {name}")
 
 
 def _unequal(arguments: Sequence[str]) -> list[str]:
@@ -82,14 +107,14 @@ def _unequal(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def _check_names(parser: Parser, words: list[str]) -> None:
+def _check_names(parser: Parser, names: list[str], where: str = "") -> None:
     """Unknown fields are named with the nearest known one; TRL would list them without help."""
     known = {"--config", *(option for action in parser._actions for option in action.option_strings)}
-    for word in words:
-        if word.startswith("--") and word not in known:
-            near = difflib.get_close_matches(word, known, n=1)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; trimsft train --help-all lists every field"
-            raise UsageError(f"{word}: no such field{hint}")
+            raise UsageError(f"{name}: no such field{where}{hint}")
 
 
 def _given(parser: Parser, words: list[str]) -> dict[str, Any]:

@@ -1,0 +1,225 @@
+"""One training of 20 steps, on one process or as a rank of several, and what it leaves to compare.
+
+Of every 8 rows in order, the first half goes to rank 0 and the second to rank 1; lengths run from 2 to 48. The last
+tokens of the vocabulary are out of reach for this model: their gap is about -45, their weight exactly 0.
+
+    rows 0-7    ordinary
+    rows 8-11   the only label is that of the first token, which nothing predicts: a rank without a trained token
+    rows 28-31  the only labels are out of reach: a rank without a kept row
+"""
+
+import json
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from trimsft import TrimSFT
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
+
+VOCABULARY, OUT_OF_REACH = 64, 4
+STEPS, BATCH = 20, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """How the same 160 rows are trained on."""
+
+    tied: bool = True
+    micro_batch: int = BATCH
+    accumulation: int = 1
+    fsdp: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+def train(case: Case, folder: Path, resume: bool = False) -> None:
+    """Leaves logs and kept rows of each rank in `rank-N.json`, the final weights in `model/`."""
+    if case.fsdp:
+        _let_accelerate_shard_on_cpu()
+    trainer = _Recording(
+        make_model(tied=case.tied),
+        _settings(case, folder),
+        train_dataset=Dataset.from_list(make_rows()),
+        processing_class=_tokenizer(),
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    rank = trainer.args.process_index
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    found = {"kept": trainer.kept, "logs": logs, "is_sharded": _is_sharded(trainer.model)}
+    (folder / f"rank-{rank}.json").write_text(json.dumps(found))
+    trainer.save_model(str(folder / "model"))
+    trainer.accelerator.end_training()
+
+
+class _Recording(TrimSFTTrainer):
+    """Notes of each micro-batch how many tokens were trained, and how many of them kept."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept: list[tuple[int, int]] = []
+
+    def _observe(self, outputs: Any, inputs: dict[str, Any]) -> None:
+        super()._observe(outputs, inputs)
+        self.kept.append((len(outputs.labels), outputs.kept))
+
+
+def _settings(case: Case, folder: Path) -> TrimSFTConfig:
+    usual: dict[str, Any] = {
+        "objective": "trim",
+        "per_device_train_batch_size": case.micro_batch,
+        "gradient_accumulation_steps": case.accumulation,
+        "max_steps": STEPS,
+        "train_sampling_strategy": "sequential",
+        "optim": "sgd",  # unlike Adam it does not forgive a gradient of the wrong size
+        "learning_rate": 0.1,
+        "max_grad_norm": 0.0,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "bf16": False,
+        "use_cpu": True,
+        "gradient_checkpointing": False,
+    }
+    if case.fsdp:
+        usual |= {"fsdp": True, "fsdp_config": {"version": 2}}
+    return TrimSFTConfig(output_dir=str(folder / "train"), **usual | dict(case.settings))
+
+
+def _let_accelerate_shard_on_cpu() -> None:
+    """It ignores FSDP where there is no accelerator; told that gloo belongs to one, it shards on the CPU."""
+    from accelerate.state import DistributedType, PartialState
+
+    os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    torch.distributed.init_process_group("gloo")
+    PartialState._prepare_backend = lambda *_, **__: ("gloo", DistributedType.MULTI_GPU)
+
+
+def make_model(*, tied: bool) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        tie_word_embeddings=tied,
+        initializer_range=0.2,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    model = LlamaForCausalLM(config)
+    for weight in {model.get_input_embeddings().weight, model.get_output_embeddings().weight}:
+        # one direction that all hidden states share, and that speaks against the last tokens
+        weight.data[:, 0] = 6.0
+        weight.data[-OUT_OF_REACH:, 0] = -6.0
+    return model
+
+
+def make_rows() -> list[dict[str, list[int]]]:
+    draw = random.Random(0)
+    rows = []
+    for number in range(STEPS * BATCH):
+        length = draw.choice((2, 3, 5, 48))
+        ids = [draw.randrange(2, VOCABULARY - OUT_OF_REACH) for _ in range(length)]
+        labels = list(ids)
+        if 8 <= number < 12:
+            labels = [ids[0]] + [-100] * (length - 1)
+        if 28 <= number < 32:
+            ids[-1] = draw.randrange(VOCABULARY - OUT_OF_REACH, VOCABULARY)
+            labels = [-100] * (length - 1) + ids[-1:]
+        rows.append({"input_ids": ids, "labels": labels})
+    return rows
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    words = {"<pad>": 0, "<eos>": 1} | {f"w{index}": index for index in range(2, VOCABULARY)}
+    backend = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>")
+
+
+# ---- torch's fully_shard in a loop of one's own
+
+LAYOUTS = {
+    "layers": {"tied": True},
+    "layers, untied": {"tied": False},
+    "layers and head": {"tied": False, "head": True},
+    "layers and head, bf16": {"tied": False, "head": True, "bf16": True},
+}
+"""What `fully_shard` is called on, before the model itself."""
+
+
+def train_by_hand(folder: Path) -> None:
+    """For each layout, the weights of a sharded model and of a whole one, after the same steps."""
+    torch.distributed.init_process_group("gloo")
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    for layout, kind in LAYOUTS.items():
+        model, whole = (patch(make_model(tied=kind["tied"]), TrimSFT()) for _ in range(2))
+        _shard(model, **kind)
+        losses = _loop(model, pieces=[rank], scale=ranks)
+        torch.distributed.all_reduce(losses)
+        whole_losses = _loop(whole, pieces=list(range(ranks)), scale=1)
+        weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        if rank == 0:
+            torch.save((losses / ranks, weights), folder / f"{layout}, sharded.pt")
+            torch.save((whole_losses, whole.state_dict()), folder / f"{layout}, whole.pt")
+    torch.distributed.destroy_process_group()
+
+
+def _shard(model: LlamaForCausalLM, *, tied: bool, head: bool = False, bf16: bool = False) -> None:
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy if bf16 else MixedPrecisionPolicy()}
+    for layer in model.model.layers:
+        fully_shard(layer, **options)
+    if head:
+        fully_shard(model.lm_head, **options)
+    fully_shard(model, **options)
+
+
+def _loop(model: LlamaForCausalLM, *, pieces: list[int], scale: int) -> torch.Tensor:
+    """Plain gradient descent; `scale` undoes that gradients are averaged over ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows, losses = make_rows(), []
+    for step in range(STEPS):
+        batch = rows[step * BATCH : (step + 1) * BATCH]
+        trained = sum(label != -100 for row in batch for label in row["labels"][1:])
+        total = torch.zeros(())
+        for piece in pieces:
+            ids, labels = (
+                _padded(batch[piece * 4 : piece * 4 + 4], name) for name in ("input_ids", "labels")
+            )
+            mask = (labels != _PADDING).long()
+            labels = labels.masked_fill(mask == 0, -100)
+            loss = model(ids, attention_mask=mask, labels=labels, num_items_in_batch=trained).loss * scale
+            loss.backward()
+            total += loss.detach()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(total)
+    return torch.stack(losses)
+
+
+_PADDING = -101
+
+
+def _padded(rows: list[dict[str, list[int]]], name: str) -> torch.Tensor:
+    tensors = [torch.tensor(row[name]) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=_PADDING if name == "labels" else 0)
+
+
+def _is_sharded(model: torch.nn.Module) -> bool:
+    return all(isinstance(weight, DTensor) for weight in model.parameters())

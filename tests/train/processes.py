@@ -1,0 +1,123 @@
+"""Real processes that begin with everything imported: quick to start, and to be killed for real.
+
+A server that has loaded torch and trl once forks each of them; what they write to stdout and stderr goes to files.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tests.train.killable", "trimsft.train.command"])
+
+QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+TIMEOUT = 120.0
+"""Seconds after which a process of a test is stuck."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    """As the shell sees it, but negative for a signal."""
+    out: str
+    err: str
+
+
+class Child:
+    """A running process, with all it may have started itself in a group of its own."""
+
+    def __init__(self, target: Callable[..., None], *args: Any, log: Path, **environment: str) -> None:
+        self._log = log
+        self._process = processes.Process(
+            target=_become, args=(log, QUIET | environment, target, args), daemon=False
+        )
+        self._process.start()
+        atexit.register(self.end)  # after a failed test, pytest would wait for it
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_alive()
+
+    def send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def end(self) -> None:
+        """Kill it, with all that it started, if it still runs."""
+        while self._process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)  # not there before it has made its group
+            self._process.join(0.1)
+
+    def wait(self, timeout: float = TIMEOUT) -> Finished:
+        self._process.join(timeout)
+        stuck = self._process.is_alive()
+        self.end()
+        out, err = (self._log.with_suffix(name).read_text(errors="replace") for name in (".out", ".err"))
+        assert not stuck, f"still running after {timeout:.0f} s; stderr:\n{err[-4000:]}"
+        assert self._process.exitcode is not None
+        return Finished(self._process.exitcode, out, err)
+
+
+def command(arguments: Sequence[str], log: Path, **environment: str) -> Child:
+    """`trimsft ...` as a process."""
+    return Child(_run_command, list(arguments), log=log, **environment)
+
+
+def ranks(target: Callable[..., None], *args: Any, count: int, log: Path) -> list[Finished]:
+    """The same function on `count` processes, which find each other."""
+    environments = rank_environments(count, free_port())
+    children = [
+        Child(target, *args, log=log.with_name(f"{log.name}-{rank}"), **environment)
+        for rank, environment in enumerate(environments)
+    ]
+    return [child.wait() for child in children]
+
+
+def rank_environments(count: int, port: int) -> list[dict[str, str]]:
+    """What torchrun tells each process."""
+    shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(count)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _become(
+    log: Path, environment: dict[str, str], target: Callable[..., None], args: tuple[Any, ...]
+) -> None:
+    os.setsid()
+    os.environ.update(environment)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for number, name in ((1, ".out"), (2, ".err")):
+        file = os.open(log.with_suffix(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, number)
+    sys.stdin = open(os.devnull)  # noqa: SIM115 -- for the life of the process
+    import torch
+
+    torch.set_num_threads(1)
+    target(*args)
+
+
+def _run_command(arguments: list[str]) -> None:
+    from trimsft.cli import app
+
+    sys.argv = ["trimsft", *arguments]
+    app(args=arguments, prog_name="trimsft")

@@ -1,0 +1,260 @@
+"""Several processes train as one does: DDP and FSDP2 on gloo, with ranks that have nothing to train on or to keep.
+
+In every 8 rows of `distributed_worker`, rank 0 has the first four and rank 1 the others. One process that takes the
+same pieces one after the other must arrive at the same weights.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+pytest.importorskip("trl")
+
+from transformers import AutoModelForCausalLM
+
+from tests.train.distributed_worker import LAYOUTS, STEPS, Case, make_model, train, train_by_hand
+from tests.train.processes import QUIET, Child, free_port, ranks
+from tests.train.tiny_run import make_settings
+
+Weights = dict[str, torch.Tensor]
+
+EPSILON = torch.finfo(torch.float32).eps / 2
+# a logit of 34 is known to 4e-6 in float32, and w = exp(-(gap - m)^2 / (2 tau^2)) multiplies that by up to 15
+LOSS_ERROR = 1e-4
+# what the head promises for the gradients where rows are skipped; which ones depends on the size of the piece
+SKIPPED_ERROR = 2e-3
+ADAM = (("optim", "adamw_torch"), ("learning_rate", 1e-3), ("max_grad_norm", 0.02))
+RECOMPUTED = (("gradient_checkpointing", True),)
+# DDP then waits for every gradient: a rank with nothing to train on must have some
+ALL_USED = (("ddp_find_unused_parameters", False),)
+EXACT = (("skip_below", 0.0),)
+TIMES = ("tokens_per_second",)
+
+
+@dataclass(frozen=True)
+class Trained:
+    folder: Path
+    weights: Weights
+    logs: list[dict[str, float]]
+    kept: list[list[list[int]]]
+    """Of each rank and micro-batch: how many tokens were trained, and how many of them kept."""
+    is_sharded: bool
+    said: str
+    """What it wrote to stderr."""
+
+
+Train = Callable[[Case, int], Trained]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """Trains each case once."""
+    done: dict[tuple[Case, int], Trained] = {}
+
+    def run(case: Case, processes: int) -> Trained:
+        if (case, processes) not in done:
+            done[case, processes] = start(case, processes, tmp_path_factory.mktemp("case"))
+        return done[case, processes]
+
+    return run
+
+
+def start(case: Case, processes: int, folder: Path, *, resume: bool = False) -> Trained:
+    if processes > 1:
+        finished = ranks(train, case, folder, resume, count=processes, log=folder / "log")
+    else:
+        finished = [Child(train, case, folder, resume, log=folder / "log").wait()]
+    for process in finished:
+        assert process.code == 0, process.err[-4000:]
+    found = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(processes)]
+    weights = load_file(folder / "model" / "model.safetensors")
+    if case.tied and "lm_head.weight" in weights:  # a gathered state names it twice
+        assert torch.equal(weights.pop("lm_head.weight"), weights["model.embed_tokens.weight"])
+    kept = [rank["kept"] for rank in found]
+    is_sharded = all(rank["is_sharded"] for rank in found)
+    said = "".join(process.err for process in finished)
+    return Trained(folder, weights, found[0]["logs"], kept, is_sharded, said)
+
+
+def distance(one: Weights, other: Weights) -> float:
+    assert one.keys() == other.keys()
+    return sum(float((one[name].double() - other[name].double()).square().sum()) for name in one) ** 0.5
+
+
+def movement(weights: Weights, *, tied: bool) -> float:
+    begin = make_model(tied=tied).state_dict()
+    return distance(weights, {name: begin[name] for name in weights})
+
+
+def rounding(weights: Weights) -> float:
+    """How far apart two runs may be that round every weight at every step: a random walk of half a unit each."""
+    return EPSILON * STEPS**0.5 * sum(float(w.double().square().sum()) for w in weights.values()) ** 0.5
+
+
+def assert_same_training(one: Trained, other: Trained, *, without: tuple[str, ...] = ()) -> None:
+    """Weights, losses and every figure of the telemetry."""
+    assert distance(one.weights, other.weights) < rounding(other.weights)
+    assert len(one.logs) == len(other.logs) == STEPS
+    for log, expected in zip(one.logs, other.logs, strict=True):
+        assert log.keys() == expected.keys()
+        for name in log.keys() - {*TIMES, *without}:
+            assert log[name] == pytest.approx(expected[name], rel=LOSS_ERROR, abs=1e-7), (
+                expected["step"],
+                name,
+            )
+        for name in ("num_tokens", "trained_tokens"):
+            assert log[name] == expected[name]
+
+
+CASES = {
+    "ddp": Case(micro_batch=4),
+    "ddp, untied": Case(micro_batch=4, tied=False),
+    "ddp, accumulated": Case(micro_batch=2, accumulation=2, settings=ALL_USED),
+    "ddp, adam and clipping": Case(micro_batch=4, settings=ADAM),
+    "fsdp2": Case(micro_batch=4, fsdp=True),
+    "fsdp2, untied, recomputed": Case(micro_batch=4, fsdp=True, tied=False, settings=RECOMPUTED),
+    "fsdp2, accumulated, untied": Case(micro_batch=2, accumulation=2, fsdp=True, tied=False),
+    "fsdp2, adam and clipping": Case(micro_batch=4, fsdp=True, settings=ADAM),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_ranks_train_as_one_process_with_the_same_pieces(name: str, trained: Train) -> None:
+    case = CASES[name]
+    pieces = Case(
+        tied=case.tied,
+        micro_batch=case.micro_batch,
+        accumulation=2 * case.accumulation,
+        settings=ADAM if case.settings == ADAM else (),
+    )
+    two, one = trained(case, 2), trained(pieces, 1)
+    assert two.is_sharded == case.fsdp
+    assert movement(one.weights, tied=case.tied) > 100 * rounding(one.weights)
+    assert_same_training(two, one)
+
+
+def test_two_ranks_train_as_one_process_with_one_piece(trained: Train) -> None:
+    two, one = (trained(Case(tied=False, micro_batch=8 // n, settings=EXACT), n) for n in (2, 1))
+    assert_same_training(two, one)
+    skipping, whole = trained(CASES["ddp, untied"], 2), trained(Case(tied=False), 1)
+    moved = movement(whole.weights, tied=False)
+    assert distance(skipping.weights, whole.weights) < SKIPPED_ERROR * moved
+    for log, expected in zip(skipping.logs, whole.logs, strict=True):
+        assert log["loss"] == pytest.approx(expected["loss"], rel=SKIPPED_ERROR)
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_a_rank_may_have_nothing_to_train_on_or_to_keep(name: str, trained: Train) -> None:
+    first, second = trained(CASES[name], 2).kept
+    assert first[1] == [0, 0] and second[1][1] > 0  # no token
+    assert second[3][0] > 0 and second[3][1] == 0 and first[3][1] > 0  # no weight
+    # the lengths are very uneven: that is what a mean of means would get wrong
+    assert any(a[0] > 5 * b[0] > 0 for a, b in zip(first, second, strict=True))
+
+
+def test_fsdp2_in_bfloat16_is_near_float32(trained: Train) -> None:
+    half = trained(Case(micro_batch=4, fsdp=True, settings=(("bf16", True),)), 2)
+    single = trained(Case(micro_batch=4, accumulation=2), 1)
+    assert all(weight.dtype == torch.float32 for weight in half.weights.values())
+    assert 0 < distance(half.weights, single.weights) < 0.1 * movement(single.weights, tied=True)
+    for log, expected in zip(half.logs, single.logs, strict=True):
+        assert log["nll"] == pytest.approx(expected["nll"], rel=2**-7)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "fsdp2, untied, recomputed"])
+def test_fsdp2_has_nothing_to_warn_of(name: str, trained: Train) -> None:
+    """It loses its hook on an output that is a view, should someone write `loss /= 2`."""
+    assert "Warning" not in trained(CASES[name], 2).said
+
+
+def test_a_model_saved_by_fsdp2_loads_anywhere(trained: Train) -> None:
+    run = trained(CASES["fsdp2"], 2)
+    model, info = AutoModelForCausalLM.from_pretrained(run.folder / "model", output_loading_info=True)
+    assert not any(info[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, run.weights[name]), name
+
+
+def test_fsdp2_resumes_bit_for_bit(tmp_path: Path, trained: Train) -> None:
+    whole = trained(CASES["fsdp2, adam and clipping"], 2)
+    case = Case(micro_batch=4, fsdp=True, settings=(*ADAM, ("save_strategy", "steps"), ("save_steps", 10)))
+    start(case, 2, tmp_path)
+    (tmp_path / "train" / "checkpoint-20").rename(tmp_path / "gone")
+    again = start(case, 2, tmp_path, resume=True)
+    assert [log["step"] for log in again.logs] == list(range(1, STEPS + 1))
+    assert len(again.kept[0]) == 10  # only the second half was trained again
+    for name, weight in again.weights.items():
+        assert torch.equal(weight, whole.weights[name]), name
+    assert again.logs[-1]["num_tokens"] == whole.logs[-1]["num_tokens"]
+
+
+# torch's own fully_shard ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("by_hand")
+    for process in ranks(train_by_hand, folder, count=2, log=folder / "log"):
+        assert process.code == 0, process.err[-4000:]
+    return folder
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_patched_model_can_be_sharded_by_hand(layout: str, by_hand: Path) -> None:
+    (losses, weights), (expected_losses, expected) = (
+        torch.load(by_hand / f"{layout}, {kind}.pt") for kind in ("sharded", "whole")
+    )
+    moved = distance(
+        expected, {name: make_model(tied="untied" not in layout).state_dict()[name] for name in expected}
+    )
+    assert len(losses) == STEPS and moved > 100 * rounding(expected)
+    if "bf16" in layout:
+        assert 0 < distance(weights, expected) < 0.1 * moved
+        return
+    assert distance(weights, expected) < rounding(expected)
+    torch.testing.assert_close(losses, expected_losses, rtol=LOSS_ERROR, atol=1e-7)
+
+
+# the launchers -------------------------------------------------------------------------------------------------------
+
+
+# --multi_gpu means several processes; with --cpu, accelerate starts one unless there is mpirun
+LAUNCHERS = {
+    "accelerate": ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"],
+    "torchrun": ["torch.distributed.run", "--nproc_per_node", "2"],
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_command_runs_under_a_launcher(launcher: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = make_settings(tmp_path, output_dir=run, max_steps=2, save_strategy="no")
+    port = ["--main_process_port" if launcher == "accelerate" else "--master_port", str(free_port())]
+    command = [sys.executable, "-m", *LAUNCHERS[launcher], *port, "-m", "trimsft", "train", *words]
+    done = run_group(command, tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.count("step 2/2") == 1  # rank 0 speaks for all
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["processes"] == 2 and manifest["train"]["steps"] == 2 and manifest["finished"]
+    assert sorted(path.name for path in run.iterdir()) == [
+        ".lock",
+        "config.yaml",
+        "manifest.json",
+        "model",
+        "train",
+    ]
+
+
+def run_group(command: list[str], folder: Path) -> Any:
+    source = Path(__file__).parents[2] / "src"
+    environment = os.environ | QUIET | {"PYTHONPATH": str(source)}
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=180)

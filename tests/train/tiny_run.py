@@ -1,0 +1,63 @@
+"""What a training command needs, small enough to make in a test: a model folder, problems and solutions."""
+
+import json
+import random
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from tests.train.toys import make_tokenizer
+
+
+def make_model(folder: Path, *, tied: bool = True) -> Path:
+    """Attention drops out, so that random numbers matter to the weights."""
+    tokenizer = make_tokenizer()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        attention_dropout=0.1,
+        tie_word_embeddings=tied,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_data(path: Path, rows: int = 40) -> Path:
+    """Sums, some with long solutions."""
+    draw = random.Random(rows)
+    lines = []
+    for _ in range(rows):
+        a, b = draw.randrange(100), draw.randrange(100)
+        steps = "".join(f"{part}+{b}={part + b}. " for part in range(draw.choice((0, 1, 6))))
+        problem, solution = f"What is {a}+{b}?", f"{steps}It is \\boxed{{{a + b}}}."
+        lines.append(json.dumps({"problem": problem, "solution": solution}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def make_settings(folder: Path, **settings: object) -> list[str]:
+    """The words of a command line: 10 steps of 2 x 2 examples, shuffled, with warm-up and cosine decay."""
+    usual = {
+        "model_name_or_path": make_model(folder / "tiny-model"),
+        "dataset_name": make_data(folder / "sums.jsonl"),
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 2,
+        "logging_steps": 1,
+        "save_steps": 1,
+        "report_to": "none",
+        "use_cpu": "true",
+        "disable_tqdm": "true",
+    }
+    return [word for name, value in (usual | settings).items() for word in (f"--{name}", str(value))]
