@@ -40,9 +40,13 @@ path = Path(sys.argv[1])
 """
 HOLD = """
 lock = RunDirectory(path).lock()
-if "fork" in sys.argv and os.fork() == 0:
-    time.sleep(60)
-    os._exit(0)
+if "fork" in sys.argv:
+    ready, tell = os.pipe()
+    if os.fork() == 0:
+        os.write(tell, b".")  # from here on the child is a process of its own
+        time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
 if "exec" in sys.argv:
     import subprocess
     subprocess.Popen(["sleep", "60"], close_fds=False)
