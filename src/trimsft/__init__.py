@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trimsft.head import LossOutput, linear_cross_entropy
-from trimsft.objectives import (
-    DFT,
-    FSFT,
-    OBJECTIVES,
-    SFT,
-    Objective,
-    TokenStats,
-    TrimSFT,
-    TrimSFTEasy,
-    TrimSFTHard,
-    make_objective,
-)
-
 if TYPE_CHECKING:
+    from trimsft.head import LossOutput, linear_cross_entropy
+    from trimsft.objectives import (
+        DFT,
+        FSFT,
+        OBJECTIVES,
+        SFT,
+        Objective,
+        TokenStats,
+        TrimSFT,
+        TrimSFTEasy,
+        TrimSFTHard,
+        make_objective,
+    )
     from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
 
 __version__ = "0.1.0"
@@ -42,11 +42,18 @@ __all__ = [
     "patch",
 ]
 
+_HOMES = {
+    **dict.fromkeys(("LossOutput", "linear_cross_entropy"), "trimsft.head"),
+    **dict.fromkeys(("TrimSFTConfig", "TrimSFTTrainer", "patch"), "trimsft.train"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What needs trl is imported when it is first asked for."""
-    if name in ("TrimSFTConfig", "TrimSFTTrainer", "patch"):
-        from trimsft import train
+    """torch takes two seconds to import and trl five: who only asks for help does not wait for them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "trimsft.objectives")), name)
 
-        return getattr(train, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 
     from trimsft.bench.head import Result
 
+SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=SHORT_HELP,
 )
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -92,7 +97,9 @@ def quickstart(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit one small batch with wrong labels under each of the six objectives: on the CPU, in seconds.
+    """Six objectives on one small batch, in seconds.
+
+    Fits one batch with wrong labels under each of the six objectives, on the CPU.
 
     \b
     Example:
@@ -126,7 +133,9 @@ def train(
     context: typer.Context,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
 ) -> None:
-    """Fine-tune a model: a YAML file, and any of its fields as --field value. The same command again continues.
+    """Fine-tune a model; the same command continues.
+
+    Takes a YAML file, and any of its fields as --field value.
 
     \b
     The fields that matter:
@@ -168,7 +177,9 @@ def preview(
     show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show examples as the model will see them: prompt, trained tokens, what is cut off. Takes the fields of train.
+    """Show examples as the model will see them.
+
+    Prompt, trained tokens, what is cut off. Takes the fields of train.
 
     \b
     Example:
@@ -194,7 +205,9 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Time and memory of the head, forward and backward, against its peers, on synthetic tokens of your shape.
+    """Time and memory of the head against its peers.
+
+    Forward and backward, on synthetic tokens of your shape.
 
     Without a shape: 8192 x 1536 x 151936 (Qwen2.5-1.5B) on CUDA, 512 x 512 x 8192 on the CPU. Peers that are
     not installed, or cannot run here, are listed with the reason.
@@ -305,7 +318,9 @@ def _device(name: str) -> torch.device:
 
 @app.command()
 def doctor(as_json: JsonFlag = False) -> None:
-    """Say what is installed, which backend the head takes here, and check every backend against float64.
+    """Say what works here.
+
+    What is installed, which backend the head takes here; checks every backend against float64.
 
     Exits with 1 if a backend that should work is wrong or breaks.
 

@@ -245,3 +245,86 @@ def assert_refused(done: Finished, *words: str) -> None:
     assert said and done.err.rstrip().splitlines()[-1] == said[-1]
     for word in words:
         assert word in said[-1], said[-1]
+
+
+# settings that others change while they work ------------------------------------------------------------------------
+
+
+def test_a_recipe_with_nested_settings_can_be_continued(
+    train: Train, words: list[str], tmp_path: Path
+) -> None:
+    """transformers writes into the dictionaries that it is given."""
+    settings = {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    run = tmp_path / "run"
+    for times in (1, 2):
+        done = train("--config", file, "--output_dir", run)
+        assert done.code == 0, done.err[-2000:]
+        assert ("already finished" in done.err) is (times == 2)
+    assert (
+        yaml.safe_load((run / "config.yaml").read_text())["accelerator_config"]
+        == settings["accelerator_config"]
+    )
+    again = train("--config", run / "config.yaml", "--output_dir", tmp_path / "again", only=True)
+    assert again.code == 0, again.err[-2000:]
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (run, tmp_path / "again")]
+    assert weights[0] == weights[1]
+
+
+def test_no_secret_is_written_down(train: Train, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text("hub_token: hf_SECRET\nmodel_init_kwargs: {token: hf_SECRET, use_safetensors: true}\n")
+    done = train(
+        "--config", file, "--max_steps", 1, "--save_strategy", "no", "--output_dir", tmp_path / "run"
+    )
+    assert done.code == 0, done.err[-2000:]
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.is_dir() or b"hf_SECRET" not in path.read_bytes(), path
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["model_init_kwargs"] == {
+        "use_safetensors": True
+    }
+
+
+def test_data_that_changed_is_refused(train: Train, words: list[str], tmp_path: Path) -> None:
+    data, run = tmp_path / "data.jsonl", tmp_path / "run"
+    original = Path(words[words.index("--dataset_name") + 1]).read_text()
+    data.write_text(original)
+    options = ("--dataset_name", data, "--max_steps", 1, "--output_dir", run)
+    assert train(*options).code == 0
+    data.write_text(original.replace("What is", "How much is"))
+    assert_refused(train(*options), "holds a run whose data was another", "data.jsonl")
+    data.write_text(original)
+    assert train(*options).code == 0
+
+
+def test_the_record_of_input_tokens_is_no_end_of_training(train: Train, tmp_path: Path) -> None:
+    options = ("--include_num_input_tokens_seen", "true", "--max_steps", 2, "--output_dir", tmp_path / "run")
+    done = train(*options)
+    assert done.code == 0 and "step 2/2" in done.out, done.err[-2000:]
+
+
+def test_a_setting_without_effect_on_problems_is_refused(train: Train, tmp_path: Path) -> None:
+    done = train("--completion_only_loss", "false", "--output_dir", tmp_path / "run")
+    assert_refused(done, "completion_only_loss: false has no effect")
+
+
+def test_no_row_left_is_refused_without_a_trace(train: Train, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert_refused(
+        train("--max_length", 3, "--output_dir", run),
+        "max_length: 3 leaves no trained token in any of 40 rows",
+    )
+    assert contents(run).keys() <= {".lock"}
+
+
+def test_a_tracker_that_is_not_installed_is_refused(train: Train, tmp_path: Path) -> None:
+    done = train("--report_to", "comet_ml", "--output_dir", tmp_path / "run")
+    assert_refused(done, "comet")
+
+
+def test_a_recipe_for_gpus_runs_without_one(train: Train, tmp_path: Path) -> None:
+    file = tmp_path / "recipe.yaml"
+    file.write_text("bf16: true\nmax_steps: 1\n")
+    done = train("--config", file, "--max_steps", 1, "--output_dir", tmp_path / "run")
+    assert done.code == 0 and "bf16: true of the recipe needs a GPU" in done.err

@@ -58,7 +58,11 @@ def test_what_is_not_there_is_left_out() -> None:
 
 
 def test_the_last_line() -> None:
-    assert summary({"train_runtime": 3725.9, "train_loss": 0.12345}) == "trained in 1:02:05, mean loss 0.1235"
+    state = SimpleNamespace(global_step=3, max_steps=9)
+    end = {"train_runtime": 3725.9, "train_loss": 0.12345}
+    assert summary(end, state) == "trained in 1:02:05, mean loss 0.1235"
+    # the steps since the last log are in the same record
+    assert summary({**end, "nll": 2.5}, state).splitlines()[0] == "step 3/9  nll 2.5"
 
 
 def said(

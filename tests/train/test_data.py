@@ -9,8 +9,8 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimsft.templates import SYSTEM_PROMPT
 from trimsft.train.data import DataConfig, DataError, encode, load_rows, load_training_data
-from trimsft.train.templates import SYSTEM_PROMPT
 
 from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
 

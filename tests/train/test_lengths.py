@@ -78,7 +78,7 @@ def test_more_rows_than_one_batch() -> None:
             [[-100, 1, 2], [-100, -100, 3, 4]],
             2,
             "2 rows, 7 tokens (median 3.5, longest 4), of which 1 are trained. max_length=2 cuts 2 rows by 3 tokens. "
-            "1 row keeps no trained token and drops out.",
+            "1 row keeps no trained token and adds nothing.",
         ),
     ],
 )

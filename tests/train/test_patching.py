@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 pytest.importorskip("trl")
 
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     LlamaForCausalLM,
@@ -437,3 +440,23 @@ def test_transformers_own_trainer_normalises_over_the_accumulated_batch(tmp_path
 
 def test_reachable_from_the_package() -> None:
     assert trimsft.patch is patch
+
+
+def test_accelerate_does_not_take_the_patch_off() -> None:
+    AcceleratorState._reset_state()  # trainers of other tests have settled on a precision
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    model = accelerator.prepare(patch(make_model(), TrimSFT(**BAND)))
+    bare = accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    AcceleratorState._reset_state()
+    assert isinstance(bare(**make_batch()), TrimOutput)
+
+
+def test_an_adapter_put_on_the_head_afterwards_is_refused() -> None:
+    model = get_peft_model(patch(make_model(), SFT()), LoraConfig(target_modules=["lm_head"]))
+    with pytest.raises(ValueError, match="a PEFT adapter on lm_head is not supported"):
+        model(**make_batch())
+
+
+def test_a_tuple_where_one_is_asked_for() -> None:
+    model, batch = patch(make_model(), SFT()), make_batch()
+    assert model(**batch, return_dict=False)[0].item() == model(**batch).loss.item()

@@ -1,10 +1,12 @@
 """TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
 
 import functools
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +14,7 @@ from torch import Tensor
 pytest.importorskip("trl")
 
 from datasets import Dataset
-from transformers import EvalPrediction, TrainingArguments
+from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -35,6 +37,7 @@ from tests.train.tiny import (
 )
 from trimsft import DFT, TokenStats, TrimSFT
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+from trimsft.train.telemetry import Band
 
 TOKENS = [
     {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]}
@@ -239,7 +242,7 @@ def sure(tokens: TokenStats) -> Tensor:
         ("llama", TrimSFT(**BAND), {}, {}),
         ("qwen3", TrimSFT(**BAND), {"gradient_checkpointing": True}, {}),
         ("gemma2", DFT(), {"objective": "dft"}, {}),
-        ("llama", sure, {"objective": "sft"}, {"objective": sure}),
+        ("llama", sure, {}, {"objective": sure}),
         ("llama", TrimSFT(margin=-3, bandwidth=2), {}, {"objective": TrimSFT(margin=-3, bandwidth=2)}),
     ],
 )
@@ -387,3 +390,79 @@ def test_a_non_finite_weight_names_the_place(where: str, tmp_path: Path) -> None
         FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"
     ):
         trainer.train()
+
+
+# evaluation of several datasets --------------------------------------------------------------------------------------
+
+
+def test_figures_of_an_evaluation_are_of_its_dataset_alone(tmp_path: Path) -> None:
+    few, many = Dataset.from_list(PAIRS[:2]), Dataset.from_list(PAIRS)
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"eval_dataset": few})
+    first = trainer.evaluate()
+    other = trainer.evaluate(many, metric_key_prefix="other")
+    trainer.predict(trainer.train_dataset)
+    again = trainer.evaluate()
+    assert first["eval_trained_tokens"] == again["eval_trained_tokens"] < other["other_trained_tokens"]
+    assert first["eval_nll"] == again["eval_nll"] != other["other_nll"]
+
+
+def test_each_of_several_datasets_has_its_own_figures(tmp_path: Path) -> None:
+    sets = {"few": Dataset.from_list(PAIRS[:2]), "many": Dataset.from_list(PAIRS)}
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"eval_dataset": sets})
+    found = trainer.evaluate()
+    assert found["eval_few_trained_tokens"] < found["eval_many_trained_tokens"]
+    assert "eval_nll" not in found
+
+
+def test_a_record_of_the_user_takes_no_figures(tmp_path: Path) -> None:
+    """It may be made on one rank only: waiting for the others there would never end."""
+
+    class Logs(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            trainer.log({"eval_of_my_own": 0.5, "loss_of_my_own": 1.0})
+
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]})
+    trainer.train()
+    own = [record for record in trainer.state.log_history if "eval_of_my_own" in record]
+    assert len(own) == 2 and not any("nll" in record or "eval_nll" in record for record in own)
+    assert len(logged(trainer, "trained_tokens")) == 2
+
+
+def test_the_band_is_that_of_the_objective(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"objective": TrimSFT(margin=5.0, bandwidth=9.0)}
+    )
+    assert trainer._telemetry["train"].band == Band(5.0, 9.0)
+
+
+def test_numbers_of_other_kinds_are_recorded(tmp_path: Path) -> None:
+    class Logs(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            trainer.log({"numpy": np.float32(1.5), "torch": torch.tensor(2.5), "none": float("nan")})
+
+    trainer = make_trainer(
+        TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]}, max_steps=1
+    )
+    trainer.train()
+    record = json.loads((tmp_path / "telemetry.jsonl").read_text().splitlines()[0])
+    assert (record["numpy"], record["torch"], record["none"]) == (1.5, 2.5, None)
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "says"),
+    [
+        ("dft", {}, "a name goes into TrimSFTConfig"),
+        (DFT(), {"objective": "fsft"}, "objective: 'fsft' of TrimSFTConfig has no effect"),
+    ],
+)
+def test_two_objectives_are_one_too_many(objective: Any, settings: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"objective": objective}, **settings)
+
+
+def test_a_default_objective_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = make_config(SFTConfig, tmp_path)
+    TrimSFTTrainer(
+        make_model(), config, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer()
+    )
+    assert "objective: 'trim', the default, since SFTConfig names none" in caplog.text

@@ -38,13 +38,17 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            finite = {name: _finite(value) for name, value in logs.items()}
-            self._file.append({"step": state.global_step, "time": now, **finite})
+            plain = {name: _plain(value) for name, value in logs.items()}
+            self._file.append({"step": state.global_step, "time": now, **plain})
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity (a gradient norm may be one)."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity (a gradient norm may be one), and no numbers of numpy and torch."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)
 
 
 def _move_aside(path: Path) -> None:

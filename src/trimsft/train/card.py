@@ -72,14 +72,26 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         "## Measured while training",
         _measured(trainer.state.log_history),
         "## Use",
-        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        'model = AutoModelForCausalLM.from_pretrained("PATH_OF_THIS_FOLDER")\n'
-        'tokenizer = AutoTokenizer.from_pretrained("PATH_OF_THIS_FOLDER")\n```',
-        "or `vllm serve PATH_OF_THIS_FOLDER`.",
+        _use(trainer, origin),
         "## Versions",
         ", ".join([f"trimsft {__version__}", *(f"{package} {_version(package)}" for package in _PACKAGES)]),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
+
+
+def _use(trainer: Any, origin: str) -> str:
+    if hasattr(trainer.model, "peft_config"):
+        return (
+            f"An adapter for {_code(origin)}:\n\n"
+            "```python\nfrom peft import AutoPeftModelForCausalLM\n\n"
+            'model = AutoPeftModelForCausalLM.from_pretrained("PATH_OF_THIS_FOLDER")\n```'
+        )
+    return (
+        "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        'model = AutoModelForCausalLM.from_pretrained("PATH_OF_THIS_FOLDER")\n'
+        'tokenizer = AutoTokenizer.from_pretrained("PATH_OF_THIS_FOLDER")\n```\n\n'
+        "or `vllm serve PATH_OF_THIS_FOLDER`."
+    )
 
 
 def _objective(trainer: Any) -> str:

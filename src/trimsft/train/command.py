@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
 from transformers import set_seed
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
@@ -24,6 +26,7 @@ from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, 
 from trimsft.train.callbacks import TELEMETRY
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, latest_checkpoint
+from trimsft.train.config import TrimSFTConfig
 from trimsft.train.data import DataError
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, run_path, say_on_stderr
 from trimsft.train.look import dry_run, say_estimate
@@ -53,8 +56,6 @@ HARMLESS = frozenset(
         "hub_strategy",
         "hub_private_repo",
         "hub_token",
-        "eval_steps",
-        "eval_strategy",
         "resume_from_checkpoint",
         "benchmarks_dir",
         "project",
@@ -87,35 +88,79 @@ def _train(settings: Settings) -> int:
     is_main = args.process_index == 0
     if _from_main(_enter(run, settings) if is_main else None):
         logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
-        return 0
+        return _push(run, settings)
     trainer = _make_trainer(settings, run)
+    _refuse_nothing_to_train(trainer, settings)
     if is_main:
         say_estimate(settings, trainer.train_dataset)
         run.settle_config(settings.given, harmless=HARMLESS)  # only now: bad data leaves no trace
         run.write_manifest(**environment(), **_facts(settings, trainer))
     checkpoint = _from_main(_checkpoint(settings, run) if is_main else None)
-    result = trainer.train(resume_from_checkpoint=checkpoint)
-    _save(trainer, run, settings)
+    try:
+        result = trainer.train(resume_from_checkpoint=checkpoint)
+        _save(trainer, run, settings)
+    except RunError as error:  # a full disk
+        return failed(error, 1)
     if is_main:
         run.write_manifest(train={**result.metrics, "steps": trainer.state.global_step})
         run.mark_finished()
         logger.warning("the model is in %s", run.model_dir)
-    if args.push_to_hub:
-        trainer.push_to_hub(dataset_name=settings.data.dataset_name)
     trainer.accelerator.end_training()
-    return 0
+    return _push(run, settings)
 
 
-def _enter(run: RunDirectory, settings: Settings) -> bool | RunError:
+def _refuse_nothing_to_train(trainer: TrimSFTTrainer, settings: Settings) -> None:
+    report = trainer.length_reports.get("train")
+    if report is not None and report.trained_tokens == 0:
+        raise UsageError(
+            f"max_length: {settings.args.max_length} leaves no trained token in any of {report.rows:,} rows; the "
+            f"longest has {report.longest:,} tokens"
+        )
+
+
+def _enter(run: RunDirectory, settings: Settings) -> bool | Exception:
     """Take the run directory: whether the run is finished already, or why it cannot be had."""
     try:
         run.lock()  # until the process ends
         if run.config_path.exists():
             run.settle_config(settings.given, harmless=HARMLESS)
+            _settle_inputs(run, settings)
         _settle_processes(run, settings.args.world_size)
         return run.is_finished()
-    except RunError as error:
+    except (RunError, DataError) as error:
         return error
+
+
+def _push(run: RunDirectory, settings: Settings) -> int:
+    """The finished model to the hub, once; if that fails, the same command tries again."""
+    args = settings.args
+    if not args.push_to_hub or args.process_index or run.read_manifest().get("pushed"):
+        return 0
+    api = HfApi(token=args.hub_token)
+    try:
+        name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
+        api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
+    except (HfHubHTTPError, OSError) as error:
+        return failed(f"push_to_hub: {' '.join(str(error).split())}; the same command tries again", 1)
+    run.write_manifest(pushed=name)
+    logger.warning("pushed to %s", name)
+    return 0
+
+
+def _hub_name(run: RunDirectory, args: TrimSFTConfig) -> str:
+    return args.hub_model_id or run.path.resolve().name
+
+
+def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
+    """Model and data must still be what the run began with."""
+    manifest = run.read_manifest()
+    for what, now in (("model", _model_fingerprint(settings)), ("data", _data_fingerprint(settings))):
+        before = manifest.get(what, {}).get("fingerprint")
+        if before and now and before != now:
+            raise RunError(
+                f"{run.path} holds a run whose {what} was another: {manifest[what]['name']} has changed since. "
+                "Restore it to continue, or choose another output directory"
+            )
 
 
 def _settle_processes(run: RunDirectory, processes: int) -> None:
@@ -131,6 +176,7 @@ def _settle_processes(run: RunDirectory, processes: int) -> None:
 def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args = settings.args
     args.output_dir = str(run.train_dir)
+    args.hub_model_id = _hub_name(run, args)
     args.model_init_kwargs = settings.model_init_kwargs
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
@@ -165,8 +211,14 @@ def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
     """The final model, whole or not at all: written beside, then renamed."""
     beside = run.path / ".model"
-    trainer.save_model(str(beside))
+    if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
+        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+    trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
     if trainer.is_world_process_zero():
+        if not any(beside.glob("*.safetensors")):
+            raise RunError(
+                f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}"
+            )
         card = model_card(trainer, run.path.name, settings.data.dataset_name)
         card.save(beside / "README.md")
         (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
@@ -181,22 +233,32 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
 
 
 def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
-    model = Path(settings.model.model_name_or_path)
     commit = getattr(trainer.model.config, "_commit_hash", None)
-    files = list_files(settings.data.dataset_name) if settings.data.is_local else []
     return {
         "seed": settings.args.seed,
         "model": {
             "name": str(settings.model.model_name_or_path),
-            "fingerprint": fingerprint_folder(model) if model.is_dir() else commit,
+            "fingerprint": _model_fingerprint(settings) or commit,
         },
         "data": {
             "name": settings.data.dataset_name,
-            "fingerprint": {str(file): fingerprint_file(file) for file in files} or None,
+            "fingerprint": _data_fingerprint(settings),
             "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
         },
         "processes": settings.args.world_size,
     }
+
+
+def _model_fingerprint(settings: Settings) -> str | None:
+    """Of a local folder; of the hub's models the commit is known once they are loaded."""
+    folder = Path(settings.model.model_name_or_path)
+    return fingerprint_folder(folder) if folder.is_dir() else None
+
+
+def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
+    if not settings.data.is_local:
+        return None
+    return {str(file): fingerprint_file(file) for file in list_files(settings.data.dataset_name)}
 
 
 def _from_main(value: Any) -> Any:
@@ -204,5 +266,6 @@ def _from_main(value: Any) -> Any:
     shared = [value]
     broadcast_object_list(shared)
     if isinstance(shared[0], Exception):
+        shared[0].said = value is None  # type: ignore[attr-defined]  # by the main process
         raise shared[0]
     return shared[0]

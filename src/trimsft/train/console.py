@@ -28,7 +28,7 @@ def readable(logs: dict[str, Any], step: int, last_step: int) -> str:
     if get("gap_p50") is not None:
         parts.append(f"gap {get('gap_p50'):.1f} [{get('gap_p05'):.1f}, {get('gap_p95'):.1f}]")
     for name, label, form in (
-        ("mean_weight", "weight", "{:.3f}"),
+        ("mean_weight", "weight", "{:.3g}"),
         ("effective_ratio", "R_eff", "{:.0%}"),
         ("skipped", "skipped", "{:.0%}"),
         ("grad_norm", "grad", "{:.2g}"),
@@ -41,16 +41,18 @@ def readable(logs: dict[str, Any], step: int, last_step: int) -> str:
     return "  ".join(parts)
 
 
-def summary(logs: dict[str, Any]) -> str:
+def summary(logs: dict[str, Any], state: Any) -> str:
     """The last line of a training."""
     seconds = int(logs["train_runtime"])
     clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return f"trained in {clock}, mean loss {logs['train_loss']:.4g}"
+    ending = f"trained in {clock}, mean loss {logs['train_loss']:.4g}"
+    # steps since the last log, if there were any
+    return ending if "nll" not in logs else f"{readable(logs, state.global_step, state.max_steps)}\n{ending}"
 
 
 def _line(logs: dict[str, Any], state: Any) -> str:
-    if "train_runtime" in logs:
-        return summary(logs)
+    if "train_loss" in logs:
+        return summary(logs, state)
     if "loss" in logs or "eval_loss" in logs:
         return readable(logs, state.global_step, state.max_steps)
     return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")

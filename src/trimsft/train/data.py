@@ -16,12 +16,18 @@ from typing import Any
 import datasets
 from datasets import Dataset
 
+from trimsft.templates import (
+    PromptTemplate,
+    TemplateError,
+    choose_template,
+    encode_prompts,
+    encode_texts,
+)
 from trimsft.train.data_config import DataConfig
 from trimsft.train.lengths import IGNORED
 from trimsft.train.overlap import OverlapReport, find_overlap, read_benchmarks
 from trimsft.train.readers import DataError
 from trimsft.train.rows import Kind, kind_of, load_rows, log
-from trimsft.train.templates import PromptTemplate, TextTemplate, choose_template
 
 __all__ = ["DataConfig", "DataError", "Encoded", "encode", "load_rows", "load_training_data"]
 
@@ -66,7 +72,10 @@ def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
     """Tokenise problem/solution rows to input_ids and labels, at full length: the trainer truncates."""
     if tokenizer.eos_token_id is None:
         raise DataError("tokenizer: has no eos_token, so nothing would teach the model to stop; set one")
-    template = choose_template(config.template, tokenizer, config.system_prompt)
+    try:
+        template = choose_template(config.template, tokenizer, config.system_prompt)
+    except TemplateError as error:
+        raise DataError(str(error)) from error
     ids = datasets.List(datasets.Value("int32"))
     return rows.map(
         _encode_batch,
@@ -74,24 +83,21 @@ def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
         input_columns=[config.problem_column, config.solution_column],
         remove_columns=rows.column_names,
         features=datasets.Features({"input_ids": ids, "labels": ids}),
-        fn_kwargs={"tokenizer": tokenizer, "template": template, "start": _start(tokenizer, template)},
+        fn_kwargs={"tokenizer": tokenizer, "template": template},
         load_from_cache_file=False,  # its key would not see that this code has changed
         desc="Tokenising",
     )
 
 
 def _encode_batch(
-    problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate, start: list[int]
+    problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
 ) -> dict[str, list[list[int]]]:
     """Prompt and completion are tokenised apart, as in generation, where the prompt's last token is settled."""
     eos = tokenizer.eos_token_id
-    prompts = [
-        ids if ids[: len(start)] == start else start + ids
-        for ids in _tokenise(tokenizer, template.render(problems))
-    ]
+    prompts = encode_prompts(problems, tokenizer, template)
     bare = [_without_eos(solution, tokenizer.eos_token) for solution in solutions]
     # eos as an id: in text, a tokenizer might split it or swallow spaces around it
-    completions = [[*ids, eos] for ids in _tokenise(tokenizer, bare)]
+    completions = [[*ids, eos] for ids in encode_texts(bare, tokenizer)]
     pairs = list(zip(prompts, completions, strict=True))
     return {
         "input_ids": [prompt + completion for prompt, completion in pairs],
@@ -99,34 +105,10 @@ def _encode_batch(
     }
 
 
-def _tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    encoding = tokenizer(
-        texts,
-        add_special_tokens=False,
-        padding=False,
-        truncation=False,  # said aloud, because a tokenizer file may carry its own
-        return_attention_mask=False,
-        verbose=False,
-    )
-    ids: list[list[int]] = encoding["input_ids"]
-    return ids
-
-
 def _without_eos(solution: str, eos: str) -> str:
     while solution.rstrip().endswith(eos):
         solution = solution.rstrip().removesuffix(eos)
     return solution
-
-
-def _start(tokenizer: Any, template: PromptTemplate) -> list[int]:
-    """What the tokenizer puts before a text, usually bos or nothing; a chat template writes that itself."""
-    if not isinstance(template, TextTemplate):
-        return []
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
-    starts = (at for at in range(len(full)) if full[at : at + len(bare)] == bare)
-    start: list[int] = full[: next(starts, 0)]
-    return start
 
 
 def _refuse_rendering_settings(config: DataConfig) -> None:

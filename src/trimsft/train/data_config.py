@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trimsft.templates import TEMPLATE_NAMES, TemplateError, check_template_name
 from trimsft.train.readers import SUFFIXES, DataError
-from trimsft.train.templates import TEMPLATE_NAMES, check_template_name
 
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
@@ -62,7 +62,10 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        check_template_name(self.template)
+        try:
+            check_template_name(self.template)
+        except TemplateError as error:
+            raise DataError(str(error)) from error
         if self.sample is not None and self.sample < 1:
             raise DataError(f"sample: must be at least 1, got {self.sample}; leave it out to use all rows")
         if self.drop_overlap and self.benchmarks_dir is None:

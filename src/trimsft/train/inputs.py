@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoTokenizer
 
 from trimsft.train.config import TrimSFTConfig
@@ -54,7 +55,13 @@ def _adjust(tokenizer: Any, args: TrimSFTConfig) -> None:
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
     with_eval = settings.args.eval_strategy != "no"
-    return load_training_data(settings.data, tokenizer, with_eval=with_eval)
+    train, test = load_training_data(settings.data, tokenizer, with_eval=with_eval)
+    if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
+        raise UsageError(
+            "completion_only_loss: false has no effect on problems and solutions, whose prompts are always masked; "
+            "remove it"
+        )
+    return train, test
 
 
 @contextmanager
@@ -62,7 +69,9 @@ def refusing() -> Iterator[None]:
     """What other packages raise at settings they cannot carry out, as a message for the user."""
     try:
         yield
-    except (ValueError, TypeError, ImportError, OSError, NotImplementedError) as error:
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
         raise UsageError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
@@ -82,9 +91,11 @@ def say_on_stderr() -> None:
 
 
 def failed(error: object, code: int) -> int:
-    """Say it once, whatever the number of ranks that found out."""
-    if _is_first():
-        sys.stderr.write(f"trimsft: {str(error).strip()}\n")
+    """Say it, on other ranks than the first with their number, unless the first has said it for all."""
+    if getattr(error, "said", False):
+        return code
+    rank = "" if _is_first() else f"[rank {os.environ['RANK']}] "
+    sys.stderr.write(f"trimsft: {rank}{str(error).strip()}\n")
     return code
 
 

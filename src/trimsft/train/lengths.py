@@ -1,7 +1,7 @@
 """How long the examples are, and what a maximum length takes from them: counted before training, nothing silent.
 
 20,000 rows, 6,120,345 tokens (median 265, longest 3,912), of which 4,603,211 are trained. max_length=2048 cuts
-11 rows by 5,120 tokens. 1 row keeps no trained token and drops out.
+11 rows by 5,120 tokens. 1 row keeps no trained token and adds nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LengthReport:
     truncated_tokens: int
     """Tokens that truncation takes away."""
     dropped: int
-    """Rows without a trained label after truncation."""
+    """Rows without a trained label after truncation; left out, or packed without effect."""
     max_length: int | None
 
     def __str__(self) -> str:
@@ -45,8 +45,8 @@ class LengthReport:
         )
         dropped = ""
         if self.dropped:
-            keep, drop = ("keeps", "drops") if self.dropped == 1 else ("keep", "drop")
-            dropped = f"{_count(self.dropped, 'row')} {keep} no trained token and {drop} out."
+            keep, add = ("keeps", "adds") if self.dropped == 1 else ("keep", "add")
+            dropped = f"{_count(self.dropped, 'row')} {keep} no trained token and {add} nothing."
         if self.max_length is None:
             return f"{says} {dropped}".rstrip()
         if self.truncated == 0:

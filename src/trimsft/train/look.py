@@ -19,7 +19,7 @@ from transformers.trainer_utils import IntervalStrategy
 from trimsft.train.data import DataError
 from trimsft.train.estimate import Estimate, describe, estimate, peak_flops, plan_from
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, say_on_stderr
-from trimsft.train.lengths import measure_lengths
+from trimsft.train.lengths import Keep, measure_lengths
 from trimsft.train.preview import preview, preview_as_json
 from trimsft.train.settings import Settings, UsageError, parse
 from trimsft.train.trainer import TrimSFTTrainer
@@ -35,14 +35,24 @@ def preview_main(arguments: Sequence[str], *, count: int, show_ids: bool, as_jso
         tokenizer = load_tokenizer(settings)
         prepared = _prepared(settings, tokenizer, max_length=None)
         limit = settings.args.max_length
+        keep: Keep = "start" if settings.args.truncation_mode == "keep_start" else "end"
         if as_json:
             sys.stdout.write(
-                json.dumps(preview_as_json(prepared, tokenizer, count=count, max_length=limit)) + "\n"
+                json.dumps(preview_as_json(prepared, tokenizer, count=count, max_length=limit, keep=keep))
+                + "\n"
             )
         else:
             console = Console(highlight=False)
-            preview(prepared, tokenizer, count=count, console=console, max_length=limit, show_ids=show_ids)
-            console.print(f"all rows: {measure_lengths(prepared, limit)}", soft_wrap=True)
+            preview(
+                prepared,
+                tokenizer,
+                count=count,
+                console=console,
+                max_length=limit,
+                keep=keep,
+                show_ids=show_ids,
+            )
+            console.print(f"all rows: {measure_lengths(prepared, limit, keep=keep)}", soft_wrap=True)
     except (UsageError, DataError) as error:
         return failed(error, 2)
     return 0
@@ -81,7 +91,7 @@ def say_estimate(settings: Settings, dataset: Any) -> None:
     """One line before a training starts; a model that there is no estimate for gets none."""
     try:
         result = _estimate(settings, dataset)
-    except ValueError as error:
+    except Exception as error:  # whatever it stumbles over, the training itself may be fine
         logger.info("no estimate: %s", error)
         return
     memory = f"{result.total_bytes / 2**30:.1f} GiB a process"

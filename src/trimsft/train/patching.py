@@ -8,6 +8,8 @@ hooks of FSDP and ZeRO that gather the weight), and nothing of a model is writte
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -136,6 +138,9 @@ def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return handle(self, *args, **kwargs)
 
+    # accelerate would follow it back to the class's own forward, and so take the patch off
+    forward.__signature__ = inspect.signature(type(module).forward)  # type: ignore[attr-defined]
+    del forward.__wrapped__
     module.__dict__["trimsft_previous"] = module.__dict__.get("forward")
     module.forward = types.MethodType(forward, module)
 
@@ -172,7 +177,8 @@ def _fused_forward(
     if not call.settings.checked:
         _check_transform(outputs.logits, call.placeholder, call.settings, type(self).__name__)
         call.settings.checked = True
-    return _output(self, outputs, call.loss, result)
+    output = _output(self, outputs, call.loss, result)
+    return output if kwargs.get("return_dict", True) is not False else output.to_tuple()
 
 
 class _Call:
@@ -190,6 +196,7 @@ class _Call:
     def through(self, head: Any) -> Iterator[None]:
         """Within, calling `head` computes the loss. Its hooks fire as ever: FSDP and ZeRO gather its weight there."""
         if not hasattr(head, "trimsft_call"):
+            _refuse_adapter(head)
             _put_before(head, _head_forward)
             head.register_forward_hook(_remember_output)  # after those of DeepSpeed, which replace the output
         head.trimsft_call = self
@@ -315,12 +322,17 @@ def _base_of(model: Any) -> Any:
     head = base.get_output_embeddings()
     if head is None:
         raise TypeError(f"model: {type(base).__name__} has no output embedding (lm_head); is it a causal LM?")
-    if base is not model:
-        from peft.tuners.tuners_utils import BaseTunerLayer
-
-        if isinstance(head, BaseTunerLayer):
-            raise ValueError(
-                "target_modules: a PEFT adapter on lm_head is not supported, since the fused head reads "
-                "lm_head.weight itself and would never train the adapter; remove 'lm_head' from target_modules"
-            )
+    _refuse_adapter(head)
     return base
+
+
+def _refuse_adapter(head: nn.Module) -> None:
+    if "peft" not in sys.modules:
+        return
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    if isinstance(head, BaseTunerLayer):
+        raise ValueError(
+            "target_modules: a PEFT adapter on lm_head is not supported, since the fused head reads "
+            "lm_head.weight itself and would never train the adapter; remove 'lm_head' from target_modules"
+        )

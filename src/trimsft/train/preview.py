@@ -58,7 +58,7 @@ class Example:
     cut_tokens: int
     """Lost to the maximum length."""
     eos_trained: bool
-    """Whether the last token that is left is eos, and trained."""
+    """Whether one of the last two tokens that are left is eos, and trained."""
     tokens: list[Token]
 
 
@@ -126,7 +126,8 @@ def _example(row: int, tokens: list[Token], eos: int | None) -> Example:
         masked_tokens=fates.count("masked"),
         trained_tokens=fates.count("trained"),
         cut_tokens=fates.count("cut"),
-        eos_trained=bool(left) and left[-1].fate == "trained" and left[-1].id == eos,
+        # a chat template may put a line break behind it
+        eos_trained=any(token.fate == "trained" and token.id == eos for token in left[-2:]),
         tokens=tokens,
     )
 

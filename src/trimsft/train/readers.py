@@ -66,7 +66,7 @@ def list_files(where: str) -> list[Path]:
     for name in names:
         path = Path(name.strip()).expanduser()
         if not name.strip() or not path.exists():
-            raise DataError(f"dataset: no such file or folder: {name.strip()!r}")
+            raise DataError(f"dataset_name: no such file or folder: {name.strip()!r}")
         found = sorted(child for child in path.iterdir() if _readable(child)) if path.is_dir() else [path]
         if not found:
             raise DataError(f"dataset: folder {str(path)!r} holds no file ending in {', '.join(SUFFIXES)}")

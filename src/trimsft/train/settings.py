@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,9 @@ from trimsft.train.data import DataConfig
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
 """Where the fields come from."""
+
+
+logger = logging.getLogger("trimsft")
 
 
 class UsageError(ValueError):
@@ -62,7 +67,11 @@ def parse(arguments: Sequence[str]) -> Settings:
     parser = Parser()
     words = _unequal(arguments)
     _check_names(parser, [word for word in words if word.startswith("--")])
-    _check_file(parser, words)
+    given = _given(words, _read_file(parser, words))
+    if given.get("bf16") and "--bf16" not in words and not _has_half_precision():
+        logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
+        words += ["--bf16", "false"]
+        given["bf16"] = False
     try:
         data, args, model = parser.parse_args_and_config(words)
     except UsageError:
@@ -71,18 +80,22 @@ def parse(arguments: Sequence[str]) -> Settings:
         raise UsageError(" ".join(str(error).split())) from error
     if not model.model_name_or_path:
         raise UsageError("model_name_or_path: is missing; name a model of the hub or a local folder")
+    if args.learning_rate < 0:
+        raise UsageError(f"learning_rate: must not be below 0, got {args.learning_rate:g}")
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
         raise UsageError(
             f"resume_from_checkpoint: {resumed!r} is not a folder; true takes the newest checkpoint"
         )
-    return Settings(data, args, model, _given(parser, words))
+    if model.model_name_or_path.startswith("~"):
+        model.model_name_or_path = str(Path(model.model_name_or_path).expanduser())
+    return Settings(data, args, model, given)
 
 
-def _check_file(parser: Parser, words: list[str]) -> None:
-    """What TRL would say of a bad configuration file is meant for programmers."""
+def _read_file(parser: Parser, words: list[str]) -> dict[str, Any]:
+    """The fields of the configuration file; what TRL would say of a bad one is meant for programmers."""
     if "--config" not in words:
-        return
+        return {}
     place = words.index("--config") + 1
     if place == len(words) or words[place].startswith("--"):
         raise UsageError("--config: is missing the name of a YAML file")
@@ -95,7 +108,9 @@ def _check_file(parser: Parser, words: list[str]) -> None:
         raise UsageError(f"--config: {name!r} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(fields, dict):
         raise UsageError(f"--config: {name!r} must hold fields and values, such as objective: trim")
-    _check_names(parser, [f"--{field}" for field in fields if field != "env"], where=f" in {name}")
+    fields.pop("env", None)
+    _check_names(parser, [f"--{field}" for field in fields], where=f" in {name}")
+    return fields
 
 
 def _unequal(arguments: Sequence[str]) -> list[str]:
@@ -117,15 +132,34 @@ def _check_names(parser: Parser, names: list[str], where: str = "") -> None:
             raise UsageError(f"{name}: no such field{where}{hint}")
 
 
-def _given(parser: Parser, words: list[str]) -> dict[str, Any]:
-    """The raw values that differ from the fields' defaults, before the dataclasses work on them."""
+def _given(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+    """The raw values that differ from the fields' defaults; secrets and the place of the run are left out.
+
+    By a parser of its own: transformers changes some of them in place while it works.
+    """
+    parser = Parser()
+    parser.set_defaults_with_config(**fields)
     words = list(words)
     if "--config" in words:
         place = words.index("--config")
-        del words[place : place + 2]  # its values are the parser's defaults by now
+        del words[place : place + 2]
     raw = vars(parser.parse_known_args(words)[0])
     defaults = vars(TrlParser(KINDS).parse_known_args([])[0])
-    return {name: raw[name] for name in raw if raw[name] != defaults[name] and name != "output_dir"}
+    return {
+        name: _without_secrets(value)
+        for name, value in raw.items()
+        if value != defaults[name] and name != "output_dir" and not _is_secret(name)
+    }
+
+
+def _without_secrets(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_secrets(entry) for name, entry in value.items() if not _is_secret(str(name))}
+
+
+def _is_secret(name: str) -> bool:
+    return re.search(r"(hub_token|api_key|password|secret|^token)$", name) is not None
 
 
 def _has_half_precision() -> bool:

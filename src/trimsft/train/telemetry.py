@@ -132,6 +132,10 @@ class Telemetry:
             return speed if total["seen"] else {}
         return {**_figures(total), **_quantiles(everything[len(_SUMS) :]), **speed}
 
+    def reset(self) -> None:
+        """Forget what was counted since the last `collect`."""
+        self._sums = self._gaps = None
+
     def restart_clock(self) -> None:
         """Leave out of `tokens_per_second` what has passed since the last log."""
         self._since = time.perf_counter()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from transformers import TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.objectives import DFT, FSFT, SFT, Objective, TrimSFTHard
+from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
 from trimsft.train.callbacks import STATE, RecordTelemetry
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
@@ -47,7 +49,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         self, model: Any, args: Any = None, *more: Any, objective: Objective | None = None, **options: Any
     ) -> None:
         args = _as_config(model, args)
-        self.objective: Objective = args.make_objective() if objective is None else objective
+        self.objective: Objective = _choose_objective(args, objective)
         self.length_reports: dict[str, LengthReport] = {}
         self._refuse_other_losses(args, more, options)
         super().__init__(model, args, *more, **options)
@@ -63,10 +65,14 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         )
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(args.margin, args.bandwidth)
+        band = Band(
+            getattr(self.objective, "margin", args.margin),
+            getattr(self.objective, "bandwidth", args.bandwidth),
+        )
         eos_ids = _eos_ids(self.model, self._tokenizer)
         self._telemetry = {mode: Telemetry(band, eos_ids) for mode in ("train", "eval")}
         self._said: set[str] = set()
+        self._evaluating: str | None = None
         self._micro_batch = (-1, 0)
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
@@ -189,23 +195,44 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
             outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen
         )
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        mode = "train" if self.model.training else "eval"
-        # every rank gets here with a loss; a user's own log() may be on one rank only and must not wait for others
-        if "loss" in logs or "train_loss" in logs or any(name.startswith("eval_") for name in logs):
-            figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
-            if "trained_tokens" in figures:
-                self._warn(figures, mode)
-            if mode == "train":
-                self._total_train_tokens += int(figures.pop("seen_tokens", 0))
-                figures.update(self._peak_memory())
-                figures["num_tokens"] = self._total_train_tokens
-            else:  # the clock ran on through training
-                figures = {name: value for name, value in figures.items() if name not in _OF_TRAINING}
-            self._metrics[mode].update({name: [value] for name, value in figures.items()})
-        super().log(logs, start_time)
-        if mode == "eval":
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> Any:
+        with self._measuring(metric_key_prefix):
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+
+    def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
+        with self._measuring(metric_key_prefix):
+            return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+
+    @contextmanager
+    def _measuring(self, prefix: str) -> Iterator[None]:
+        """Within, the figures of evaluation are those of one dataset; several nest."""
+        outer, self._evaluating = self._evaluating, prefix
+        self._telemetry["eval"].reset()
+        try:
+            yield
+        finally:
+            self._evaluating = outer
             self._telemetry["train"].restart_clock()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        # figures are summed over ranks only with Trainer's own records, which every rank gets to; a user's log() may
+        # be on one rank only and must not wait for the others
+        if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
+            logs.update(self._training_figures())
+        elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
+            figures = self._telemetry["eval"].collect(self._sum_over_ranks, self.args.device)
+            self._warn(figures)
+            named = {name: value for name, value in figures.items() if name not in _OF_TRAINING}
+            logs.update({f"{self._evaluating}_{name}": value for name, value in named.items()})
+        super().log(logs, start_time)
+
+    def _training_figures(self) -> dict[str, float]:
+        figures = self._telemetry["train"].collect(self._sum_over_ranks, self.args.device)
+        self._warn(figures)
+        self._total_train_tokens += int(figures.pop("seen_tokens", 0))
+        return {**figures, **self._peak_memory(), "num_tokens": self._total_train_tokens}
 
     def _sum_over_ranks(self, sums: Tensor) -> Tensor:
         return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
@@ -217,12 +244,14 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         peak = torch.tensor([torch.cuda.max_memory_allocated()], device=self.args.device, dtype=torch.float64)
         return {"peak_memory_gib": self.accelerator.gather(peak).max().item() / 2**30}
 
-    def _warn(self, figures: dict[str, float], mode: str) -> None:
+    def _warn(self, figures: dict[str, float]) -> None:
+        if "trained_tokens" not in figures:
+            return
         objective = self.objective
         said = warnings_for(
             figures,
-            self._telemetry[mode].band,
-            trims_low=not isinstance(objective, SFT | FSFT | DFT | TrimSFTHard),
+            self._telemetry["train"].band,
+            trims_low=isinstance(objective, TrimSFT | TrimSFTEasy),
             weighs=not isinstance(objective, SFT),
         )
         for name, text in said.items():
@@ -242,6 +271,13 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         }
         super()._save_checkpoint(model, trial)
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """A tied head is not in the file and not missing."""
+        if getattr(self.model.config.get_text_config(), "tie_word_embeddings", False):
+            missing = [name for name in load_result.missing_keys if not name.endswith("lm_head.weight")]
+            load_result = type(load_result)(missing, load_result.unexpected_keys)
+        super()._issue_warnings_after_load(load_result)
+
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
         if self.is_world_process_zero():
             model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
@@ -256,10 +292,34 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
         return args
     if not isinstance(args, TrainingArguments):
         raise TypeError(f"args: must be a TrimSFTConfig, got {type(args).__name__}")
+    logger.warning(
+        "objective: 'trim', the default, since %s names none; use TrimSFTConfig to choose",
+        type(args).__name__,
+    )
     settings = args.to_dict()
     hidden = [name for name in settings if name.endswith("_token")]  # to_dict masks them, eos_token too
     settings.update({name: getattr(args, name) for name in hidden})
     return TrimSFTConfig(**settings)
+
+
+def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
+    if objective is None:
+        return args.make_objective()
+    if isinstance(objective, str):
+        raise TypeError(
+            f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer"
+        )
+    plain = TrimSFTConfig.__dataclass_fields__
+    for name in (
+        "objective",
+        "gamma",
+    ):  # margin and bandwidth say which region the telemetry calls the middle
+        if getattr(args, name) != plain[name].default:
+            raise ValueError(
+                f"{name}: {getattr(args, name)!r} of TrimSFTConfig has no effect beside the trainer's own objective; "
+                "remove one of them"
+            )
+    return objective
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

@@ -5,10 +5,15 @@ import sys
 
 import pytest
 
-from trimsft.train.readers import DataError
-from trimsft.train.templates import SYSTEM_PROMPT, TEXT_TEMPLATES, ChatTemplate, choose_template
+from trimsft.templates import (
+    SYSTEM_PROMPT,
+    TEXT_TEMPLATES,
+    ChatTemplate,
+    TemplateError,
+    choose_template,
+)
 
-from .toys import CHAT, make_tokenizer
+from .train.toys import CHAT, make_tokenizer
 
 ASK = "Please reason step by step, and put your final answer within \\boxed{}."
 
@@ -78,7 +83,7 @@ def test_system_prompt(system_prompt: str | None, chat: str, plain: str) -> None
     ],
 )
 def test_refusals(name: str, chat: str | None, system_prompt: str | None, says: str) -> None:
-    with pytest.raises(DataError, match=says) as error:
+    with pytest.raises(TemplateError, match=says) as error:
         choose_template(name, make_tokenizer(chat=chat), system_prompt)
     assert "\n" not in str(error.value)
 
@@ -95,7 +100,7 @@ def test_default_is_the_recipe() -> None:
 def test_light_to_import() -> None:
     """Evaluation renders prompts without loading what training needs."""
     code = (
-        "import sys, trimsft; before = set(sys.modules); import trimsft.train.templates; "
+        "import sys, trimsft; before = set(sys.modules); import trimsft.templates; "
         "heavy = {'trl', 'datasets', 'transformers', 'pyarrow'} & {m.partition('.')[0] for m in sys.modules}; "
         "assert not heavy, heavy; "
         "assert 'torch' not in {m.partition('.')[0] for m in set(sys.modules) - before}"

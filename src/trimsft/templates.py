@@ -1,4 +1,4 @@
-"""How a problem becomes a prompt. Imports nothing heavy, so that evaluation can use the same prompts.
+"""How a problem becomes a prompt, in training and in evaluation alike; imports nothing heavy.
 
 What the published recipe does (the DFT code that the paper follows, read at commit e153181):
 
@@ -10,8 +10,9 @@ What the published recipe does (the DFT code that the paper follows, read at com
   changes nothing for those models and gives the others the same instruction.
 - Evaluation uses fixed texts instead, and other ones: the system message is "You are a helpful assistant." and the
   instruction stands at the end of the user's message. They are `qwen-boxed`, `llama-base-boxed` and `deepseek`
-  (called deepseek-math there) below. So the recipe evaluates with a prompt it has not trained on; to train on the
-  prompt of evaluation, name that template.
+  (called deepseek-math there) below; `qwen25-math-cot` is the text published for Qwen2.5-Math's instruction models,
+  the same as their chat template with `SYSTEM_PROMPT`. So the recipe evaluates with a prompt it has not trained on;
+  to train on the prompt of evaluation, name that template.
 - Llama's base models have no chat template, and the code contains none for them. The evaluation text for them uses
   Llama's headers, with every message closed by <|end_of_text|>, their eos.
 
@@ -32,10 +33,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from trimsft.train.readers import DataError, one_line
-
 SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 _ASSISTANT = "You are a helpful assistant."
+
+
+class TemplateError(ValueError):
+    """A prompt that cannot be made as asked, said in one line."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class TextTemplate:
 
     before: str
     after: str
+    end: str = ""
+    """What closes the answer, beside eos: the end of the turn, or the beginning of another problem."""
 
     def render(self, problems: Sequence[str]) -> list[str]:
         # not str.format: problems and instructions are full of braces
@@ -60,29 +65,47 @@ class ChatTemplate:
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):
-            raise DataError(
+            raise TemplateError(
                 f"template: 'chat' needs a chat template, which {_name(self.tokenizer)} lacks; use 'plain' or 'auto'"
             )
         try:
             rendered = self.render(["?"])[0]
         except Exception as error:  # templates raise whatever they like, such as a refusal of system messages
             advice = "; try system_prompt='' to pass no system message" if self.system_prompt else ""
-            raise DataError(
-                f"template: the chat template of {_name(self.tokenizer)} fails: {one_line(error)}{advice}"
+            what = " ".join(str(error).split()) or type(error).__name__
+            raise TemplateError(
+                f"template: the chat template of {_name(self.tokenizer)} fails: {what}{advice}"
             ) from error
         if self.system_prompt.strip() not in rendered:
-            raise DataError(
+            raise TemplateError(
                 f"system_prompt: the chat template of {_name(self.tokenizer)} leaves system messages out; "
                 "pass system_prompt='' or use template='plain'"
             )
 
     def render(self, problems: Sequence[str]) -> list[str]:
-        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
-        chats = [[*system, {"role": "user", "content": problem}] for problem in problems]
         prompts: list[str] = self.tokenizer.apply_chat_template(
-            chats, tokenize=False, add_generation_prompt=True
+            [messages_of(problem, self.system_prompt) for problem in problems],
+            tokenize=False,
+            add_generation_prompt=True,
         )
         return prompts
+
+    @property
+    def end(self) -> str:
+        """What the template writes after an answer; empty where it refuses to be asked."""
+        answer = "\u2603"  # nothing that a template writes itself
+        chat = [*messages_of("?", self.system_prompt), {"role": "assistant", "content": answer}]
+        try:
+            rendered: str = self.tokenizer.apply_chat_template(chat, tokenize=False)
+        except Exception:  # templates raise whatever they like
+            return ""
+        return rendered.rpartition(answer)[2] if answer in rendered else ""
+
+
+def messages_of(problem: str, system_prompt: str = SYSTEM_PROMPT) -> list[dict[str, str]]:
+    """The chat that asks a problem."""
+    system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    return [*system, {"role": "user", "content": problem}]
 
 
 PromptTemplate: TypeAlias = TextTemplate | ChatTemplate
@@ -91,7 +114,8 @@ PromptTemplate: TypeAlias = TextTemplate | ChatTemplate
 def plain_template(instruction: str = SYSTEM_PROMPT) -> TextTemplate:
     """Instruction, problem, solution, in words only."""
     start = f"{instruction}\n\n" if instruction else ""
-    return TextTemplate(f"{start}Problem:\n", "\n\nSolution:\n")
+    # a base model that has answered goes on with a problem of its own
+    return TextTemplate(f"{start}Problem:\n", "\n\nSolution:\n", end="\n\nProblem:")
 
 
 TEXT_TEMPLATES: dict[str, TextTemplate] = {
@@ -99,11 +123,18 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
     "qwen-boxed": TextTemplate(
         f"<|im_start|>system\n{_ASSISTANT}<|im_end|>\n<|im_start|>user\n",
         f"\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>assistant\n",
+        end="<|im_end|>",
+    ),
+    "qwen25-math-cot": TextTemplate(
+        f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n",
+        "<|im_end|>\n<|im_start|>assistant\n",
+        end="<|im_end|>",
     ),
     "llama-base-boxed": TextTemplate(
         f"<|start_header_id|>system<|end_header_id|>\n\n{_ASSISTANT}<|end_of_text|>\n"
         "<|start_header_id|>user<|end_header_id|>\n\n",
         f"\n{SYSTEM_PROMPT}<|end_of_text|>\n<|start_header_id|>assistant<|end_header_id|>\n\n",
+        end="<|end_of_text|>",
     ),
     "deepseek": TextTemplate("User: ", f"\n{SYSTEM_PROMPT}\n\nAssistant:"),
 }
@@ -114,19 +145,25 @@ TEMPLATE_NAMES = ("auto", "chat", "boxed", *TEXT_TEMPLATES)
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
     """The template of that name; `system_prompt` None stands for `SYSTEM_PROMPT`, "" for none."""
-    check_template_name(name)
+    name = resolve_template_name(name, tokenizer)
     instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
-    if name == "auto":
-        name = "chat" if getattr(tokenizer, "chat_template", None) else "plain"
     if name == "chat":
         return ChatTemplate(tokenizer, instruction)
-    if name in ("plain", "boxed"):
+    if name == "plain":
         return plain_template(instruction)
     if system_prompt is not None:
-        raise DataError(
+        raise TemplateError(
             f"system_prompt: has no effect with template={name!r}, whose text is fixed; remove it"
         )
     return TEXT_TEMPLATES[name]
+
+
+def resolve_template_name(name: str, tokenizer: Any) -> str:
+    """The name of the template that is used: never auto, nor boxed."""
+    check_template_name(name)
+    if name == "auto":
+        return "chat" if getattr(tokenizer, "chat_template", None) else "plain"
+    return "plain" if name == "boxed" else name
 
 
 def check_template_name(name: str) -> None:
@@ -134,7 +171,39 @@ def check_template_name(name: str) -> None:
     if name not in TEMPLATE_NAMES:
         near = difflib.get_close_matches(str(name).lower(), TEMPLATE_NAMES, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise DataError(f"template: unknown name {name!r}; {hint}known: {', '.join(TEMPLATE_NAMES)}")
+        raise TemplateError(f"template: unknown name {name!r}; {hint}known: {', '.join(TEMPLATE_NAMES)}")
+
+
+def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemplate) -> list[list[int]]:
+    """The rendered prompts as token ids; before a text template stands what the tokenizer starts every text with."""
+    start = _start(tokenizer, template)
+    prompts = encode_texts(template.render(problems), tokenizer)
+    return [ids if ids[: len(start)] == start else start + ids for ids in prompts]
+
+
+def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """Token ids of texts, with nothing added and nothing cut."""
+    encoding = tokenizer(
+        list(texts),
+        add_special_tokens=False,
+        padding=False,
+        truncation=False,  # said aloud, because a tokenizer file may carry its own
+        return_attention_mask=False,
+        verbose=False,
+    )
+    ids: list[list[int]] = encoding["input_ids"]
+    return ids
+
+
+def _start(tokenizer: Any, template: PromptTemplate) -> list[int]:
+    """What the tokenizer puts before a text, usually bos or nothing; a chat template writes that itself."""
+    if not isinstance(template, TextTemplate):
+        return []
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    full = tokenizer("a")["input_ids"]
+    starts = (at for at in range(len(full)) if full[at : at + len(bare)] == bare)
+    start: list[int] = full[: next(starts, 0)]
+    return start
 
 
 def _name(tokenizer: Any) -> str:
