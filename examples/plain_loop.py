@@ -28,8 +28,8 @@ ROWS, MICRO_BATCHES = 2, 2  # rows of a micro-batch, and how many of those make 
 def main() -> None:
     options = parse()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(options.model)
-    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).to(device).train()
+    tokenizer, model = load_model(options.model)
+    model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
     objective = make_objective(options.objective)
     lines = Path(options.data).read_text().splitlines() if options.data else []
@@ -58,6 +58,16 @@ def main() -> None:
     model.save_pretrained(options.out)
     tokenizer.save_pretrained(options.out)
     print(f"saved in {options.out}")
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """Tokenizer and model; one line instead of a traceback where they cannot be had."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise SystemExit(f"--model: cannot load {name!r}: {reason} Without network, name a folder.") from None
 
 
 def encode(row: dict[str, str], tokenizer: Any) -> tuple[list[int], list[int]]:

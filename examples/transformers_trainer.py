@@ -30,9 +30,8 @@ SUMS = [
 def main() -> None:
     options = parse()
     on_gpu = torch.cuda.is_available()
-    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    tokenizer, model = load_model(options.model)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
     trimsft.patch(model, trimsft.make_objective(options.objective))
     rows = (
         load_dataset("json", data_files=options.data, split="train")
@@ -62,6 +61,16 @@ def main() -> None:
     trainer.train()
     trainer.save_model()
     print(f"saved in {options.out}")
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """Tokenizer and model; one line instead of a traceback where they cannot be had."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise SystemExit(f"--model: cannot load {name!r}: {reason} Without network, name a folder.") from None
 
 
 def encode(row: dict[str, str], tokenizer: Any) -> dict[str, list[int]]:

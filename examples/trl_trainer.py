@@ -38,7 +38,14 @@ def main() -> None:
         report_to="none",
         disable_tqdm=True,
     )
-    trainer = TrimSFTTrainer(options.model, config, train_dataset=load(options.data))
+    rows = load(options.data)
+    try:
+        trainer = TrimSFTTrainer(options.model, config, train_dataset=rows)
+    except OSError as error:  # one line instead of a traceback
+        reason = str(error).splitlines()[0]
+        raise SystemExit(
+            f"--model: cannot load {options.model!r}: {reason} Without network, name a folder."
+        ) from None
     trainer.train()
     trainer.save_model()
     trainer.create_model_card(dataset_name=options.data)

@@ -104,3 +104,9 @@ def test_the_trainer_leaves_a_card_and_telemetry(run: Run, tmp_path: Path) -> No
     assert "TrimSFT(margin=1.5, bandwidth=0.8)" in card and "12 rows" in card
     records = [json.loads(line) for line in (tmp_path / "out" / "telemetry.jsonl").read_text().splitlines()]
     assert records[0]["step"] == 1 and 0 <= records[0]["effective_ratio"] <= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_cannot_be_loaded_is_one_line(run: Run, tmp_path: Path, name: str) -> None:
+    with pytest.raises(SystemExit, match=r"^--model: cannot load .*name a folder\.$"):
+        run(name, model=tmp_path / "nowhere")

@@ -38,7 +38,8 @@ fitted to one batch forgets the rest, and a loss of w * nll also falls when w do
 
 Next:  trimsft doctor          check this machine's backends against float64
        trimsft bench           time the fused head on a shape of yours (--tokens --hidden --vocabulary)
-       README.md, "In Python"  put the loss into your own training loop"""
+       trimsft train --help    fine-tune a model; README.md, "Training with TRL"
+       README.md, "The loss in Python": put the loss into your own training loop"""
 
 
 @dataclass(frozen=True, kw_only=True)

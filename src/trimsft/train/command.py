@@ -1,8 +1,8 @@
 """`trimsft train`: from a recipe to a run directory; the same command again continues.
 
 runs/qwen2.5-math-1.5b-trim/
-  config.yaml  manifest.json
-  train/       checkpoint-N/, telemetry.jsonl
+  config.yaml  manifest.json  .lock
+  train/       checkpoint-N/, telemetry.jsonl, README.md
   model/       what plain transformers and vLLM load
 """
 
@@ -19,6 +19,7 @@ from accelerate.utils import broadcast_object_list
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from transformers import set_seed
+from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
@@ -177,6 +178,8 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args = settings.args
     args.output_dir = str(run.train_dir)
     args.hub_model_id = _hub_name(run, args)
+    if "hub_strategy" not in settings.given:
+        args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.model_init_kwargs = settings.model_init_kwargs
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
