@@ -1,0 +1,1 @@
+"""Evaluation: repeated sampling, grading, scores and their comparison."""

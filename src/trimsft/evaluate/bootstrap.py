@@ -1,0 +1,159 @@
+"""95 % intervals of means over problems, by the bootstrap.
+
+    >>> import numpy as np
+    >>> scores = np.array([[1.0], [0.0], [1.0], [1.0], [0.5], [0.0], [1.0], [0.5]])  # 8 problems, 1 run
+    >>> mean_interval([scores], bounds=(0, 1))
+    Interval(value=0.625, low=0.3125, high=0.875)
+
+Problems are resampled, never samples: the samples of a problem share its difficulty. The interval is BCa (bias-
+corrected and accelerated). Where all problems agree no resample differs, and the rule of three takes over: after n
+problems without an exception, exceptions are fewer than 3 in n with 95 % confidence.
+
+Coverage of the true mean in % (mean width in points) over 1,500 simulated evaluations, 700 for 500 problems, 2,000
+resamples each; the percentile bootstrap falls short where scores are near 0 or 1, which is why it is not used here.
+"binary" is one sample a problem; "of 8" is average@8 with difficulties drawn from Beta(p, 1 - p):
+
+    problems  true mean  binary: percentile  BCa + rule of three   of 8: percentile  BCa + rule of three
+          30       0.05         76.7 (12.1)          98.3 (17.8)        83.4 (10.2)          87.8 (12.6)
+          30       0.50         96.2 (33.8)          97.1 (34.6)        95.5 (26.3)          96.3 (26.4)
+          30       0.95         77.5 (11.9)          98.7 (17.6)        85.4 (10.2)          90.7 (12.7)
+          83       0.05          92.1 (8.8)           96.9 (9.9)         91.7 (6.7)           94.2 (7.3)
+         500       0.05          94.7 (3.8)           96.1 (3.8)         94.6 (2.8)           95.0 (2.9)
+         500       0.50          94.9 (8.7)           95.0 (8.7)         94.9 (6.5)           95.0 (6.5)
+         500       0.95          94.4 (3.8)           95.4 (3.8)         95.3 (2.9)           95.7 (2.9)
+
+Several runs (seeds) resample runs as well as problems. Coverage with 2, 3 and 5 runs (average@8, 400 simulations): 97,
+97, 97 % where runs do not differ; 92, 94, 93 % for 83 problems whose log-odds move by 0.3 (sd) with the run; 79, 89,
+91 % for 500 such problems, where the run is most of the noise (resampling problems alone: 50, 57, 63 %). No interval
+makes up for having only two runs.
+
+Shapes: P problems, M columns (metrics or runs), S runs, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Bounds: TypeAlias = tuple[float, float]
+
+RESAMPLES = 10_000
+_OUTSIDE = 0.05
+_CHUNK = 2**18  # indices drawn at once: they stay in the cache, and memory stays small
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+    def as_dict(self) -> dict[str, float]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def column_intervals(
+    values_PM: Array, bounds: Sequence[Bounds | None], *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Interval]:
+    """The interval of each column's mean, all from the same resampled problems."""
+    draws_RM = resampled_means(values_PM, resamples, np.random.default_rng(seed))
+    means_M = values_PM.mean(axis=0)
+    return [
+        _interval(float(mean), draws_R, values_P - mean, _slack(len(values_PM), 1), bound)
+        for mean, draws_R, values_P, bound in zip(means_M, draws_RM.T, values_PM.T, bounds, strict=True)
+    ]
+
+
+def mean_interval(
+    strata: Sequence[Array], bounds: Bounds | None, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """The interval of the mean over strata (benchmarks) of the mean over problems and runs.
+
+    Each stratum is [P, S], with the same S runs in all. Problems are resampled within their stratum; where S > 1, so
+    are the runs, the same ones in every stratum. With one run the interval knows nothing of what another would score.
+    """
+    if not strata or len({stratum.shape[1] for stratum in strata}) != 1:
+        shapes = [stratum.shape for stratum in strata]
+        raise ValueError(f"strata: must be one or more arrays of [problems, runs], equal runs, got {shapes}")
+    rng = np.random.default_rng(seed)
+    share = 1 / len(strata)
+    draws_RS = sum(share * resampled_means(stratum, resamples, rng) for stratum in strata)
+    assert isinstance(draws_RS, np.ndarray)
+    runs_S = sum(share * stratum.mean(axis=0) for stratum in strata)
+    mean = float(np.mean(runs_S))
+    influence = [share * (stratum.mean(axis=1) - stratum.mean()) / len(stratum) for stratum in strata]
+    if draws_RS.shape[1] > 1:
+        draws_R, deviations_S = _resampled_runs(draws_RS, runs_S - mean, rng)
+        influence.append(deviations_S / len(deviations_S))
+    else:
+        draws_R = draws_RS[:, 0]
+    fewest = min(len(stratum) for stratum in strata)
+    return _interval(mean, draws_R, np.concatenate(influence), _slack(fewest, len(strata)), bounds)
+
+
+def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) -> Array:
+    """The means of each column over problems drawn with replacement; [R, M]."""
+    problems = len(values_PM)
+    if problems == 0 or not np.isfinite(values_PM).all():
+        raise ValueError(f"values: must be finite, for one problem or more, got shape {values_PM.shape}")
+    if resamples < 1:
+        raise ValueError(f"resamples: must be 1 or more, got {resamples}")
+    draws_RM = np.empty((resamples, values_PM.shape[1]))
+    step = max(1, _CHUNK // problems)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        drawn = rng.integers(problems, size=(rows, problems)) + problems * np.arange(rows)[:, None]
+        times_RP = np.bincount(drawn.ravel(), minlength=rows * problems).reshape(rows, problems)
+        draws_RM[start : start + rows] = times_RP.astype(np.float64) @ values_PM / problems
+    return draws_RM
+
+
+def _resampled_runs(draws_RS: Array, deviations_S: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Means over runs drawn with replacement, and the runs' deviations from their mean, unshrunk.
+
+    Among S runs the bootstrap sees (S - 1) / S of the variance between runs: with 3 runs, a third is missing. The
+    deviations are stretched to make up for it.
+    """
+    runs = len(deviations_S)
+    stretch = math.sqrt(runs / (runs - 1))
+    drawn_RS = rng.integers(runs, size=draws_RS.shape)
+    picked_R: Array = np.take_along_axis(draws_RS, drawn_RS, axis=1).mean(axis=1)
+    return picked_R + (stretch - 1) * deviations_S[drawn_RS].mean(axis=1), stretch * deviations_S
+
+
+def _slack(problems: int, strata: int) -> float:
+    """The rule of three: how far, in units of the range, a mean may be from what all problems agreed on."""
+    return min(1.0, -math.log(_OUTSIDE) / problems) / strata
+
+
+def _interval(mean: float, draws_R: Array, influence: Array, slack: float, bounds: Bounds | None) -> Interval:
+    rounding = 1e-12 * max(1.0, abs(mean))
+    if np.abs(influence).max() <= rounding:
+        low, high = bounds or (mean, mean)
+        return Interval(mean, mean - slack * (mean - low), mean + slack * (high - mean))
+    acceleration = float((influence**3).sum() / (6 * (influence**2).sum() ** 1.5))
+    below = (np.mean(draws_R < mean - rounding) + np.mean(draws_R <= mean + rounding)) / 2
+    bias = _NORMAL.inv_cdf(min(max(float(below), 0.5 / len(draws_R)), 1 - 0.5 / len(draws_R)))
+    levels = [_bca_level(outside, bias, acceleration) for outside in (_OUTSIDE / 2, 1 - _OUTSIDE / 2)]
+    low, high = np.quantile(draws_R, levels)
+    return Interval(mean, float(low), float(high))
+
+
+def _bca_level(level: float, bias: float, acceleration: float) -> float:
+    """Which quantile of the draws stands for this level: Phi(b + (b + z) / (1 - a (b + z)))."""
+    shifted = bias + _NORMAL.inv_cdf(level)
+    return _NORMAL.cdf(bias + shifted / (1 - acceleration * shifted))

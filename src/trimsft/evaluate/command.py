@@ -1,0 +1,199 @@
+"""`trimsft eval` and `trimsft compare`: from a model to scores in a run directory, and from scores to a verdict.
+
+runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades.jsonl  scores.json
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trimsft.evaluate.benchmarks import BenchmarkError, benchmark_name, load_benchmark
+from trimsft.evaluate.compare import compare_runs
+from trimsft.evaluate.engines.base import Engine, EngineError, Sampling
+from trimsft.evaluate.formats import render, to_rich
+from trimsft.evaluate.generate import Evaluation, Progress, fill
+from trimsft.evaluate.grading import Grader
+from trimsft.evaluate.judge import judge, read_scores
+from trimsft.evaluate.prompts import Prompts, make_prompts
+from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.evaluate.tables import Table, comparison_table, score_table
+from trimsft.runs import RunDirectory, RunError
+from trimsft.templates import TemplateError
+
+ENGINES = ("auto", "transformers", "vllm", "server")
+REFUSALS = (BenchmarkError, EngineError, RunError, TemplateError, ValueError)
+"""What is wrong with a request, said in one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """What `trimsft eval` is asked for; the defaults are the paper's protocol."""
+
+    model: str
+    """A run directory, a model folder, a name of the hub, or what a server calls it."""
+    benchmarks: Sequence[str]
+    data_dir: Path | None = None
+    out: Path | None = None
+    engine: str = "auto"
+    server: str | None = None
+    samples: int = 8
+    greedy: bool = True
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    limit: int | None = None
+    template: str = "auto"
+    system_prompt: str | None = None
+    dtype: str = "auto"
+    revision: str | None = None
+    grader: str = "strict"
+
+    @property
+    def run(self) -> RunDirectory:
+        """Where it is recorded: beside the training of the model, or in a directory of its own."""
+        if self.out is not None:
+            return RunDirectory(self.out)
+        folder = Path(self.model)
+        is_run = (folder / "manifest.json").is_file()
+        return RunDirectory(folder if is_run else Path("runs") / f"{folder.name.lower()}-eval")
+
+    @property
+    def weights(self) -> str:
+        """The model itself: of a run directory, what it trained."""
+        folder = Path(self.model)
+        return str(folder / "model") if (folder / "manifest.json").is_file() else self.model
+
+
+def evaluate(
+    settings: EvalSettings,
+    *,
+    on_start: Callable[[str, Prompts], None] = lambda name, prompts: None,
+    on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
+) -> list[BenchmarkScore]:
+    """Generate what is missing, grade and score, benchmark by benchmark."""
+    sets = {
+        benchmark_name(name): load_benchmark(name, settings.data_dir, settings.limit)
+        for name in settings.benchmarks
+    }
+    engine = make_engine(settings)
+    scores = []
+    with make_grader(settings.grader) as grader:
+        for name, problems in sets.items():
+            prompts = make_prompts(
+                [problem.problem for problem in problems],
+                getattr(engine, "tokenizer", None),
+                template=settings.template,
+                system_prompt=settings.system_prompt,
+            )
+            on_start(name, prompts)
+            evaluation = Evaluation(
+                name, problems, prompts, settings.sampling, settings.samples, settings.greedy, settings.seed
+            )
+            record = SampleRecord(settings.run.eval_dir / name)
+            fill(record, evaluation, engine, on_progress=partial(on_progress, name)).require_complete()
+            scores.append(judge(record, grader))
+    return scores
+
+
+def make_engine(settings: EvalSettings) -> Engine:
+    """The engine asked for; auto is a server where an address is given, vLLM where it is installed."""
+    name = settings.engine
+    if name not in ENGINES:
+        raise EngineError(f"engine: unknown name {name!r}; known: {', '.join(ENGINES)}")
+    if settings.server is not None and name not in ("auto", "server"):
+        raise EngineError(
+            f"server: {settings.server!r} has no effect with engine {name!r}; remove one of them"
+        )
+    if settings.server is not None:
+        from trimsft.evaluate.engines.server_engine import ServerEngine
+
+        return ServerEngine(settings.server, settings.model)
+    if name == "server":
+        raise EngineError("server: the engine 'server' needs an address, such as http://localhost:8000")
+    if name == "vllm" or (name == "auto" and importlib.util.find_spec("vllm") is not None):
+        from trimsft.evaluate.engines.vllm_engine import VllmEngine
+
+        return VllmEngine(settings.weights, revision=settings.revision, dtype=settings.dtype)
+    from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+
+    return TransformersEngine(settings.weights, revision=settings.revision, dtype=settings.dtype)
+
+
+def make_grader(kind: str) -> AbstractContextManager[Grader]:
+    if kind not in ("strict", "qwen"):
+        raise ValueError(f"grader: unknown name {kind!r}; known: strict, qwen")
+    return Grader(os.cpu_count() or 1, kind=kind)  # type: ignore[arg-type]
+
+
+def summary(scores: Sequence[BenchmarkScore], name: str) -> Table:
+    """What a person wants to see first: the sampled average, greedy beside it, pass and vote, and the lengths."""
+    k = min(found.samples for found in scores)
+    greedy = ["greedy"] if all(found.greedy for found in scores) else []
+    metrics = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", "tokens"]
+    tables = [score_table({metric: scores}, metric) for metric in metrics]
+    rows = tuple(tuple(replace(cell, bold=False) for cell in table.rows[0]) for table in tables)
+    return Table(title=name, header=("", *tables[0].header[1:]), rows=rows, notes=tables[0].notes)
+
+
+def load_run(path: Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:
+    """The scores of a run directory; all graded the same way, or none."""
+    folder = RunDirectory(path).eval_dir
+    if not folder.is_dir():
+        raise RunError(f"{path}: holds no evaluation; make one with trimsft eval")
+    names = list(benchmarks) or sorted(
+        entry.name for entry in folder.iterdir() if (entry / "scores.json").is_file()
+    )
+    if not names:
+        raise RunError(f"{path}: holds no scores; finish its evaluation with trimsft eval")
+    found = [read_scores(SampleRecord(folder / name)) for name in names]
+    graders = sorted({grader for _, grader in found})
+    if len(graders) > 1:
+        raise RunError(f"{path}: was graded by {' and '.join(graders)}; grade it again with one of them")
+    return [scores for scores, _ in found]
+
+
+def compare_main(
+    runs: Sequence[Path], metric: str, benchmarks: Sequence[str], style: str, out: Path | None
+) -> None:
+    """Tables of several runs, the first of them the baseline of all differences."""
+    names = _short_names(runs)
+    loaded = {name: load_run(path, benchmarks) for name, path in zip(names, runs, strict=True)}
+    baseline, *candidates = names
+    found = compare_runs(loaded[baseline], {name: loaded[name] for name in candidates}, metric, name=baseline)
+    tables = [score_table(loaded, metric, comparisons=found), comparison_table(found)]
+    if style == "terminal":
+        from rich.console import Console
+
+        for table in tables:
+            Console(highlight=False).print(to_rich(table))
+        return
+    if style == "json":
+        text = json.dumps([comparison.as_dict() for comparison in found], indent=1)
+    else:
+        text = "\n".join(render(table, style) for table in tables)
+    if out is None:
+        sys.stdout.write(text + "\n")
+    else:
+        from trimsft.runs import write_whole
+
+        write_whole(out, (text + "\n").encode())
+
+
+def _short_names(runs: Sequence[Path]) -> list[str]:
+    """The folders' names, or their paths where names repeat."""
+    names = [path.resolve().name for path in runs]
+    return names if len(set(names)) == len(names) else [str(path) for path in runs]
+
+
+def as_json(scores: Sequence[BenchmarkScore]) -> list[dict[str, Any]]:
+    """Scores for a program: without the counts of every problem."""
+    return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in scores]

@@ -1,0 +1,270 @@
+"""The default engine: `generate` of transformers, in batches, with our own drawing of tokens.
+
+engine = TransformersEngine("runs/trim/model", dtype="bfloat16")
+for completion in engine.generate(requests): ...
+
+Nothing of the checkpoint's generation defaults survives but its eos tokens. A sample depends on its own request only,
+not on the batch it falls into, up to the rounding that `draw` describes. Completions come batch by batch: a kill costs
+at most one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.evaluate.engines.base import (
+    Completion,
+    EngineError,
+    Request,
+    Sampling,
+    identify_model,
+    one_line,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Indexed = tuple[int, Request]
+
+MOST_ROWS = 512
+CPU_ROWS = 16
+
+
+class TransformersEngine:
+    """A causal language model in this process."""
+
+    name = "transformers"
+
+    def __init__(
+        self,
+        model: str | Path | Any,
+        tokenizer: Any = None,
+        *,
+        revision: str | None = None,
+        dtype: str = "auto",
+        device: str = "auto",
+        batch_size: int | None = None,
+    ) -> None:
+        """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows."""
+        import torch
+
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size: must be at least 1, got {batch_size}; leave it out to fit memory")
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._source = model if isinstance(model, str | Path) else None
+        self._revision = revision
+        self.model: Any = _load_model(model, revision, dtype, device) if self._source else model
+        self.tokenizer = tokenizer or load_tokenizer(model, revision)
+        self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
+        self.batch_size = batch_size
+        self._model_eos = _eos_of(self.model)
+        self._forget_defaults()
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {
+            **identify_model(self._model_name, self._revision),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": self.model.device.type,
+        }
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        import torch
+        import transformers
+
+        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        return {"versions": versions, "model": str(self._model_name), "batch_size": self.batch_size}
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """Batches of rows of like length, the longest prompts first: if memory fails, it fails at once."""
+        for index, request in enumerate(requests):
+            self._check_length(index, request)
+        for group in _alike(requests):
+            waiting = sorted(group, key=lambda item: -len(self._tokens(item[1])))
+            while waiting:
+                rows = self._rows_that_fit(waiting[0][1])
+                yield from self._complete_or_halve(waiting[:rows])
+                waiting = waiting[rows:]
+
+    def _complete_or_halve(self, batch: list[Indexed]) -> list[Completion]:
+        import torch
+
+        try:
+            return self._complete(batch)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise EngineError(
+                    f"engine transformers: one row of {len(self._tokens(batch[0][1])):,} prompt tokens and "
+                    f"{batch[0][1].sampling.max_tokens:,} new ones does not fit into memory; lower max_tokens"
+                ) from None
+        half = (len(batch) + 1) // 2
+        self.batch_size = half
+        torch.cuda.empty_cache()
+        return self._complete_or_halve(batch[:half]) + self._complete_or_halve(batch[half:])
+
+    def _complete(self, batch: list[Indexed]) -> list[Completion]:
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList
+
+        sampling = batch[0][1].sampling
+        stops = self._stops(sampling)
+        pad = stops[0] if stops else 0
+        ids, mask = _pad_left([self._tokens(request) for _, request in batch], pad, self.model.device)
+        config = GenerationConfig(
+            max_new_tokens=sampling.max_tokens,
+            do_sample=False,  # the drawing is ours
+            eos_token_id=stops or None,
+            pad_token_id=pad,
+            stop_strings=list(sampling.stop) or None,
+        )
+        drawing = LogitsProcessorList([_Drawing([request for _, request in batch], ids)])
+        with torch.inference_mode():
+            rows = self.model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=config,
+                logits_processor=drawing,
+                tokenizer=self.tokenizer,
+            )[:, ids.shape[1] :].tolist()
+        return [
+            self._completion(index, row, request.sampling)
+            for (index, request), row in zip(batch, rows, strict=True)
+        ]
+
+    def _completion(self, index: int, row: list[int], sampling: Sampling) -> Completion:
+        """Cut a row before its first stop token, and its text before the first stop text."""
+        stops = set(self._stops(sampling))
+        end = next((at for at, token in enumerate(row) if token in stops), None)
+        kept = row[:end]
+        text = self.tokenizer.decode(kept, skip_special_tokens=True)
+        cuts = [text.index(stop) for stop in sampling.stop if stop in text]
+        if cuts:  # first, because after a stop text the row is padded with a stop token
+            return Completion(
+                index, text[: min(cuts)], _tokens_until(kept, sampling.stop, self.tokenizer), "stop"
+            )
+        if end is not None:
+            return Completion(index, text, end + 1, "stop")
+        return Completion(index, text, len(row), "length")
+
+    def _stops(self, sampling: Sampling) -> list[int]:
+        own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
+        return list(dict.fromkeys([*own, *self._model_eos, *sampling.stop_tokens]))
+
+    def _tokens(self, request: Request) -> Sequence[int]:
+        if request.tokens is not None:
+            return request.tokens
+        ids: list[int] = self.tokenizer(request.prompt)["input_ids"]
+        return ids
+
+    def _check_length(self, index: int, request: Request) -> None:
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        prompt, new = len(self._tokens(request)), request.sampling.max_tokens
+        if prompt == 0:
+            raise EngineError(f"engine transformers: the prompt of request {index} has no tokens")
+        if limit is not None and prompt + new > limit:
+            raise EngineError(
+                f"max_tokens: {new:,} new tokens after a prompt of {prompt:,} exceed the model's {limit:,} positions; "
+                f"use at most {max(0, limit - prompt):,}"
+            )
+
+    def _rows_that_fit(self, longest: Request) -> int:
+        """A first guess from the size of the cache; running out of memory halves it."""
+        if self.batch_size is not None:
+            return self.batch_size
+        if self.model.device.type != "cuda":
+            return CPU_ROWS
+        import torch
+
+        config = self.model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        tokens = len(self._tokens(longest)) + longest.sampling.max_tokens
+        cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * tokens
+        row = (
+            2 * cache + 24 * config.vocab_size
+        )  # the cache is copied as it grows; scores and noise in float32
+        free, _ = torch.cuda.mem_get_info()
+        free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(min(MOST_ROWS, max(1, 0.85 * free // row)))
+
+    def _forget_defaults(self) -> None:
+        """Leave `generate` nothing of the checkpoint to fall back on: it fills what a config leaves open."""
+        from transformers import GenerationConfig
+
+        self.model.eval()
+        self.model.generation_config = GenerationConfig()
+
+
+class _Drawing:
+    """`Drawer` in the form that `generate` calls."""
+
+    def __init__(self, requests: Sequence[Request], ids: Tensor) -> None:
+        from trimsft.evaluate.engines.draw import Drawer
+
+        self._prompt_length = ids.shape[1]
+        self._drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], ids.device)
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        return self._drawer.scores(logits, step=ids.shape[1] - self._prompt_length)
+
+
+def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
+    """The tokenizer that belongs to a model, with a message that says what is missing."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(model), revision=revision)
+    except Exception as error:  # the library raises whatever the files make it
+        raise EngineError(f"model: no tokenizer at {str(model)!r}: {one_line(error)}") from error
+
+
+def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(str(model), revision=revision, dtype=dtype)
+    except Exception as error:  # the library raises whatever the files make it
+        raise EngineError(f"model: cannot load {str(model)!r}: {one_line(error)}") from error
+    return loaded.to(device)
+
+
+def _eos_of(model: Any) -> list[int]:
+    eos = getattr(model.generation_config, "eos_token_id", None)
+    if eos is None:
+        return []
+    return [int(token) for token in (eos if isinstance(eos, list | tuple) else [eos])]
+
+
+def _alike(requests: Sequence[Request]) -> list[list[Indexed]]:
+    """Requests that can share a batch: those that end alike."""
+    groups: dict[tuple[Any, ...], list[Indexed]] = {}
+    for index, request in enumerate(requests):
+        ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
+        groups.setdefault(ends, []).append((index, request))
+    return list(groups.values())
+
+
+def _pad_left(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), pad, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for index, row in enumerate(rows):
+        ids[index, width - len(row) :] = torch.tensor(row)
+        mask[index, width - len(row) :] = 1
+    return ids.to(device), mask.to(device)
+
+
+def _tokens_until(row: list[int], stops: Sequence[str], tokenizer: Any) -> int:
+    """The fewest tokens whose text holds a stop text: what came after is padding."""
+    low, high = 1, len(row)
+    while low < high:
+        middle = (low + high) // 2
+        text = tokenizer.decode(row[:middle], skip_special_tokens=True)
+        low, high = (low, middle) if any(stop in text for stop in stops) else (middle + 1, high)
+    return low

@@ -1,0 +1,142 @@
+"""vLLM in this process: the engine for large models and many samples on GPUs.
+
+engine = VllmEngine("runs/trim/model", dtype="bfloat16", tensor_parallel=2)
+
+It needs the extra `trimsft[vllm]`. Every sampling parameter is passed, because vLLM's own `max_tokens` is 16; the seed
+goes with each request, so a sample does not depend on its neighbours but for rounding. Scripts that make this engine
+need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trimsft.evaluate.engines.base import (
+    Completion,
+    EngineError,
+    Request,
+    Sampling,
+    identify_model,
+    one_line,
+)
+
+AHEAD = 2048
+"""Requests given to vLLM before the first of them is done: enough to fill it, few enough to abort."""
+
+
+class VllmEngine:
+    """A model served by vLLM's own scheduler, without a server."""
+
+    name = "vllm"
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        revision: str | None = None,
+        dtype: str = "auto",
+        max_length: int | None = None,
+        tensor_parallel: int = 1,
+        gpu_memory: float = 0.9,
+        eager: bool = False,
+    ) -> None:
+        """`max_length`: prompt and answer together; `gpu_memory`: share of it to be used."""
+        try:
+            import vllm
+        except ImportError as error:
+            raise EngineError(
+                f"engine: vllm cannot be imported ({one_line(error)}); install trimsft[vllm], or use another engine"
+            ) from error
+        self._vllm = vllm
+        self._source, self._revision = model, revision
+        try:
+            self._llm = vllm.LLM(
+                model=str(model),
+                revision=revision,
+                dtype=dtype,
+                max_model_len=max_length,
+                tensor_parallel_size=tensor_parallel,
+                gpu_memory_utilization=gpu_memory,
+                enforce_eager=eager,
+            )
+        except Exception as error:  # vLLM raises whatever it likes
+            raise EngineError(f"engine vllm: cannot load {str(model)!r}: {one_line(error)}") from error
+        self._dtype = str(self._llm.llm_engine.model_config.dtype).removeprefix("torch.")
+        self._limit = int(self._llm.llm_engine.model_config.max_model_len)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        return self._llm.get_tokenizer()
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {**identify_model(self._source, self._revision), "dtype": self._dtype}
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        return {"versions": {"vllm": self._vllm.__version__}, "model": str(self._source)}
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        engine = self._llm.llm_engine
+        waiting = iter(enumerate(requests))
+        running: dict[str, int] = {}
+        try:
+            while True:
+                while len(running) < AHEAD and (item := next(waiting, None)) is not None:
+                    failed = self._start(*item, running)
+                    if failed is not None:
+                        yield failed
+                if not running:
+                    return
+                for output in engine.step():
+                    if output.finished:
+                        yield _completion(running.pop(output.request_id), output.outputs[0])
+        finally:
+            if running:
+                engine.abort_request(list(running))
+
+    def _start(self, index: int, request: Request, running: dict[str, int]) -> Completion | None:
+        """Hand a request over; one that cannot be answered is told why."""
+        from vllm.inputs.engine import tokens_input
+
+        tokens = list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
+        if len(tokens) + request.sampling.max_tokens > self._limit:
+            raise EngineError(
+                f"max_tokens: {request.sampling.max_tokens:,} new tokens after a prompt of {len(tokens):,} exceed the "
+                f"engine's {self._limit:,} positions; lower it, or raise max_length as far as the model goes"
+            )
+        name = f"request-{index}"
+        try:
+            self._llm.llm_engine.add_request(name, tokens_input(tokens), self._parameters(request))
+        except ValueError as error:
+            return Completion(index, "", 0, "error", one_line(error))
+        running[name] = index
+        return None
+
+    def _parameters(self, request: Request) -> Any:
+        sampling: Sampling = request.sampling
+        return self._vllm.SamplingParams(
+            n=1,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=0.0,
+            repetition_penalty=1.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+            max_tokens=sampling.max_tokens,
+            seed=request.seed,
+            stop=list(sampling.stop) or None,
+            stop_token_ids=list(sampling.stop_tokens) or None,
+            skip_special_tokens=True,
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+
+
+def _completion(index: int, output: Any) -> Completion:
+    if output.finish_reason not in ("stop", "length"):
+        return Completion(index, "", 0, "error", f"vLLM ended it with {output.finish_reason!r}")
+    return Completion(index, output.text, len(output.token_ids), output.finish_reason)

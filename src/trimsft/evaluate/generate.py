@@ -1,0 +1,296 @@
+"""Fill the record of an evaluation: ask an engine for every sample that is not there yet, and write each down at once.
+
+evaluation = Evaluation("math500", problems, make_prompts([p.problem for p in problems], tokenizer))
+outcome = fill(SampleRecord(run.eval_dir / "math500"), evaluation, engine, on_progress=lambda p: print(p.line()))
+outcome.require_complete()
+
+Killed at any moment, the same call goes on: what is recorded is not generated again, and what was in flight comes out
+the same, because the seed of a sample depends on the evaluation's seed, the problem and the sample's number only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from trimsft.evaluate.engines.base import Completion, Engine, EngineError, Request, Sampling
+from trimsft.evaluate.problem_files import Problem, fingerprint
+from trimsft.evaluate.prompts import Prompt, Prompts
+from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+from trimsft.runs import RunError
+
+GIVE_UP_AFTER = 20
+"""Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is asked of a model; the defaults are the paper's protocol."""
+
+    benchmark: str
+    problems: Sequence[Problem]
+    prompts: Prompts
+    sampling: Sampling = field(default_factory=Sampling)
+    samples: int = 8
+    """Samples of each problem."""
+    greedy: bool = True
+    """Beside them, one greedy answer to each problem."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples < 0 or (self.samples == 0 and not self.greedy):
+            raise ValueError(f"samples: must be at least 1, or 0 with greedy, got {self.samples}")
+        if self.samples > 0 and self.sampling.is_greedy:
+            raise ValueError(
+                "temperature: 0 makes all samples of a problem the same; use samples=0 with greedy instead"
+            )
+        if len(self.problems) != len(self.prompts.prompts):
+            raise ValueError(
+                f"prompts: {len(self.prompts.prompts)} of them for {len(self.problems)} problems; make one for each"
+            )
+
+    def settings(self, engine: Engine) -> dict[str, Any]:
+        """Everything that the samples depend on; under `details`, what else is worth knowing."""
+        return {
+            "benchmark": self.benchmark,
+            "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
+            "prompt": {
+                "template": self.prompts.template,
+                "system_prompt": self.prompts.system_prompt,
+                "example": self.prompts.example,
+            },
+            "sampling": asdict(self._sampling()),
+            "samples": self.samples,
+            "greedy": self.greedy,
+            "seed": self.seed,
+            "engine": {"name": engine.name, **engine.identity},
+            "details": {"notes": list(self.prompts.notes), **engine.details},
+        }
+
+    def requests(self) -> dict[Key, Request]:
+        """All requests, in the order of the problems."""
+        sampled = self._sampling()
+        greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
+        prompts = self._prompt_by_problem()
+        keys = wanted_keys({"greedy": self.greedy, "samples": self.samples}, prompts)
+        return {
+            key: Request(
+                prompt=prompts[key.problem].text,
+                seed=sample_seed(self.seed, key),
+                sampling=greedy if key.sample == GREEDY else sampled,
+                tokens=prompts[key.problem].tokens,
+                messages=prompts[key.problem].messages,
+            )
+            for key in keys
+        }
+
+    def prompt_shas(self) -> dict[str, str]:
+        """Of each problem: the fingerprint of its prompt."""
+        return {problem: prompt.sha for problem, prompt in self._prompt_by_problem().items()}
+
+    def _prompt_by_problem(self) -> dict[str, Prompt]:
+        return {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
+
+    def _sampling(self) -> Sampling:
+        return replace(
+            self.sampling,
+            stop=tuple(dict.fromkeys([*self.sampling.stop, *self.prompts.stop])),
+            stop_tokens=tuple(dict.fromkeys([*self.sampling.stop_tokens, *self.prompts.stop_tokens])),
+        )
+
+
+def sample_seed(seed: int, key: Key) -> int:
+    """A seed of 31 bits, which every engine takes; it depends on nothing but its arguments."""
+    digest = hashlib.sha256(f"{seed}\0{key.problem}\0{key.sample}".encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+@dataclass
+class Progress:
+    """How far an evaluation is; rates count what this process has generated."""
+
+    total: int
+    resumed: int
+    """Samples that were there at the start."""
+    generated: int = 0
+    failed: int = 0
+    """Requests that failed, each time."""
+    tokens: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        return self.resumed + self.generated
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.generated / max(self.seconds, 1e-9)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / max(self.seconds, 1e-9)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None before the first sample."""
+        return (self.total - self.done) / self.samples_per_second if self.generated else None
+
+    def line(self) -> str:
+        """All of it in one line."""
+        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return (
+            f"{self.done:,} of {self.total:,} samples, {self.samples_per_second:.3g}/s, "
+            f"{self.tokens_per_second:,.0f} tokens/s{left}{failed}"
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call of `fill` came to."""
+
+    folder: str
+    total: int
+    recorded: int
+    generated: int
+    """Of those, how many by this call."""
+    failures: Mapping[Key, str]
+    """Requests that failed to the last: what they said."""
+    tokens: int
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        return self.recorded == self.total
+
+    def require_complete(self) -> None:
+        """Refuse to go on to scores while samples are missing."""
+        if self.complete:
+            return
+        why = f" (last error: {list(self.failures.values())[-1]})" if self.failures else ""
+        raise IncompleteEvaluation(
+            f"{self.folder}: {self.total - self.recorded:,} of {self.total:,} samples are missing, so there is no "
+            f"score{why}; give the same command again to go on"
+        )
+
+
+def fill(
+    record: SampleRecord,
+    evaluation: Evaluation,
+    engine: Engine,
+    *,
+    attempts: int = 3,
+    pause: float = 2.0,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Outcome:
+    """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
+    if attempts < 1:
+        raise ValueError(f"attempts: must be at least 1, got {attempts}")
+    requests = evaluation.requests()
+    with record.lock(), contextlib.closing(record):
+        record.settle(evaluation.settings(engine), evaluation.problems)
+        shas = evaluation.prompt_shas()
+        _refuse_other_prompts(record, shas)
+        missing = record.missing(requests)
+        progress = Progress(len(requests), resumed=len(requests) - len(missing))
+        on_progress(progress)
+        failures: dict[Key, str] = {}
+        for attempt in range(attempts):
+            if not missing:
+                break
+            time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
+            failures = dict(
+                _ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress)
+            )
+            missing = record.missing(missing)
+        return Outcome(
+            str(record.folder),
+            total=len(requests),
+            recorded=len(requests) - len(missing),
+            generated=progress.generated,
+            failures=failures,
+            tokens=progress.tokens,
+            seconds=progress.seconds,
+        )
+
+
+def _ask(
+    record: SampleRecord,
+    requests: Mapping[Key, Request],
+    shas: Mapping[str, str],
+    engine: Engine,
+    progress: Progress,
+    on_progress: Callable[[Progress], None],
+) -> Iterator[tuple[Key, str]]:
+    """Record each completion as it comes; yields the failures."""
+    keys, in_a_row = list(requests), 0
+    with contextlib.closing(_completions(engine, list(requests.values()))) as completions:
+        for completion in completions:
+            key = keys[completion.index]
+            if completion.finish == "error":
+                progress.failed += 1
+                in_a_row += 1
+                error = completion.error or "the engine did not say why"
+                record.append_error(key, error)
+                yield key, error
+            else:
+                in_a_row = 0
+                record.append(_sample(key, requests[key], completion, shas[key.problem]))
+                progress.generated += 1
+                progress.tokens += completion.tokens
+            on_progress(progress)
+            if in_a_row == GIVE_UP_AFTER:
+                return
+
+
+def _completions(engine: Engine, requests: Sequence[Request]) -> Generator[Completion, None, None]:
+    """What the engine gives, checked; the engine is told where it is not listened to any more."""
+    answered: set[int] = set()
+    completions = engine.generate(requests)
+    try:
+        for completion in completions:
+            if completion.index in answered or not 0 <= completion.index < len(requests):
+                raise EngineError(
+                    f"engine {engine.name}: answers request {completion.index} twice, or nobody's"
+                )
+            answered.add(completion.index)
+            yield completion
+    finally:
+        close = getattr(completions, "close", None)
+        if close is not None:
+            close()
+
+
+def _sample(key: Key, request: Request, completion: Completion, prompt_sha: str) -> Sample:
+    return Sample(
+        key.problem,
+        key.sample,
+        seed=request.seed,
+        text=completion.text,
+        tokens=completion.tokens,
+        finish=completion.finish,
+        prompt_sha=prompt_sha,
+    )
+
+
+def _refuse_other_prompts(record: SampleRecord, shas: Mapping[str, str]) -> None:
+    for sample in record.read():
+        if shas.get(sample.problem) != sample.prompt_sha:
+            raise RunError(
+                f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the one "
+                "asked now (has the chat template changed?); choose another output directory"
+            )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

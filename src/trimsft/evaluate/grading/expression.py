@@ -1,0 +1,354 @@
+r"""Reading one LaTeX or code-like expression: text to tokens to a tree of plain tuples.
+
+    >>> read(r"3\sqrt{x}")
+    ('mul', ('num', Fraction(3, 1)), ('call', 'sqrt', ('sym', 'x')))
+
+Nothing is computed here. What is not understood raises `Unreadable` and is left to math-verify.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+Tree: TypeAlias = tuple[Any, ...]
+
+MAX_TOKENS = 600
+MAX_DIGITS = 400
+MAX_EXPONENT = 4_000
+MAX_TREE_DEPTH = 150
+
+
+class Unreadable(Exception):
+    """This reader does not know the notation, or the text is past its limits."""
+
+
+_TOKEN = re.compile(
+    r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
+    re.DOTALL,
+)
+_NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min"
+_FUNCTIONS = {name: name for name in _NAMES.split()} | {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "lg": "log10",
+    "abs": "abs",
+    "floor": "floor",
+}
+_CLOSERS = {
+    "(": ")",
+    "[": "]",
+    "{": "}",
+    "\\{": "\\}",
+    "\\lfloor": "\\rfloor",
+    "\\lceil": "\\rceil",
+    "|": "|",
+}
+_SYMBOLS = """
+alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega
+Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell infty emptyset odot mho angle triangle
+"""
+_GREEK = frozenset(_SYMBOLS.split())
+_DECORATIONS = "dot ddot hat bar vec tilde overline underline mathbb mathcal"
+_ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
+_OPAQUE = set("fghFGH")
+_STOPS = {"+", "-", ")", "]", "}", "\\}", "\\rfloor", "\\rceil", ",", "/", "\\cdot", "\\times", "*"}
+
+
+def read(text: str) -> Tree:
+    """The tree of a whole expression."""
+    tree = _Reader(text).whole()
+    if _depth(tree) > MAX_TREE_DEPTH:
+        raise Unreadable("nested too deeply")
+    return tree
+
+
+def _depth(tree: Tree) -> int:
+    level, depth = [tree], 0
+    while level:
+        level = [child for node in level for child in node if isinstance(child, tuple)]
+        depth += 1
+    return depth
+
+
+def tokens_of(text: str) -> list[str]:
+    """Tokens without spacing; runs of letters are cut into function names and single letters."""
+    found: list[str] = []
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token.isspace():
+            continue
+        if token[0].isdigit() and sum(c.isdigit() for c in token) > MAX_DIGITS:
+            raise Unreadable("too many digits")
+        found.extend(_letters(token) if token[0].isalpha() else [token])
+        if len(found) > MAX_TOKENS:
+            raise Unreadable("too many tokens")
+    return found
+
+
+def _letters(run: str) -> list[str]:
+    if run in _FUNCTIONS or run == "pi":
+        return ["\\" + run]
+    if run == "np" or run == "math":
+        return ["np"]
+    if run in ("infinity", "inf", "oo"):
+        return ["\\infty"]
+    return list(run)
+
+
+class _Reader:
+    """Recursive descent; `MAX_DEPTH` of `normalize` keeps the recursion shallow."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = tokens_of(text)
+        self.at = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at] if at < len(self.tokens) else ""
+
+    def take(self, expected: str | None = None) -> str:
+        token = self.peek()
+        if not token or (expected is not None and token != expected):
+            raise Unreadable(f"expected {expected or 'more'}, found {token or 'the end'}")
+        self.at += 1
+        return token
+
+    def whole(self) -> Tree:
+        tree = self.sum()
+        if self.peek():
+            raise Unreadable(f"unexpected {self.peek()}")
+        return tree
+
+    def sum(self) -> Tree:
+        terms = [self.signed()]
+        while self.peek() in ("+", "-"):
+            terms.append(self.signed())
+        return terms[0] if len(terms) == 1 else ("add", *terms)
+
+    def signed(self) -> Tree:
+        negative = False
+        while self.peek() in ("+", "-"):
+            negative ^= self.take() == "-"
+        term = self.product()
+        return ("neg", term) if negative else term
+
+    def product(self) -> Tree:
+        tree = self.mixed() or self.power()
+        while True:
+            token = self.peek()
+            if token in ("\\cdot", "\\times", "*"):
+                self.take()
+                tree = ("mul", tree, self.operand())
+            elif token == "/":
+                self.take()
+                tree = ("div", tree, self.operand())
+            elif token and self.starts_factor(token):
+                tree = ("mul", tree, self.power())
+            else:
+                return tree
+
+    def operand(self) -> Tree:
+        if self.peek() in ("+", "-"):
+            sign = self.take()
+            return ("neg", self.operand()) if sign == "-" else self.operand()
+        return self.power()
+
+    def starts_factor(self, token: str) -> bool:
+        return token not in _STOPS and token not in (
+            "^",
+            "_",
+            "!",
+            "'",
+            "|",
+            "=",
+            "<",
+            ">",
+            ":",
+            ";",
+            "%",
+            "&",
+        )
+
+    def mixed(self) -> Tree | None:
+        r"""`1\frac{2}{3}` and nothing else."""
+        whole, rest = self.peek(), self.tokens[self.at + 1 : self.at + 8]
+        if not whole.isdigit() or not rest or rest[0] != "\\frac":
+            return None
+        shape = re.match(r"\\frac(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d)$)|\\frac(\d)(\d)$", "".join(rest))
+        if not shape:
+            return None
+        self.take()
+        return ("add", ("num", Fraction(int(whole))), self.power())
+
+    def power(self) -> Tree:
+        tree = self.postfix(self.atom())
+        while self.peek() == "^":
+            self.take()
+            exponent = self.argument()
+            tree = self.postfix(("pow", tree, exponent))
+        return tree
+
+    def postfix(self, tree: Tree) -> Tree:
+        while self.peek() == "!":
+            self.take()
+            tree = ("call", "factorial", tree)
+        if self.peek() == "%":
+            self.take()
+            tree = ("div", tree, ("num", Fraction(100)))
+        return tree
+
+    def argument(self) -> Tree:
+        """What a command or `^` takes without braces: one digit, one letter, one command."""
+        token = self.peek()
+        if token == "{":
+            return self.group()
+        if token == "-":  # x^-2, as code writes it
+            self.take()
+            return ("neg", self.argument())
+        if token.isdigit() and len(token) > 1:
+            self.tokens[self.at] = token[1:]
+            return ("num", Fraction(int(token[0])))
+        return self.atom()
+
+    def exponent_of_function(self) -> Tree | None:
+        if self.peek() != "^":
+            return None
+        self.take()
+        return self.argument()
+
+    def group(self) -> Tree:
+        closer = _CLOSERS[self.take()]
+        tree = self.sum()
+        self.take(closer)
+        return tree
+
+    def atom(self) -> Tree:
+        token = self.peek()
+        if token in ("(", "[", "{", "\\{"):
+            return self.group()
+        if token in ("\\lfloor", "\\lceil", "|"):
+            return ("call", {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}[token], self.group())
+        if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
+            return self.number()
+        if token == "\\frac":
+            self.take()
+            return ("div", self.argument(), self.argument())
+        if token == "\\binom":
+            self.take()
+            return ("call", "binom", self.argument(), self.argument())
+        if token == "np" and self.peek(1) == ".":
+            self.at += 2
+            return self.atom()
+        if token.startswith("\\") and token[1:] in _FUNCTIONS:
+            return self.function()
+        return self.symbol()
+
+    def number(self) -> Tree:
+        token = self.take()
+        if abs(int(re.split("[eE]", token)[-1] if "e" in token.lower() else 0)) > MAX_EXPONENT:
+            raise Unreadable("exponent of a decimal")
+        value = Fraction(token)
+        if self.peek() == "." and self.peek(1) in ("", "/", ")", "}", "*"):
+            self.take()  # -1./3, as code writes it
+        if self.peek() == "\\overline" or (self.peek() == "." and self.peek(1) == "\\overline"):
+            self.at += self.peek() == "."
+            return self.repeating(token, value)
+        if self.peek() == "_":
+            return ("sym", f"{token}_{self.subscript()}")  # a numeral in another base is compared as written
+        return ("num", value)
+
+    def repeating(self, token: str, value: Fraction) -> Tree:
+        self.take("\\overline")
+        self.take("{")
+        digits = self.take()
+        self.take("}")
+        if not digits.isdigit():
+            raise Unreadable("overline over no digits")
+        places = len(token.partition(".")[2])
+        return ("num", value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
+
+    def function(self) -> Tree:
+        name = _FUNCTIONS[self.take()[1:]]
+        if name == "sqrt":
+            return self.root()
+        base: Tree | None = None
+        if self.peek() == "_":
+            self.take()
+            base = self.argument()
+        exponent = self.exponent_of_function()
+        arguments = self.arguments()
+        tree: Tree = ("call", name, *arguments) if base is None else ("call", "logbase", base, *arguments)
+        if exponent == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan"):
+            return ("call", "arc" + name, *arguments)
+        return tree if exponent is None else ("pow", tree, exponent)
+
+    def root(self) -> Tree:
+        if self.peek() != "[":
+            return ("call", "sqrt", self.argument())
+        self.take()
+        degree = self.sum()
+        self.take("]")
+        return ("call", "root", self.argument(), degree)
+
+    def arguments(self) -> list[Tree]:
+        if self.peek() in ("(", "{", "[", "\\{"):
+            return self.listed()
+        factors = self.power()
+        while (token := self.peek()) and self.starts_factor(token) and token[1:] not in _FUNCTIONS:
+            factors = ("mul", factors, self.power())
+        return [factors]
+
+    def listed(self) -> list[Tree]:
+        closer = _CLOSERS[self.take()]
+        found = [self.sum()]
+        while self.peek() == ",":
+            self.take()
+            found.append(self.sum())
+        self.take(closer)
+        return found
+
+    def symbol(self) -> Tree:
+        name = self.name()
+        if self.peek() == "_":
+            name += "_" + self.subscript()
+        while self.peek() == "'" or self.tokens[self.at : self.at + 4] == ["^", "{", "'", "}"]:
+            self.at += 1 if self.peek() == "'" else 4
+            name += "'"
+        at_number = self.peek(1).isdigit() and self.peek(2) == ")"
+        if self.peek() == "(" and not name[1:2].isalpha() and (name[0] in _OPAQUE or at_number):
+            return ("fn", name, *self.listed())
+        return ("sym", name)
+
+    def name(self) -> str:
+        token = self.take()
+        if token.isalpha() and len(token) == 1:
+            return token
+        if token == "\\text" or token in _ACCENTS:
+            return token + self.raw()
+        if token == "\\pi" or token[1:] in _GREEK:
+            return token
+        raise Unreadable(f"unknown {token}")
+
+    def subscript(self) -> str:
+        self.take("_")
+        return self.raw()
+
+    def raw(self) -> str:
+        """The text of a braced group or of one token, as a name."""
+        if self.peek() != "{":
+            token = self.take()
+            if token.isdigit() and len(token) > 1 and self.tokens[self.at - 2] == "_":
+                return token  # 52_16 is meant as base 16, whatever TeX would set
+            return token
+        parts: list[str] = []
+        depth = 0
+        while True:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+            if depth == 0:
+                return "".join(parts)
+            if token not in ("{", "}", "\\text"):
+                parts.append(token)

@@ -1,0 +1,28 @@
+"""What is refused before anything is computed: answers no problem has, and what makes algebra explode."""
+
+from __future__ import annotations
+
+import re
+
+from trimsft.evaluate.grading.normalize import MAX_ANSWER, MAX_DEPTH, depth_of
+
+_ALGEBRA_LENGTH = 600
+_ALGEBRA_DEPTH = 20
+_LONG_NUMBER = re.compile(r"\d{60}")
+_LARGE_EXPONENT = re.compile(r"\^\s*[{(]{0,3}\s*-?\s*\d{5}")
+_LARGE_FACTORIAL = re.compile(r"\d{5}\s*[)}]{0,3}\s*!")
+_REPEATED_FACTORIAL = re.compile(r"!\s*[)}]{0,3}\s*!")
+_TOWER = re.compile(r"\^\s*[{(]{0,3}[^{}^]{0,12}\^\s*[{(]{0,3}[^{}^]{0,12}\^")
+
+
+def too_complex(text: str) -> bool:
+    """Whether an answer is longer or deeper nested than any that is read."""
+    return len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+
+
+def fit_for_algebra(text: str) -> bool:
+    """Whether an expression may be given to math-verify; its time and memory are bounded there all the same."""
+    if len(text) > _ALGEBRA_LENGTH or depth_of(text) > _ALGEBRA_DEPTH:
+        return False
+    patterns = (_LONG_NUMBER, _LARGE_EXPONENT, _LARGE_FACTORIAL, _REPEATED_FACTORIAL, _TOWER)
+    return not any(pattern.search(text) for pattern in patterns)

@@ -1,0 +1,89 @@
+"""From recorded texts to scores: grade every sample, cluster the votes, write `grades.jsonl` and `scores.json`.
+
+Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be made again at any time. A grade:
+
+    {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}"}
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+
+from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.bootstrap import RESAMPLES
+from trimsft.evaluate.grading import GRADER_VERSION, Grader, Rules
+from trimsft.evaluate.problems import SampleResult
+from trimsft.evaluate.samples import Sample, SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore, score
+from trimsft.runs import RunError, write_whole
+
+
+def judge(
+    record: SampleRecord, grader: Grader, *, resamples: int = RESAMPLES, seed: int = 0
+) -> BenchmarkScore:
+    """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
+    samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
+    results = grade_samples(samples, problems, grader)
+    lines = (
+        {"problem": r.problem, "sample": s.sample, "status": r.status, "answer": r.answer}
+        for r, s in zip(results, samples, strict=True)
+    )
+    write_whole(record.folder / "grades.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+    found = score(
+        record.settings()["benchmark"],
+        results,
+        grader.equivalent,
+        by_problem=lambda name: functools.partial(grader.equivalent, rules=rules_of(problems[name])),
+        expected=problems,
+        resamples=resamples,
+        seed=seed,
+    )
+    content = {"grader": {"kind": grader.kind, "version": GRADER_VERSION}, **found.as_dict()}
+    write_whole(record.folder / "scores.json", (json.dumps(content, indent=1) + "\n").encode())
+    return found
+
+
+def grade_samples(
+    samples: Sequence[Sample], problems: dict[str, Problem], grader: Grader
+) -> list[SampleResult]:
+    """A graded answer for every sample, in order."""
+    items = [
+        (s.text, problems[s.problem].answer, rules_of(problems[s.problem]), s.truncated) for s in samples
+    ]
+    return [
+        SampleResult(
+            problem=sample.problem,
+            sample=sample.sample,
+            correct=grade.correct,
+            status=grade.status,
+            answer=grade.answer,
+            tokens=sample.tokens,
+            truncated=sample.truncated,
+            greedy=sample.greedy,
+        )
+        for sample, grade in zip(samples, grader.grade_many(items), strict=True)
+    ]
+
+
+def rules_of(problem: Problem) -> Rules:
+    """What a problem declares about its answer."""
+    return Rules(
+        multiple=problem.multiple, tolerance=problem.tolerance, absolute=problem.absolute, unit=problem.unit
+    )
+
+
+def read_scores(record: SampleRecord) -> tuple[BenchmarkScore, str]:
+    """The scores in the folder of a benchmark, and the grader that gave them."""
+    path = record.folder / "scores.json"
+    try:
+        content = json.loads(path.read_bytes())
+        grader = content.pop("grader")
+        return BenchmarkScore.from_dict(content), f"{grader['kind']} {grader['version']}"
+    except FileNotFoundError:
+        raise RunError(f"{record.folder}: holds no scores; finish it with trimsft eval") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path}: not readable as scores ({error}); make it again with trimsft eval"
+        ) from error

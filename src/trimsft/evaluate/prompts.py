@@ -1,0 +1,137 @@
+"""The prompts of a benchmark: the same templates as in training, with what ends an answer.
+
+prompts = make_prompts(["What is 1+1?"], tokenizer, template="auto")
+prompts.template         # "chat", or "plain" for a tokenizer without a chat template
+prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat only)
+prompts.stop_tokens      # what ends the answer, beside the model's own eos
+prompts.notes            # what looks wrong, in words
+
+`auto` is what `auto` is in training, so that a model is asked as it was taught. The published recipe asks with
+`qwen-boxed`, `llama-base-boxed` or `deepseek`, whatever it trained on: name one of them to repeat that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trimsft.templates import (
+    SYSTEM_PROMPT,
+    ChatTemplate,
+    PromptTemplate,
+    TemplateError,
+    TextTemplate,
+    check_template_name,
+    choose_template,
+    encode_prompts,
+    encode_texts,
+    messages_of,
+    resolve_template_name,
+)
+
+_MARKER = re.compile(r"<\|[a-z_]+\|>")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt in the forms that engines take."""
+
+    text: str
+    tokens: tuple[int, ...] | None = None
+    """None without a tokenizer."""
+    messages: tuple[dict[str, str], ...] | None = None
+    """None for a template that is no chat."""
+
+    @property
+    def sha(self) -> str:
+        """Short fingerprint of what is asked, for the record."""
+        content = self.text or json.dumps(self.messages)
+        return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """All prompts of a benchmark, and what ends an answer to them."""
+
+    template: str
+    """The name of the template used: never auto."""
+    system_prompt: str | None
+    prompts: tuple[Prompt, ...]
+    stop: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def example(self) -> str:
+        """The first prompt, to be shown and recorded."""
+        first = self.prompts[0]
+        return first.text or "\n".join(f"[{m['role']}] {m['content']}" for m in first.messages or ())
+
+
+def make_prompts(
+    problems: Sequence[str],
+    tokenizer: Any = None,
+    *,
+    template: str = "auto",
+    system_prompt: str | None = None,
+) -> Prompts:
+    """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
+    if not problems:
+        raise TemplateError("problems: there are none to make prompts of")
+    if tokenizer is None:
+        return _without_tokenizer(problems, template, system_prompt)
+    name = resolve_template_name(template, tokenizer)
+    chosen = choose_template(template, tokenizer, system_prompt)
+    texts = chosen.render(problems)
+    tokens = encode_prompts(problems, tokenizer, chosen)
+    chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
+    if isinstance(chosen, ChatTemplate):
+        chats = [tuple(messages_of(problem, chosen.system_prompt)) for problem in problems]
+    prompts = tuple(
+        Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True)
+    )
+    stop, stop_tokens = _ends(chosen, tokenizer)
+    return Prompts(name, system_prompt, prompts, stop, stop_tokens, _strangers(name, chosen, tokenizer))
+
+
+def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: str | None) -> Prompts:
+    check_template_name(template)
+    if template in ("auto", "chat"):
+        instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
+        chats = (tuple(messages_of(problem, instruction)) for problem in problems)
+        return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats))
+    chosen = choose_template(template, None, system_prompt)
+    name = resolve_template_name(template, None)
+    prompts = tuple(Prompt(text) for text in chosen.render(problems))
+    return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
+
+
+def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Texts and tokens that end an answer: eos, and the end of the turn, which base models do not have as eos."""
+    tokens = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
+    end = template.end
+    if not end.strip():
+        return (), tuple(tokens)
+    marker = encode_texts([end], tokenizer)[0][0]
+    if tokenizer.decode([marker]) == end or marker in tokenizer.all_special_ids:
+        return (), tuple(dict.fromkeys([*tokens, marker]))
+    # of a chat template only a special token counts: its words may be anybody's
+    return ((end,) if isinstance(template, TextTemplate) else ()), tuple(tokens)
+
+
+def _strangers(name: str, template: PromptTemplate, tokenizer: Any) -> tuple[str, ...]:
+    """Markers of a text template that the tokenizer does not know: then it is the wrong template."""
+    if not isinstance(template, TextTemplate):
+        return ()
+    markers = dict.fromkeys(_MARKER.findall(template.before + template.after))
+    lengths = {marker: len(encode_texts([marker], tokenizer)[0]) for marker in markers}
+    return tuple(
+        f"template {name!r}: {marker} is no token of this tokenizer, which reads it as {length} tokens; "
+        "is it the template of another model?"
+        for marker, length in lengths.items()
+        if length > 1
+    )

@@ -1,0 +1,227 @@
+"""The record of an evaluation: what was asked under which settings, and every text that came back.
+
+runs/trim/eval/math500/
+  settings.json    model, prompt, sampling, ...; another evaluation may not be mixed in
+  problems.jsonl   problems and answers, as they were asked
+  samples.jsonl    one line a sample, append-only; sample -1 is the greedy one:
+                     {"problem": "test/algebra/1.json", "sample": 0, "seed": 1193046471, "text": "...",
+                      "tokens": 312, "finish": "stop", "prompt_sha": "0f3c..."}
+  errors.jsonl     requests that failed, each time they did
+
+record = SampleRecord(Path("runs/trim/eval/math500"))
+with record.lock():
+    record.settle(settings, problems)
+    missing = record.missing(keys)
+    record.append(Sample(...))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trimsft.evaluate.problem_files import Problem, read_problems, write_problems
+from trimsft.runs import JsonLines, RunDirectory, RunError, RunLock, write_whole
+
+GREEDY = -1
+"""The number of the greedy sample."""
+HARMLESS = ("details",)
+"""Settings that may differ between two starts of one evaluation."""
+
+
+class IncompleteEvaluation(RunError):
+    """Samples are missing, so there is no score."""
+
+
+class Key(NamedTuple):
+    """Which sample of which problem."""
+
+    problem: str
+    sample: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One recorded text."""
+
+    problem: str
+    sample: int
+    seed: int
+    text: str
+    tokens: int
+    finish: str
+    prompt_sha: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.problem, self.sample)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it ended only because it might grow no longer."""
+        return self.finish == "length"
+
+    @property
+    def greedy(self) -> bool:
+        return self.sample == GREEDY
+
+
+class SampleRecord:
+    """The folder of one benchmark in a run directory; nothing is created before something is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.settings_path = self.folder / "settings.json"
+        self.problems_path = self.folder / "problems.jsonl"
+        self._samples = JsonLines(self.folder / "samples.jsonl")
+        self._errors = JsonLines(self.folder / "errors.jsonl")
+        self._known: set[Key] | None = None
+
+    def lock(self) -> RunLock:
+        """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
+        lock = RunDirectory(self.folder).lock()
+        self._known = None  # until now another process may have written
+        return lock
+
+    def settle(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+        """Write settings and problems the first time; later refuse settings that differ, and show how."""
+        content = json.dumps(settings, indent=1) + "\n"
+        if not self.settings_path.exists():
+            if self._samples.read():
+                raise RunError(
+                    f"{self.folder}: holds samples but no settings.json, so nobody knows how they were made; "
+                    "restore it, or choose another output directory"
+                )
+            write_whole(self.problems_path, write_problems(problems))
+            write_whole(self.settings_path, content.encode())
+            return
+        differences = dict(_differences(self.settings(), json.loads(content)))
+        refused = [text for name, text in differences.items() if not name.startswith(HARMLESS)]
+        if refused:
+            raise RunError(
+                f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}. "
+                "Give it the same settings to continue it, or choose another output directory"
+            )
+        if differences:
+            write_whole(self.settings_path, content.encode())
+
+    def settings(self) -> dict[str, Any]:
+        """What the samples were made with."""
+        try:
+            settings = json.loads(self.settings_path.read_bytes())
+        except FileNotFoundError:
+            raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
+        except ValueError as error:
+            raise RunError(f"{self.settings_path}: not readable as JSON ({error}); restore it") from error
+        if not isinstance(settings, dict):
+            raise RunError(f"{self.settings_path}: holds no JSON object; restore it")
+        return settings
+
+    def problems(self) -> list[Problem]:
+        """The problems as they were asked."""
+        return read_problems(self.problems_path)
+
+    def read(self) -> list[Sample]:
+        """All recorded samples, in the order in which they came."""
+        samples: dict[Key, Sample] = {}
+        for number, line in enumerate(self._samples.read(), start=1):
+            sample = _as_sample(line, f"{self._samples.path}, line {number}")
+            if sample.key in samples:
+                raise RunError(
+                    f"{self._samples.path}, line {number}: sample {sample.sample} of {sample.problem!r} occurs "
+                    "twice; remove one of them"
+                )
+            samples[sample.key] = sample
+        return list(samples.values())
+
+    def complete(self) -> list[Sample]:
+        """All samples that the settings ask for; refuses where some are missing."""
+        keys = wanted_keys(self.settings(), (problem.id for problem in self.problems()))
+        samples = {sample.key: sample for sample in self.read()}
+        missing = [key for key in keys if key not in samples]
+        if missing:
+            raise IncompleteEvaluation(
+                f"{self.folder}: {len(missing):,} of {len(keys):,} samples are missing, so there is no score"
+                f"{self._last_error()}; give the same command again to go on"
+            )
+        return [samples[key] for key in keys]
+
+    def missing(self, keys: Iterable[Key]) -> list[Key]:
+        """Those that are not recorded yet, in the order given."""
+        known = self._recorded()
+        return [key for key in keys if key not in known]
+
+    def append(self, sample: Sample) -> None:
+        """Record one sample; from then on it outlives the process."""
+        known = self._recorded()
+        if sample.key in known:
+            raise RunError(f"{self.folder}: sample {sample.sample} of {sample.problem!r} is recorded already")
+        self._samples.append(asdict(sample))
+        known.add(sample.key)
+
+    def append_error(self, key: Key, error: str) -> None:
+        """Record that a request failed."""
+        when = datetime.now().astimezone().isoformat(timespec="seconds")
+        self._errors.append({"problem": key.problem, "sample": key.sample, "error": error, "when": when})
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Every failure, in order; most were made good later."""
+        return self._errors.read()
+
+    def close(self) -> None:
+        """Close the files; the next `append` opens them again."""
+        self._samples.close()
+        self._errors.close()
+
+    def _recorded(self) -> set[Key]:
+        if self._known is None:
+            self._known = {sample.key for sample in self.read()}
+        return self._known
+
+    def _last_error(self) -> str:
+        errors = self.errors()
+        return f" (last error: {errors[-1]['error']})" if errors else ""
+
+
+def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> list[Key]:
+    """Every sample that the settings ask for, greedy first."""
+    numbers = [*([GREEDY] if settings["greedy"] else []), *range(settings["samples"])]
+    return [Key(problem, number) for problem in problems for number in numbers]
+
+
+def _as_sample(line: Mapping[str, Any], place: str) -> Sample:
+    try:
+        return Sample(**{field.name: line[field.name] for field in fields(Sample)})
+    except KeyError as error:
+        raise RunError(f"{place}: no field {error}; this is no sample") from None
+
+
+def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    old, new = dict(_flat(was)), dict(_flat(now))
+    for name in old | new:
+        if name in old and name in new and old[name] == new[name]:
+            continue
+        texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
+        # of two long prompts, show where they part
+        part = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
+        before, after = (_around(text, part) for text in texts)
+        yield name, f"{name}: was {before}, now {after}"
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, entry in value.items():
+            yield from _flat(entry, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _around(text: str, at: int, longest: int = 160) -> str:
+    if len(text) <= longest:
+        return text
+    start = max(0, at - 40)
+    return f"{'...' if start else ''}{text[start : start + longest]}{'...' if start + longest < len(text) else ''}"

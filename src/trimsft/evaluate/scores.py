@@ -1,0 +1,240 @@
+"""The scores of a run on a benchmark, and their mean over benchmarks and over runs; every one with its interval.
+
+result = score("gsm8k", samples, equivalent)          # samples: SampleResult, one for each response
+result.average.value, result.pass_at[8].low, result.majority_at[8].high, result.greedy
+macro([result, score("math500", ...)])                # mean over benchmarks
+over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from trimsft.evaluate.bootstrap import RESAMPLES, Array, Interval, column_intervals, mean_interval
+from trimsft.evaluate.problems import (
+    Equivalent,
+    ProblemScore,
+    SampleResult,
+    metric_bounds,
+    metric_names,
+    metric_values,
+    summarize,
+)
+
+
+@dataclass(frozen=True)
+class BenchmarkScore:
+    """What `scores.json` holds."""
+
+    benchmark: str
+    problems: int
+    samples: int
+    """Drawn for each problem; greedy decoding not counted."""
+    average: Interval
+    """average@k, the mean correctness of all samples."""
+    pass_at: dict[int, Interval]
+    """pass@k for every k up to `samples`: the chance that one of k samples is correct."""
+    majority_at: dict[int, Interval]
+    """majority@k for every k up to `samples`: the chance that the vote of k samples is correct."""
+    greedy: Interval | None
+    no_answer_rate: Interval
+    """Share of samples without an answer, whatever the reason."""
+    truncation_rate: Interval
+    """Share of samples that ended at the length limit."""
+    mean_tokens: Interval
+    statuses: dict[str, int]
+    """How many samples were graded how."""
+    mixed_problems: int
+    """Problems where answers that voted together were graded differently; see `summarize`."""
+    per_problem: tuple[ProblemScore, ...]
+    """Sorted by id; every metric can be had again from these."""
+
+    def values(self, metric: str) -> Array:
+        """The metric of each problem, in the order of `per_problem`."""
+        return metric_values(self.per_problem, metric)
+
+    def interval(self, metric: str) -> Interval:
+        """The interval of a metric by its name, for instance "pass@4"."""
+        kind, _, k = metric.partition("@")
+        self.values(metric)  # an unknown name ends here, with the known ones
+        table: dict[str, Interval | None] = {
+            "average": self.average,
+            "greedy": self.greedy,
+            "no_answer": self.no_answer_rate,
+            "truncated": self.truncation_rate,
+            "tokens": self.mean_tokens,
+        }
+        found = {"pass": self.pass_at, "majority": self.majority_at}[kind][int(k)] if k else table[metric]
+        assert found is not None
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record["per_problem"] = [problem.as_dict() for problem in self.per_problem]
+        for name, value in record.items():
+            if isinstance(value, Interval):
+                record[name] = value.as_dict()
+            elif name in ("pass_at", "majority_at"):
+                record[name] = {str(k): interval.as_dict() for k, interval in value.items()}
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> BenchmarkScore:
+        """What `as_dict` wrote."""
+        known = {field.name for field in fields(cls)}
+        if wrong := sorted(known ^ record.keys()):
+            state = "missing" if wrong[0] in known else "unknown"
+            raise ValueError(f"scores: the field {wrong[0]!r} is {state}; the file is of another version")
+        read = dict(record)
+        for name in ("average", "greedy", "no_answer_rate", "truncation_rate", "mean_tokens"):
+            read[name] = None if record[name] is None else Interval(**record[name])
+        for name in ("pass_at", "majority_at"):
+            read[name] = {int(k): Interval(**interval) for k, interval in record[name].items()}
+        read["per_problem"] = tuple(
+            sorted(map(ProblemScore.from_dict, record["per_problem"]), key=lambda problem: problem.problem)
+        )
+        return cls(**read)
+
+
+def score(
+    benchmark: str,
+    samples: Sequence[SampleResult],
+    equivalent: Equivalent,
+    *,
+    by_problem: Callable[[str], Equivalent] | None = None,
+    expected: Collection[str] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> BenchmarkScore:
+    """Score a benchmark's samples, in whatever order they come.
+
+    Args:
+        samples: every problem with the same number of samples, and greedy decoding for all problems or none.
+        equivalent: whether two answers say the same; asked in both directions.
+        by_problem: the same for one problem, by its id, where problems have rules of their own.
+        expected: ids of the problems that must all be there, and no others.
+    """
+    sampled, greedy = _by_problem(benchmark, samples, expected)
+    same = by_problem or (lambda name: equivalent)
+    problems = [summarize(name, sampled[name], greedy.get(name), same(name)) for name in sorted(sampled)]
+    k = problems[0].samples
+    names = metric_names(k, greedy=bool(greedy))
+    values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
+    bounds = [metric_bounds(name) for name in names]
+    found = dict(zip(names, column_intervals(values_PM, bounds, resamples=resamples, seed=seed), strict=True))
+    return BenchmarkScore(
+        benchmark=benchmark,
+        problems=len(problems),
+        samples=k,
+        average=found["average"],
+        pass_at={n: found[f"pass@{n}"] for n in range(1, k + 1)},
+        majority_at={n: found[f"majority@{n}"] for n in range(1, k + 1)},
+        greedy=found.get("greedy"),
+        no_answer_rate=found["no_answer"],
+        truncation_rate=found["truncated"],
+        mean_tokens=found["tokens"],
+        statuses=dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items())),
+        mixed_problems=sum(problem.mixed for problem in problems),
+        per_problem=tuple(problems),
+    )
+
+
+def macro(
+    scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """The mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
+    return over_runs([scores], metric, resamples=resamples, seed=seed)
+
+
+def over_runs(
+    runs: Sequence[Sequence[BenchmarkScore]],
+    metric: str = "average",
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """The mean over runs (seeds) of the mean over benchmarks; runs are resampled as well as problems."""
+    if not runs or not runs[0]:
+        raise ValueError("runs: must be one or more, each with one benchmark or more, got none")
+    tables = [_by_benchmark(scores) for scores in runs]
+    for table in tables[1:]:
+        for name in sorted(tables[0].keys() | table.keys()):
+            require_same_problems(tables[0].get(name), table.get(name), name)
+    strata = [
+        np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])
+    ]
+    return mean_interval(strata, metric_bounds(metric), resamples=resamples, seed=seed)
+
+
+def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, benchmark: str) -> None:
+    """Only the same problems can be set side by side."""
+    if a is None or b is None:
+        raise ValueError(f"benchmark {benchmark!r}: only one of the runs has it")
+    ids_a, ids_b = ({problem.problem for problem in side.per_problem} for side in (a, b))
+    if ids_a != ids_b:
+        sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
+        told = [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]
+        raise ValueError(f"benchmark {benchmark!r}: the runs have different problems: {', '.join(told)}")
+
+
+def _by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
+    table = {result.benchmark: result for result in scores}
+    if len(table) < len(scores):
+        repeated = Counter(result.benchmark for result in scores).most_common(1)[0][0]
+        raise ValueError(f"scores: the benchmark {repeated!r} is there twice; give each once")
+    return table
+
+
+def _by_problem(
+    benchmark: str, samples: Sequence[SampleResult], expected: Collection[str] | None
+) -> tuple[dict[str, list[SampleResult]], dict[str, SampleResult]]:
+    """The samples and the greedy answer of each problem, complete, or an error that counts what is missing."""
+    sampled: dict[str, dict[int, SampleResult]] = {}
+    greedy: dict[str, dict[int, SampleResult]] = {}
+    for sample in samples:
+        drawn = (greedy if sample.greedy else sampled).setdefault(sample.problem, {})
+        number = 0 if sample.greedy else sample.sample
+        if number in drawn:
+            kind = "greedy answer" if sample.greedy else f"sample {number}"
+            raise ValueError(f"{benchmark}: problem {sample.problem!r} has {kind} twice; keep one")
+        if sample.correct and sample.answer is None:
+            raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
+        drawn[number] = sample
+    _require_complete(benchmark, {name: len(drawn) for name, drawn in sampled.items()}, greedy, expected)
+    return (
+        {name: list(drawn.values()) for name, drawn in sampled.items()},
+        {name: drawn[0] for name, drawn in greedy.items()},
+    )
+
+
+def _require_complete(
+    benchmark: str, counts: dict[str, int], greedy: Collection[str], expected: Collection[str] | None
+) -> None:
+    if not counts:
+        raise ValueError(
+            f"{benchmark}: no samples; at least one for each problem is needed beside greedy decoding"
+        )
+    most = max(counts.values())
+    wanted = {*counts, *greedy} if expected is None else set(expected)
+    if strangers := sorted({*counts, *greedy} - wanted):
+        raise ValueError(
+            f"{benchmark}: {len(strangers)} problems are not of the benchmark, such as {strangers[0]!r}"
+        )
+    if short := sorted(name for name in wanted if counts.get(name, 0) < most):
+        missing = sum(most - counts.get(name, 0) for name in short)
+        raise ValueError(
+            f"{benchmark}: {missing} of {most * len(wanted)} samples are missing: {len(short)} of {len(wanted)} "
+            f"problems have fewer than {most}, such as {short[0]!r} with {counts.get(short[0], 0)}; "
+            "finish the evaluation first"
+        )
+    if greedy and (without := sorted(wanted - set(greedy))):
+        raise ValueError(
+            f"{benchmark}: {len(without)} of {len(wanted)} greedy answers are missing, such as {without[0]!r}; "
+            "finish the evaluation first"
+        )

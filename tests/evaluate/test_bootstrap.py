@@ -1,0 +1,137 @@
+"""Intervals: against scipy's bootstrap, where all problems agree, over strata and over runs, and their coverage."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from trimsft.evaluate.bootstrap import Interval, column_intervals, mean_interval, resampled_means
+
+
+def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.binomial(8, rng.beta(difficulty, 1 - difficulty, size=problems)) / 8
+
+
+@pytest.mark.parametrize(("problems", "difficulty"), [(30, 0.1), (30, 0.5), (400, 0.9)])
+def test_agrees_with_scipy(problems, difficulty):
+    values = scores_of(problems, difficulty=difficulty)
+    ours = mean_interval([values[:, None]], (0, 1), resamples=20_000)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(1)
+    )
+    width = ours.high - ours.low
+    assert ours.value == values.mean()
+    # two bootstraps of 20,000 differ by about 1 % of the width at these quantiles
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.04 * width)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.04 * width)
+
+
+def test_columns_are_the_same_as_one_by_one():
+    values = np.stack([scores_of(50), scores_of(50, seed=1), np.zeros(50)], axis=1)
+    together = column_intervals(values, [(0, 1), (0, 1), (0, 1)], resamples=500, seed=3)
+    for column, found in enumerate(together):
+        alone = mean_interval([values[:, [column]]], (0, 1), resamples=500, seed=3)
+        assert (found.value, found.low, found.high) == pytest.approx(
+            (alone.value, alone.low, alone.high), abs=1e-12
+        )
+
+
+def test_the_draws_have_the_mean_and_spread_of_the_mean():
+    values = scores_of(60)[:, None]
+    draws = resampled_means(values, 40_000, np.random.default_rng(0))
+    error = values.std() / np.sqrt(60)
+    assert draws.mean() == pytest.approx(values.mean(), abs=5 * error / np.sqrt(40_000))
+    assert draws.std() == pytest.approx(error, rel=0.02)
+
+
+def test_chunks_do_not_show(monkeypatch):
+    values = scores_of(40)[:, None]
+    whole = resampled_means(values, 300, np.random.default_rng(5))
+    monkeypatch.setattr("trimsft.evaluate.bootstrap._CHUNK", 7 * 40)
+    assert np.array_equal(resampled_means(values, 300, np.random.default_rng(5)), whole)
+
+
+# ---- all problems alike
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "low", "high"),
+    [
+        (0.0, (0, 1), 0, 0.0998577),  # -ln 0.05 / 30
+        (1.0, (0, 1), 0.9001423, 1),
+        (0.0, (-1, 1), -0.0998577, 0.0998577),
+        (0.5, (0, 1), 0.4500711, 0.5499289),
+        (312.0, None, 312, 312),
+    ],
+)
+def test_the_rule_of_three_takes_over_where_all_problems_agree(value, bounds, low, high):
+    found = mean_interval([np.full((30, 1), value)], bounds, resamples=50)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_one_problem_says_nothing():
+    assert mean_interval([np.array([[1.0]])], (0, 1), resamples=50) == Interval(1.0, 0.0, 1.0)
+
+
+# ---- strata and runs
+
+
+def test_benchmarks_count_the_same_whatever_their_size():
+    big, small = np.zeros((500, 1)), np.ones((10, 1))
+    assert mean_interval([big, small], (0, 1), resamples=50).value == 0.5
+
+
+def test_strata_are_resampled_on_their_own():
+    """The variance of the mean of two benchmarks is a quarter of the sum; mixing them would add their distance."""
+    easy, hard = 0.9 + 0.1 * scores_of(40)[:, None], 0.1 * scores_of(200, seed=1)[:, None]
+    found = mean_interval([easy, hard], (0, 1), resamples=20_000)
+    error = np.sqrt(easy.var() / 40 + hard.var() / 200) / 2
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.06)
+
+
+def test_runs_that_differ_widen_the_interval():
+    problems = np.repeat(scores_of(300)[:, None] * 0.8, 4, axis=1)
+    alike = mean_interval([problems], (0, 1), resamples=4000)
+    differing = mean_interval([problems + np.array([0.0, 0.05, 0.1, 0.2])], (0, 1), resamples=4000)
+    one = mean_interval([problems[:, :1]], (0, 1), resamples=4000)
+    assert alike.high - alike.low == pytest.approx(one.high - one.low, rel=0.06)
+    # sd of the four runs 0.0854, of their mean half that; problems add 1.4 points
+    total = np.sqrt((np.std([0, 0.05, 0.1, 0.2], ddof=1) / 2) ** 2 + problems.var() / 300)
+    assert differing.high - differing.low == pytest.approx(2 * 1.96 * total, rel=0.1)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 3))
+def test_the_interval_holds_the_mean_within_bounds_and_repeats(counts, seed):
+    values = np.array(counts)[:, None] / 8
+    found = mean_interval([values], (0, 1), resamples=300, seed=seed)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert mean_interval([values], (0, 1), resamples=300, seed=seed) == found
+
+
+def test_coverage_near_zero():
+    """83 problems, true mean 0.05: the percentile bootstrap covers 90 to 92 %, BCa 97 %."""
+    rng = np.random.default_rng(2)
+    hits = 0
+    for seed in range(300):
+        values = (rng.random((83, 1)) < 0.05).astype(float)
+        found = mean_interval([values], (0, 1), resamples=1000, seed=seed)
+        hits += found.low <= 0.05 <= found.high
+    assert hits / 300 >= 0.94
+
+
+@pytest.mark.parametrize(
+    ("strata", "resamples", "message"),
+    [
+        ([], 10, "strata: must be one or more"),
+        ([np.zeros((3, 1)), np.zeros((3, 2))], 10, "equal runs"),
+        ([np.zeros((0, 1))], 10, "one problem or more"),
+        ([np.full((2, 1), np.nan)], 10, "must be finite"),
+        ([np.zeros((2, 1))], 0, "resamples: must be 1 or more, got 0"),
+    ],
+)
+def test_refuses(strata, resamples, message):
+    with pytest.raises(ValueError, match=message):
+        mean_interval(strata, (0, 1), resamples=resamples)

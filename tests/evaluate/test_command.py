@@ -1,0 +1,137 @@
+"""`trimsft eval` and `trimsft compare` from a list of problems to tables, with a scripted engine."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trimsft.cli import app
+from trimsft.evaluate import command
+from trimsft.evaluate.engines import Request, ScriptedEngine
+
+PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(1, 7)]
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
+    return path
+
+
+def number_in(request: Request) -> int:
+    text = request.prompt or request.messages[-1]["content"]
+    return int(text.split("What is ")[1].split("+")[0])
+
+
+def able(request: Request) -> str:
+    """Right when greedy, and in three of four samples."""
+    n = number_in(request)
+    wrong = not request.sampling.is_greedy and request.seed % 4 == 0
+    return f"It is \\boxed{{{2 * n + wrong}}}."
+
+
+def hopeless(request: Request) -> str:
+    return "I do not know."
+
+
+@pytest.fixture
+def run_eval(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def run(name: str, answers=able, *more: str):
+        monkeypatch.setattr(command, "make_engine", lambda settings: ScriptedEngine(answers))
+        options = ["-b", str(benchmark), "--out", str(tmp_path / name), "--template", "plain", *more]
+        return CliRunner().invoke(app, ["eval", "model", *options])
+
+    return run
+
+
+def test_from_problems_to_scores(run_eval, tmp_path: Path) -> None:
+    done = run_eval("able", able, "--json")
+    assert done.exit_code == 0, done.output
+    (scores,) = json.loads(done.stdout)
+    assert scores["greedy"]["value"] == 1.0 and scores["samples"] == 8
+    folder = tmp_path / "able/eval/sums"
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    right = sum(
+        s["text"] == f"It is \\boxed{{{2 * int(s['problem'][4:])}}}." for s in samples if s["sample"] >= 0
+    )
+    assert scores["average"]["value"] == pytest.approx(right / 48)
+    grades = [json.loads(line) for line in (folder / "grades.jsonl").read_text().splitlines()]
+    assert len(grades) == len(samples) == 54
+    assert {grade["status"] for grade in grades} == {"correct", "wrong"}
+    assert json.loads((folder / "scores.json").read_text())["grader"]["kind"] == "strict"
+
+
+def test_the_table_has_greedy_beside_the_samples(run_eval) -> None:
+    done = run_eval("able")
+    assert done.exit_code == 0
+    for name in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
+        assert name in done.stdout
+    assert "What is 1+1?" in done.stderr  # the first prompt
+
+
+def test_a_second_time_generates_nothing_and_other_settings_are_refused(run_eval, tmp_path: Path) -> None:
+    run_eval("able")
+    before = (tmp_path / "able/eval/sums/samples.jsonl").read_bytes()
+
+    def never(request: Request) -> str:
+        raise AssertionError("asked again")
+
+    assert run_eval("able", never).exit_code == 0
+    assert (tmp_path / "able/eval/sums/samples.jsonl").read_bytes() == before
+    done = run_eval("able", never, "--temperature", "0.7")
+    assert done.exit_code == 2 and "temperature: was 1.0, now 0.7" in done.stderr
+
+
+def test_two_runs_are_compared_by_problem(run_eval, tmp_path: Path) -> None:
+    run_eval("able")
+    run_eval("hopeless", hopeless)
+    folders = [str(tmp_path / "hopeless"), str(tmp_path / "able")]
+    shown = CliRunner().invoke(app, ["compare", *folders])
+    assert shown.exit_code == 0 and "difference to hopeless" in shown.stdout
+    found = json.loads(CliRunner().invoke(app, ["compare", *folders, "--format", "json"]).stdout)
+    assert found[0]["candidate"] == "able" and len(found[0]["better"]) == 6
+    out = tmp_path / "table.tex"
+    assert (
+        CliRunner().invoke(app, ["compare", *folders, "--format", "latex", "--out", str(out)]).exit_code == 0
+    )
+    assert "\\toprule" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["compare", "one"], "is one run; name two or more"),
+        (["compare", "one", "two"], "one: holds no evaluation"),
+        (["compare", "a", "b", "--format", "word"], "must be one of terminal"),
+        (["eval", "m", "-b", "math50"], "did you mean 'math500'?"),
+        (["eval", "m", "-b", "math500", "--engine", "gpt"], "engine: unknown name 'gpt'"),
+        (["eval", "m", "-b", "math500", "--temperature", "-1"], "temperature: must be"),
+        (["eval", "m", "-b", "math500", "--samples", "x"], "must be a whole number"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "load_benchmark", _load_nothing)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _load_nothing(name, data_dir, limit):
+    from trimsft.evaluate.benchmarks import find_file
+
+    find_file(name, data_dir)  # refuses unknown names
+    return []
+
+
+def test_scores_by_different_graders_are_not_mixed(run_eval, tmp_path: Path) -> None:
+    run_eval("able")
+    (tmp_path / "able/eval/sums").rename(tmp_path / "able/eval/other")
+    run_eval("able", able, "--grader", "qwen")
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "able"), str(tmp_path / "able")])
+    assert done.exit_code == 2 and "was graded by qwen" in done.stderr

@@ -1,0 +1,233 @@
+"""Paired comparison: p-values against scipy and against each other, flips, Holm, and when a mark is earned."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from trimsft.evaluate.bootstrap import Interval
+from trimsft.evaluate.compare import compare, compare_macro, compare_runs, correct_for_many
+from trimsft.evaluate.significance import holm, sign_flip
+
+from .graded import random_counts, score_of
+
+# ---- the sign-flip test
+
+
+@pytest.mark.parametrize(
+    ("differences", "expected"),
+    [
+        ([0.5, 0.25, 0.25, 1.0, 0.0], 2 / 16),
+        ([1.0, 1.0, -1.0], 1.0),  # sums +-3 and +-1: all at least 1 from 0
+        ([1.0, -0.5], 1.0),
+        ([1.0] * 10, 2 / 1024),
+        ([0.0, 0.0], 1.0),
+        ([], 1.0),
+    ],
+)
+def test_sign_flip_by_hand(differences, expected):
+    assert sign_flip(differences) == expected
+    assert sign_flip(differences, steps=4) == pytest.approx(expected, rel=1e-13)
+
+
+@given(st.lists(st.integers(-8, 8), min_size=2, max_size=10))
+def test_sign_flip_agrees_with_scipy(counts):
+    differences = np.array(counts) / 8
+    patterns = 2 ** len(counts)
+    expected = stats.permutation_test(
+        (differences, np.zeros(len(counts))),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=patterns,
+    ).pvalue
+    # scipy doubles the smaller tail, which is the same for a symmetric distribution but for a sum of 0
+    assert sign_flip(differences) == pytest.approx(min(1.0, expected), rel=1e-12)
+    assert sign_flip(differences, steps=8) == pytest.approx(min(1.0, expected), rel=1e-12)
+
+
+def test_many_equal_changes_are_a_binomial_test():
+    differences = [1.0] * 60 + [-1.0] * 35 + [0.0] * 200
+    assert sign_flip(differences, steps=1) == pytest.approx(stats.binomtest(60, 95).pvalue, rel=1e-12)
+
+
+def test_drawing_agrees_with_counting_and_never_says_0():
+    differences = (np.array(random_counts(200, seed=3, shift=0.2)) - random_counts(200, seed=3)) / 8
+    exact, drawn = sign_flip(differences, steps=8), sign_flip(differences, draws=20_000)
+    assert 0.001 < exact < 0.5  # else this test would compare nothing
+    assert drawn == pytest.approx(exact, abs=5 * np.sqrt(exact / 20_000))
+    assert sign_flip(np.linspace(1, 2, 40), draws=999) == 1 / 1000
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=12))
+def test_rounding_does_not_hide_the_observed_pattern(sizes):
+    assert sign_flip(sizes) == 2 / 2 ** len(sizes)  # all of one sign: only that pattern and its mirror
+
+
+def test_too_fine_steps_fall_back_to_drawing():
+    differences = np.linspace(0.1, 0.9, 40)
+    assert sign_flip(differences, steps=10**400, draws=99) == sign_flip(differences, draws=99)
+
+
+def test_sign_flip_refuses():
+    with pytest.raises(ValueError, match="must be finite"):
+        sign_flip([1.0, float("nan")])
+    with pytest.raises(ValueError, match="not multiples of 1/8"):
+        sign_flip([0.3], steps=8)
+
+
+# ---- Holm
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([]) == []
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        holm([1.5])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_lies_between_no_correction_and_bonferroni(p_values):
+    corrected = holm(p_values)
+    for p, adjusted in zip(p_values, corrected, strict=True):
+        assert p <= adjusted <= min(1.0, len(p_values) * p) + 1e-15
+    pairs = sorted(zip(p_values, corrected, strict=True))
+    assert all(a[1] <= b[1] for a, b in itertools.pairwise(pairs))
+
+
+# ---- two runs
+
+
+def test_a_comparison_by_hand():
+    before, after = score_of("toy", [0, 8, 4, 1, 3]), score_of("toy", [6, 2, 5, 1, 5])
+    found = compare(before, after, names=("sft", "trim"), resamples=500)
+    assert (found.baseline, found.candidate, found.benchmark, found.problems) == ("sft", "trim", "toy", 5)
+    assert (found.before, found.after) == (16 / 40, 19 / 40)
+    assert found.difference.value == pytest.approx(3 / 40)
+    assert (found.higher, found.lower) == (3, 1)
+    assert [(flip.problem, flip.before, flip.after) for flip in found.better] == [
+        ("p000", 0, 0.75),
+        ("p004", 0.375, 0.625),
+    ]
+    assert [flip.problem for flip in found.worse] == ["p001"]
+    # changes 6, -6, 1, 2 add up to 3; of the 16 sign patterns, four come closer to 0: 6 and -6 with 2 and -1
+    assert found.p_value == found.p_holm == 12 / 16
+    assert not found.significant
+
+
+def test_pairing_sees_what_unpaired_intervals_cannot():
+    """A quarter of the problems gains one sample of 8: inside both intervals, and still certain."""
+    counts = [min(7, count) for count in random_counts(120, seed=5)]
+    a, b = score_of("toy", counts), score_of("toy", [n + (i % 4 == 0) for i, n in enumerate(counts)])
+    assert a.average.high > b.average.value
+    assert compare(a, b, resamples=500).significant
+
+
+def test_swapping_the_runs_turns_the_sign():
+    a, b = score_of("toy", random_counts(50, seed=1)), score_of("toy", random_counts(50, seed=1, shift=0.7))
+    forward, backward = compare(a, b, resamples=2000), compare(b, a, resamples=2000)
+    assert forward.difference.value == pytest.approx(-backward.difference.value)
+    assert forward.difference.low == pytest.approx(-backward.difference.high, abs=0.01)
+    assert forward.p_value == backward.p_value
+    assert {flip.problem for flip in forward.better} == {flip.problem for flip in backward.worse}
+
+
+@pytest.mark.parametrize(
+    "metric", ["average", "pass@8", "pass@3", "majority@8", "majority@3", "greedy", "tokens"]
+)
+def test_a_run_does_not_differ_from_itself(metric):
+    run = score_of("toy", random_counts(40, seed=2))
+    found = compare(run, run, metric, resamples=100)
+    assert found.p_value == 1 and not found.significant and not found.better and not found.worse
+    assert found.difference.low <= 0 <= found.difference.high
+
+
+def test_false_alarms_are_as_rare_as_promised():
+    """Two runs of the same model on 60 problems: at most about 5 % of 200 pairs may be called different."""
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(200):
+        difficulty = rng.beta(0.7, 0.7, size=60)
+        alarms += sign_flip((rng.binomial(8, difficulty) - rng.binomial(8, difficulty)) / 8, steps=8) < 0.05
+    assert alarms <= 20  # 10 expected, sd 3.1
+
+
+def test_different_problems_are_refused_by_name():
+    a, b = score_of("toy", [1, 2, 3]), score_of("toy", [1, 2])
+    with pytest.raises(
+        ValueError, match=r"'toy': the runs have different problems: 1 only in the first \(such as 'p002'\)"
+    ):
+        compare(a, b)
+    with pytest.raises(ValueError, match=r"1 only in the second \(such as 'p002'\)"):
+        compare(b, a)
+    with pytest.raises(ValueError, match="got 'toy' and 'other'"):
+        compare(a, score_of("other", [1, 2, 3]))
+    with pytest.raises(ValueError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
+        compare_macro([a], [score_of("other", [1, 2, 3])])
+
+
+def test_runs_with_different_numbers_of_samples_can_be_compared():
+    a, b = score_of("toy", [1, 2, 3], samples=4), score_of("toy", [2, 5, 6], samples=6)
+    found = compare(a, b, "pass@2", resamples=50)
+    assert found.difference.value == pytest.approx(b.pass_at[2].value - a.pass_at[2].value)
+    with pytest.raises(ValueError, match="pass@1 to pass@4"):
+        compare(a, b, "pass@5", resamples=50)
+
+
+# ---- many comparisons
+
+
+def test_every_candidate_on_every_benchmark_and_their_mean():
+    base = [score_of("b", random_counts(60, seed=1)), score_of("a", random_counts(30, seed=2))]
+    better = [
+        score_of("a", random_counts(30, seed=2, shift=2.0)),
+        score_of("b", random_counts(60, seed=1, shift=2.0)),
+    ]
+    found = compare_runs(base, {"same": base, "better": better}, name="base", resamples=300)
+    assert [(one.candidate, one.benchmark) for one in found] == [
+        (run, benchmark) for run in ("same", "better") for benchmark in ("a", "b", "average")
+    ]
+    assert [one.significant for one in found] == [False, False, False, True, True, True]
+    assert [one.p_holm for one in found] == holm([one.p_value for one in found])
+    mean = found[5]
+    assert mean.problems == 90 and mean.difference.value == pytest.approx(
+        (found[3].difference.value + found[4].difference.value) / 2
+    )
+    assert {flip.benchmark for flip in mean.better} == {"a", "b"}
+
+
+def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
+    a = [score_of("big", [4] * 8), score_of("small", [4] * 4)]
+    b = [score_of("big", [5] * 6 + [3] * 2), score_of("small", [3] * 4)]
+    found = compare_macro(a, b, resamples=50)
+    assert found.difference.value == pytest.approx((4 / 64 - 4 / 32) / 2)
+    # in units of 1/128: eight changes of 1 that add up to 4, four of 2 that add up to -8
+    assert found.p_value == sign_flip([1] * 6 + [-1] * 2 + [-2] * 4) != sign_flip([1] * 6 + [-1] * 6)
+
+
+def test_one_benchmark_has_no_mean():
+    run = [score_of("a", [1, 2])]
+    assert [one.benchmark for one in compare_runs(run, {"x": run}, resamples=50)] == ["a"]
+
+
+def test_a_mark_needs_both_a_corrected_p_value_and_an_interval_without_zero():
+    run = score_of("toy", [4, 4, 4])
+    plain = compare(run, run, resamples=50)
+    apart = Interval(0.1, 0.01, 0.2)
+    earned = dataclasses.replace(plain, difference=apart, p_value=0.02, p_holm=0.02)
+    assert earned.significant
+    assert not dataclasses.replace(earned, p_holm=0.05).significant
+    assert not dataclasses.replace(earned, difference=Interval(0.1, 0.0, 0.2)).significant
+    assert dataclasses.replace(earned, difference=Interval(-0.1, -0.2, -0.01)).significant
+    assert [one.significant for one in correct_for_many([earned] * 3)] == [False] * 3  # 3 x 0.02 > 0.05
+
+
+def test_a_comparison_is_json():
+    found = compare(score_of("toy", [0, 8]), score_of("toy", [8, 8]), resamples=50)
+    record = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert record["significant"] is False and record["better"][0]["problem"] == "p000"

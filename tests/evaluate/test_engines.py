@@ -1,0 +1,285 @@
+"""Engines: explicit sampling, seeds that do not depend on the batch, where texts end, and what goes wrong."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+
+from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines.draw import Drawer
+from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+from trimsft.evaluate.prompts import make_prompts
+
+from .tiny_model import make_model, make_tokenizer, save_model
+
+CPU = torch.device("cpu")
+PROBLEMS = ["1+1?", "What is 1+1?", "A longer problem than the others: what is 2 and 2?"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """So small a model only loses time to more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def make_requests(samples: int = 4, problems: list[str] = PROBLEMS, **sampling: Any) -> list[Request]:
+    """Greedy first, then samples, of each problem."""
+    prompts = make_prompts(problems, make_tokenizer())
+    settings = {"max_tokens": 12, "stop_tokens": prompts.stop_tokens} | sampling
+    kinds = [Sampling(**settings | {"temperature": 0.0}), *[Sampling(**settings)] * samples]
+    return [
+        Request(prompt.text, 100 * row + number, kind, prompt.tokens, prompt.messages)
+        for row, prompt in enumerate(prompts.prompts)
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def complete(engine: Engine, requests: list[Request]) -> list[Completion]:
+    completions = {completion.index: completion for completion in engine.generate(requests)}
+    return [completions[index] for index in range(len(requests))]
+
+
+# sampling -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"temperature": -0.1}, "temperature: must be a finite number >= 0, got -0.1"),
+        ({"temperature": math.nan}, "temperature: must be a finite number"),
+        ({"top_p": 0}, "top_p: must be above 0 and at most 1, got 0"),
+        ({"top_k": -1}, "top_k: must be an integer >= 0, 0 for all tokens, got -1"),
+        ({"max_tokens": 0}, "max_tokens: must be an integer >= 1, got 0"),
+        ({"max_tokens": 2.5}, "max_tokens: must be an integer >= 1, got 2.5"),
+        ({"stop": ("",)}, "stop: must be a tuple of texts, none of them empty"),
+        ({"stop_tokens": ("a",)}, "stop_tokens: must be token ids"),
+    ],
+)
+def test_senseless_sampling(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Sampling(**setting)
+
+
+def fits(drawn: torch.Tensor, shares: torch.Tensor) -> bool:
+    """Chi-square at one in ten thousand, rare tokens taken together."""
+    counts, expected = torch.bincount(drawn, minlength=len(shares)).double(), shares.double() * len(drawn)
+    often = expected >= 5
+    observed = torch.cat([counts[often], counts[~often].sum()[None]])
+    wanted = torch.cat([expected[often], expected[~often].sum()[None]])
+    kept = wanted > 0
+    assert observed[~kept].sum() == 0
+    return bool(stats.chisquare(observed[kept], wanted[kept] * observed.sum() / wanted.sum()).pvalue > 1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("over", ["seeds", "steps"])
+def test_tokens_are_drawn_with_their_probabilities(temperature: float, over: str) -> None:
+    torch.manual_seed(0)
+    logits, count = torch.randn(300) * 2, 4000
+    sampling = Sampling(temperature=temperature)
+    if over == "seeds":
+        drawn = (
+            Drawer(range(count), [sampling] * count, CPU).scores(logits.expand(count, -1), 3).argmax(dim=1)
+        )
+    else:
+        drawer = Drawer([5], [sampling], CPU)
+        drawn = torch.cat([drawer.scores(logits[None], step).argmax(dim=1) for step in range(count)])
+    assert fits(drawn, (logits / temperature).softmax(dim=0))
+    assert not fits(drawn, (logits / temperature * 1.3).softmax(dim=0))
+
+
+def test_top_k_and_top_p_leave_the_likeliest() -> None:
+    shares = torch.tensor([0.1, 0.4, 0.2, 0.25, 0.05])
+    logits, count = shares.log(), 2000
+
+    def drawn(**sampling: Any) -> torch.Tensor:
+        drawer = Drawer(range(count), [Sampling(**sampling)] * count, CPU)
+        return drawer.scores(logits.expand(count, -1), 0).argmax(dim=1)
+
+    assert fits(drawn(top_k=2), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65)
+    assert fits(drawn(top_p=0.8), torch.tensor([0, 0.4, 0.2, 0.25, 0]) / 0.85)
+    assert set(drawn(top_p=1e-6).tolist()) == {1}
+    assert fits(drawn(top_k=5), shares)
+
+
+def test_a_draw_depends_on_its_own_seed_and_step_only() -> None:
+    logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
+    samplings = [Sampling(), Sampling(temperature=0.0), Sampling(temperature=0.7), Sampling(top_k=3)] + [
+        Sampling()
+    ] * 2
+    seeds = [1, 2, 3, 4, 1, 5]
+    together = Drawer(seeds, samplings, CPU).scores(logits, 7)
+    for row in range(6):
+        alone = Drawer([seeds[row]], [samplings[row]], CPU).scores(logits[row : row + 1], 7)
+        assert torch.equal(together[row], alone[0])
+    assert torch.equal(together[1], logits[1])
+    noise = together - logits
+    assert torch.allclose(noise[0], noise[4], atol=1e-5) and not torch.allclose(noise[0], noise[5], atol=1)
+    later = Drawer(seeds, samplings, CPU).scores(logits, 8)
+    assert not torch.allclose(later[0], together[0], atol=1)
+
+
+# transformers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_does_not_depend_on_its_batch() -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer())
+    requests = make_requests()
+    whole = complete(engine, requests)
+    for size in (1, 4):
+        engine.batch_size = size
+        assert complete(engine, requests) == whole
+    assert complete(engine, requests[::-1])[::-1] == [
+        Completion(len(requests) - 1 - c.index, c.text, c.tokens, c.finish) for c in whole
+    ]
+    per_problem = [{c.text for c in whole[at + 1 : at + 5]} for at in range(0, 15, 5)]
+    assert all(len(texts) == 4 for texts in per_problem)  # seeds differ
+
+
+def greedy_tokens(request: Request) -> list[int]:
+    """What the model prefers, one token after the other, without `generate`."""
+    model, ids = make_model(), list(request.tokens or ())
+    for _ in range(request.sampling.max_tokens):
+        ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    return ids[len(request.tokens or ()) :]
+
+
+def test_greedy_is_what_the_model_prefers() -> None:
+    requests = make_requests(samples=0)
+    for request, completion in zip(
+        requests, complete(TransformersEngine(make_model(), make_tokenizer()), requests), strict=True
+    ):
+        tokens = greedy_tokens(request)
+        assert not set(tokens) & set(request.sampling.stop_tokens)  # else the lines below would check less
+        assert (completion.tokens, completion.finish) == (12, "length")
+        assert completion.text == make_tokenizer().decode(tokens, skip_special_tokens=True)
+
+
+def test_no_default_of_the_checkpoint_leaks_but_eos() -> None:
+    requests = make_requests()
+    plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
+    model = make_model()
+    model.generation_config.update(
+        do_sample=True,
+        temperature=0.1,
+        top_k=1,
+        top_p=0.1,
+        repetition_penalty=9.0,
+        min_new_tokens=5,
+        max_length=3,
+    )
+    assert complete(TransformersEngine(model, make_tokenizer()), requests) == plain
+
+
+@pytest.mark.parametrize("whose", ["model", "request"])
+def test_every_stop_token_ends_a_text(whose: str) -> None:
+    tokens = greedy_tokens(make_requests(samples=0)[0])
+    stop = next(token for token in tokens[3:] if token not in tokens[:3])
+    model = make_model()
+    model.generation_config.eos_token_id = [0, stop] if whose == "model" else 0
+    requests = make_requests(samples=0, stop_tokens=() if whose == "model" else (stop,))
+    completion = complete(TransformersEngine(model, make_tokenizer()), requests)[0]
+    assert (completion.tokens, completion.finish) == (tokens.index(stop) + 1, "stop")
+    assert completion.text == make_tokenizer().decode(tokens[: tokens.index(stop)])
+
+
+def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
+    requests = make_requests(samples=20)
+    free = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
+    whole = max(free, key=lambda c: len(c.text.encode("ascii", "ignore")))
+    stop = next(char for char in whole.text[2:] if char.isascii())
+    cut = complete(
+        TransformersEngine(make_model(), make_tokenizer()), make_requests(samples=20, stop=(stop,))
+    )
+    for before, after in zip(free, cut, strict=True):
+        assert after.text == before.text.split(stop)[0]
+        assert after.finish == ("stop" if stop in before.text else before.finish)
+        assert after.tokens <= before.tokens
+    assert cut[whole.index].tokens < whole.tokens
+
+
+def test_length_is_a_reason_to_end() -> None:
+    requests = make_requests(samples=2, max_tokens=3, stop_tokens=())
+    engine = TransformersEngine(make_model(eos_token_id=None), make_tokenizer())
+    engine.tokenizer.eos_token = None
+    assert {(c.finish, c.tokens) for c in complete(engine, requests)} == {("length", 3)}
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_generated() -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer())
+    with pytest.raises(
+        EngineError, match=r"max_tokens: 250 new tokens after a prompt of \d+ exceed the model's 256"
+    ):
+        next(engine.generate(make_requests(max_tokens=250)))
+    with pytest.raises(ValueError, match="batch_size: must be at least 1, got 0"):
+        TransformersEngine(make_model(), make_tokenizer(), batch_size=0)
+
+
+def test_out_of_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8)
+    whole = complete(engine, make_requests())
+    sizes: list[int] = []
+
+    def generate(self: Any, input_ids: torch.Tensor, **settings: Any) -> torch.Tensor:
+        sizes.append(len(input_ids))
+        if len(input_ids) > most:
+            raise torch.OutOfMemoryError
+        return plenty(self, input_ids=input_ids, **settings)
+
+    most, plenty = 2, type(engine.model).generate
+    monkeypatch.setattr(type(engine.model), "generate", generate)
+    assert complete(engine, make_requests()) == whole
+    assert sizes[:3] == [8, 4, 2] and max(sizes[9:]) <= 2
+    most = 0
+    with pytest.raises(
+        EngineError, match=r"one row of \d+ prompt tokens and 12 new ones does not fit into memory"
+    ):
+        complete(engine, make_requests())
+
+
+def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    first = TransformersEngine(save_model(tmp_path / "a"), dtype="float32")
+    moved = TransformersEngine(str(save_model(tmp_path / "b")), dtype="float32")
+    assert first.identity == moved.identity and first.identity["dtype"] == "float32"
+    assert first.details != moved.details
+    assert complete(first, make_requests()) == complete(
+        TransformersEngine(make_model(), make_tokenizer()), make_requests()
+    )
+    assert isinstance(first, Engine) and isinstance(ScriptedEngine({}), Engine)
+    with pytest.raises(EngineError, match=r"model: cannot load '.*gone'"):
+        TransformersEngine(tmp_path / "gone")
+
+
+# vllm ---------------------------------------------------------------------------------------------------------------
+
+
+def test_without_vllm_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from trimsft.evaluate.engines.vllm_engine import VllmEngine
+
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(EngineError, match=r"vllm cannot be imported .*; install trimsft\[vllm\]"):
+        VllmEngine("some/model")
+
+
+def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
+    pytest.importorskip("vllm", reason="vllm is not installed")
+    from trimsft.evaluate.engines.vllm_engine import VllmEngine
+
+    engine = VllmEngine(save_model(tmp_path / "model"), dtype="float32", max_length=256, eager=True)
+    requests = make_requests()
+    whole = complete(engine, requests)
+    assert [complete(engine, [request])[0].text for request in requests] == [c.text for c in whole]
+    plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
+    greedy = range(0, len(requests), 5)
+    # half of a character at the end is nothing to vLLM, and a mark to the others
+    assert [whole[at].text for at in greedy] == [plain[at].text.rstrip("\ufffd") for at in greedy]
+    with pytest.raises(EngineError, match="max_tokens: 250 new tokens"):
+        next(engine.generate(make_requests(max_tokens=250)))

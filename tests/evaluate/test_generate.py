@@ -1,0 +1,243 @@
+"""Filling a record: the protocol, going on after a kill, failures, and what is refused."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trimsft.evaluate import generate
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.generate import Progress, fill, sample_seed
+from trimsft.evaluate.prompts import make_prompts
+from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
+from trimsft.runs import RunError
+
+from .scripted_run import PROBLEMS, answer, evaluation, run
+
+TOTAL = 6 * 4
+
+
+def lines(folder: Path) -> list[bytes]:
+    return (folder / "samples.jsonl").read_bytes().splitlines()
+
+
+def test_the_protocol_is_the_papers() -> None:
+    plan = generate.Evaluation(
+        "mine", PROBLEMS, make_prompts([p.problem for p in PROBLEMS], template="plain")
+    )
+    requests = plan.requests()
+    sampled = [request.sampling for key, request in requests.items() if key.sample != GREEDY]
+    greedy = [request.sampling for key, request in requests.items() if key.sample == GREEDY]
+    paper = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=2048, stop=("\n\nProblem:",))
+    assert sampled == [paper] * 8 * 6
+    assert greedy == [replace(paper, temperature=0.0)] * 6
+
+
+def test_every_sample_is_recorded_once_with_a_seed_of_its_own(tmp_path: Path) -> None:
+    outcome, engine = run(tmp_path)
+    assert outcome.complete and outcome.generated == outcome.total == TOTAL
+    samples = SampleRecord(tmp_path).complete()
+    assert (
+        len(samples)
+        == len({sample.key for sample in samples})
+        == len({sample.seed for sample in samples})
+        == TOTAL
+    )
+    assert all(
+        sample.text == answer(request) for sample, request in zip(samples, engine.requests, strict=True)
+    )
+    again, idle = run(tmp_path)
+    assert again.complete and again.generated == 0 and idle.requests == []
+
+
+def test_seeds_depend_on_problem_and_sample_only() -> None:
+    wide = evaluation(samples=8).requests()
+    narrow = evaluation(samples=2, greedy=False).requests()
+    assert {key: request.seed for key, request in narrow.items()}.items() <= {
+        k: r.seed for k, r in wide.items()
+    }.items()
+    assert sample_seed(0, Key("a", 1)) != sample_seed(1, Key("a", 1))
+    assert sample_seed(0, Key("a", 11)) != sample_seed(0, Key("a1", 1))
+    assert all(0 <= request.seed < 2**31 for request in wide.values())
+
+
+def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    run(tmp_path / "whole")
+    draw, kills = random.Random(0), 0
+    folder = tmp_path / "killed"
+    while not (folder / "samples.jsonl").exists() or len(lines(folder)) < TOTAL:
+        before = len(lines(folder)) if (folder / "samples.jsonl").exists() else 0
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.evaluate.scripted_run", str(folder), "0.02"],
+            cwd=Path(__file__).parents[2],
+        )
+        goal, limit = before + draw.randint(1, 9), time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < limit:
+            if (folder / "samples.jsonl").exists() and len(lines(folder)) >= goal:
+                process.kill()
+                kills += 1
+                break
+            time.sleep(0.002)
+        assert process.wait() in (0, -signal.SIGKILL)
+        assert len(lines(folder)) >= before
+        if kills == 1:  # what no kill can be timed to do: half of a line
+            path = folder / "samples.jsonl"
+            os.truncate(path, path.stat().st_size - 100)
+    assert kills >= 2
+    whole = {
+        json.loads(line)["problem"] + str(json.loads(line)["sample"]): line
+        for line in lines(tmp_path / "whole")
+    }
+    killed = {json.loads(line)["problem"] + str(json.loads(line)["sample"]): line for line in lines(folder)}
+    assert len(lines(folder)) == TOTAL and killed == whole
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.evaluate.scripted_run", str(tmp_path), "1"]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    try:
+        limit = time.monotonic() + 60
+        while not (tmp_path / "samples.jsonl").exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        with pytest.raises(RunError, match=f"in use by process {process.pid}"):
+            run(tmp_path)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_failures_are_counted_and_tried_again(tmp_path: Path) -> None:
+    seen: Counter[int] = Counter()
+
+    def fails(request: Request) -> str | None:
+        seen[request.seed] += 1
+        return "the server is tired" if request.seed % 3 == 0 and seen[request.seed] < 3 else None
+
+    engine = ScriptedEngine(answer, fails=fails)
+    tired = sum(request.seed % 3 == 0 for request in evaluation().requests().values())
+    shown: list[str] = []
+    outcome = fill(
+        SampleRecord(tmp_path), evaluation(), engine, pause=0.0, on_progress=lambda p: shown.append(p.line())
+    )
+    assert outcome.complete and outcome.generated == TOTAL and not outcome.failures
+    assert len(engine.requests) == TOTAL + 2 * tired
+    assert len(SampleRecord(tmp_path).errors()) == 2 * tired > 0
+    assert f"{2 * tired} failed" in shown[-1] and shown[-1].startswith(f"{TOTAL} of {TOTAL} samples")
+
+
+def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path) -> None:
+    broken = ScriptedEngine(answer, fails=lambda r: "no luck" if "What is 2+1?" in r.prompt else None)
+    outcome = fill(SampleRecord(tmp_path), evaluation(), broken, attempts=2, pause=0.0)
+    assert not outcome.complete and outcome.recorded == TOTAL - 4
+    assert set(outcome.failures.values()) == {"no luck"} and {key.problem for key in outcome.failures} == {
+        "p2"
+    }
+    with pytest.raises(
+        IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); give"
+    ):
+        outcome.require_complete()
+    with pytest.raises(IncompleteEvaluation, match="4 of 24"):
+        SampleRecord(tmp_path).complete()
+    later, engine = run(tmp_path)
+    assert later.complete and len(engine.requests) == 4
+    later.require_complete()
+
+
+def test_a_dead_server_is_not_asked_thousands_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "GIVE_UP_AFTER", 5)
+    engine = ScriptedEngine(answer, fails=lambda request: "gone")
+    outcome = fill(SampleRecord(tmp_path), evaluation(), engine, attempts=2, pause=0.0)
+    assert len(engine.requests) == 10 and outcome.recorded == 0
+
+
+def test_an_engine_that_breaks_loses_nothing(tmp_path: Path) -> None:
+    def script(request: Request) -> str:
+        if len(engine.requests) == 10:
+            raise EngineError("out of memory")
+        return answer(request)
+
+    engine = ScriptedEngine(script)
+    with pytest.raises(EngineError, match="out of memory"):
+        fill(SampleRecord(tmp_path), evaluation(), engine)
+    assert len(lines(tmp_path)) == 9
+    assert run(tmp_path)[0].generated == TOTAL - 9  # and the lock is free
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"samples": 4}, "samples: was 3, now 4"),
+        ({"seed": 1}, "seed: was 0, now 1"),
+        ({"greedy": False}, "greedy: was True, now False"),
+        ({"sampling": Sampling(temperature=0.6)}, "sampling.temperature: was 1.0, now 0.6"),
+        ({"problems": [*PROBLEMS[:5], replace(PROBLEMS[5], answer="7")]}, "problems.sha256: was "),
+        (
+            {"prompts": make_prompts([p.problem for p in PROBLEMS], template="deepseek")},
+            "prompt.template: was 'plain', now 'deepseek'; prompt.example: was",
+        ),
+    ],
+)
+def test_a_changed_setting_is_refused(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+    run(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RunError, match=says):
+        fill(SampleRecord(tmp_path), evaluation(**changes), ScriptedEngine(answer))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    fill(SampleRecord(tmp_path), evaluation(), ScriptedEngine(answer, identity={"model": "a"}))
+    with pytest.raises(RunError, match=r"engine\.model: was 'a', now 'b'"):
+        fill(SampleRecord(tmp_path), evaluation(), ScriptedEngine(answer, identity={"model": "b"}))
+
+
+def test_an_answer_to_another_prompt_is_refused(tmp_path: Path) -> None:
+    """Only the first prompt stands in the settings; the record knows the others."""
+    run(tmp_path)
+    prompts = evaluation().prompts
+    other = replace(prompts, prompts=(*prompts.prompts[:5], replace(prompts.prompts[5], text="What else?")))
+    with pytest.raises(RunError, match="of 'p5' answers another prompt"):
+        fill(SampleRecord(tmp_path), evaluation(prompts=other), ScriptedEngine(answer))
+
+
+def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
+    class Twice(ScriptedEngine):
+        def generate(self, requests):
+            yield Completion(0, "a", 1, "stop")
+            yield Completion(0, "b", 1, "stop")
+
+    with pytest.raises(EngineError, match="answers request 0 twice"):
+        fill(SampleRecord(tmp_path), evaluation(), Twice(answer))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"samples": 0, "greedy": False}, "samples: must be at least 1"),
+        ({"sampling": Sampling(temperature=0.0)}, "temperature: 0 makes all samples of a problem the same"),
+        ({"problems": PROBLEMS[:2]}, "prompts: 6 of them for 2 problems"),
+    ],
+)
+def test_senseless_evaluations(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        evaluation(**changes)
+
+
+def test_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 110.0)
+    progress = Progress(total=4000, resumed=1000, started=100.0)
+    assert progress.line() == "1,000 of 4,000 samples, 0/s, 0 tokens/s"
+    progress.generated, progress.tokens = 20, 5000
+    assert progress.line() == "1,020 of 4,000 samples, 2/s, 500 tokens/s, 24:50 left"
+    progress.generated = 5
+    assert progress.line().endswith("1:39:50 left")

@@ -1,0 +1,77 @@
+"""Prompts of an evaluation: what is asked, what ends an answer, and what looks wrong."""
+
+import pytest
+
+from trimsft.evaluate.prompts import make_prompts
+from trimsft.templates import SYSTEM_PROMPT, TemplateError
+
+from .tiny_model import CHAT, make_tokenizer
+
+EOS, START, END = 0, 1, 2
+QWEN = f"<|im_start|>system\n{SYSTEM_PROMPT}<|im_end|>\n<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_auto_asks_as_training_does() -> None:
+    tokenizer = make_tokenizer()
+    prompts = make_prompts(["1+1?", "2+2?"], tokenizer)
+    assert prompts.template == "chat" and prompts.example == QWEN
+    first = prompts.prompts[0]
+    assert tokenizer.decode(first.tokens) == QWEN
+    assert first.messages == (
+        {"role": "system", "content": SYSTEM_PROMPT},
+        {"role": "user", "content": "1+1?"},
+    )
+    assert make_prompts(["1+1?"], make_tokenizer(chat=None)).template == "plain"
+
+
+def test_the_published_chat_text_is_the_chat_template() -> None:
+    assert make_prompts(["1+1?"], make_tokenizer(), template="qwen25-math-cot").example == QWEN
+
+
+@pytest.mark.parametrize(
+    ("template", "chat", "stop", "stop_tokens"),
+    [
+        ("auto", CHAT, (), (EOS, END)),  # the turn ends with a token that is not eos
+        ("qwen-boxed", None, (), (EOS, END)),
+        ("plain", None, ("\n\nProblem:",), (EOS,)),
+        ("deepseek", None, (), (EOS,)),
+        ("llama-base-boxed", None, ("<|end_of_text|>",), (EOS,)),
+        ("chat", "{{ messages[0]['content'] }} and so on", (), (EOS,)),  # words of a template end nothing
+        ("chat", "{{ messages[0]['content'] }}{% if messages|length > 2 %}{{ 1/0 }}{% endif %}", (), (EOS,)),
+    ],
+)
+def test_what_ends_an_answer(
+    template: str, chat: str | None, stop: tuple[str, ...], stop_tokens: tuple[int, ...]
+) -> None:
+    prompts = make_prompts(["1+1?"], make_tokenizer(chat=chat), template=template)
+    assert (prompts.stop, prompts.stop_tokens) == (stop, stop_tokens)
+
+
+def test_a_template_of_another_model_is_noticed() -> None:
+    notes = make_prompts(["1+1?"], make_tokenizer(), template="llama-base-boxed").notes
+    assert any("<|start_header_id|> is no token of this tokenizer" in note for note in notes)
+    assert make_prompts(["1+1?"], make_tokenizer(), template="qwen-boxed").notes == ()
+
+
+def test_without_a_tokenizer_the_server_renders_the_chat() -> None:
+    prompts = make_prompts(["1+1?"], system_prompt="Be brief.")
+    assert prompts.template == "chat" and prompts.prompts[0].tokens is None
+    assert prompts.example == "[system] Be brief.\n[user] 1+1?"
+    plain = make_prompts(["1+1?"], template="boxed")
+    assert plain.template == "plain" and plain.example.endswith("Problem:\n1+1?\n\nSolution:\n")
+    assert plain.stop == ("\n\nProblem:",)
+
+
+def test_fingerprints_tell_prompts_apart() -> None:
+    chats = make_prompts(["1+1?", "2+2?"]).prompts
+    texts = make_prompts(["1+1?", "2+2?"], make_tokenizer()).prompts
+    assert len({prompt.sha for prompt in (*chats, *texts)}) == 4
+
+
+def test_refusals() -> None:
+    with pytest.raises(TemplateError, match="unknown name 'qwen'"):
+        make_prompts(["?"], template="qwen")
+    with pytest.raises(TemplateError, match="system_prompt: has no effect with template='deepseek'"):
+        make_prompts(["?"], make_tokenizer(), template="deepseek", system_prompt="Be brief.")
+    with pytest.raises(TemplateError, match="there are none"):
+        make_prompts([], make_tokenizer())

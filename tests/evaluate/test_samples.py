@@ -1,0 +1,144 @@
+"""The record: what may go on, what is refused, and what a kill leaves behind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft.evaluate.problem_files import Problem
+from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+from trimsft.runs import RunError
+
+PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
+SETTINGS: dict[str, Any] = {
+    "samples": 2,
+    "greedy": True,
+    "sampling": {"temperature": 1.0, "stop": []},
+    "prompt": {"example": "x" * 500 + "one"},
+    "details": {"versions": "1"},
+}
+
+
+def sample(problem: str, number: int, text: str = "It is 2.") -> Sample:
+    return Sample(problem, number, seed=7, text=text, tokens=3, finish="stop", prompt_sha="0f")
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> SampleRecord:
+    record = SampleRecord(tmp_path / "eval" / "mine")
+    record.settle(SETTINGS, PROBLEMS)
+    return record
+
+
+def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
+    keys = wanted_keys(SETTINGS, ["a", "b"])
+    assert keys == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
+    record.append(sample("a", 1))
+    record.append(sample("b", GREEDY))
+    for reader in (record, SampleRecord(record.folder)):
+        assert reader.missing(keys) == [("a", GREEDY), ("a", 0), ("b", 0), ("b", 1)]
+    assert record.read() == [sample("a", 1), sample("b", GREEDY)]
+    assert record.problems() == PROBLEMS
+    assert sample("b", GREEDY).greedy and not sample("a", 1).truncated
+
+
+@given(text=st.text(max_size=20))
+def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    record = SampleRecord(tmp_path_factory.mktemp("record"))
+    record.append(sample("a", 0, text))
+    record.close()
+    assert SampleRecord(record.folder).read() == [sample("a", 0, text)]
+    assert len((record.folder / "samples.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_torn_last_line_is_repaired(record: SampleRecord) -> None:
+    record.append(sample("a", 0))
+    record.append(sample("a", 1))
+    record.close()
+    path = record.folder / "samples.jsonl"
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for cut in range(first, len(whole)):
+        path.write_bytes(whole[:cut])
+        again = SampleRecord(record.folder)
+        lost = again.missing([Key("a", 0), Key("a", 1)])
+        assert lost == ([] if cut == len(whole) - 1 else [Key("a", 1)])
+        again.append(sample("b", 0))
+        again.close()
+        assert [s.key for s in SampleRecord(record.folder).read()] == [
+            key for key in (("a", 0), ("a", 1), ("b", 0)) if key not in lost
+        ]
+
+
+def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
+    record.append(sample("a", 0))
+    with pytest.raises(RunError, match="sample 0 of 'a' is recorded already"):
+        record.append(sample("a", 0, "another"))
+    record.close()
+    path = record.folder / "samples.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    with pytest.raises(RunError, match=r"samples\.jsonl, line 2: sample 0 of 'a' occurs twice"):
+        SampleRecord(record.folder).read()
+    path.write_text('{"problem": "a"}\n')
+    with pytest.raises(RunError, match="line 1: no field 'sample'; this is no sample"):
+        SampleRecord(record.folder).read()
+
+
+def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) -> None:
+    assert record.missing([Key("a", 0)]) == [("a", 0)]
+    other = SampleRecord(record.folder)
+    other.append(sample("a", 0))
+    other.close()
+    with record.lock():
+        assert record.missing([Key("a", 0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"samples": 4}, "samples: was 2, now 4"),
+        ({"sampling": {"temperature": 0.6, "stop": []}}, "sampling.temperature: was 1.0, now 0.6"),
+        ({"sampling": {"temperature": 1.0, "stop": ["\n"]}}, r"sampling.stop: was \[\], now"),
+        ({"seed": 1}, "seed: was not set, now 1"),
+        ({"prompt": {"example": "x" * 500 + "two"}}, r"prompt.example: was \.\.\.x+one', now \.\.\.x+two'"),
+    ],
+)
+def test_other_settings_are_refused(record: SampleRecord, change: dict[str, Any], says: str) -> None:
+    before = record.settings_path.read_bytes()
+    with pytest.raises(RunError, match=f"holds an evaluation with other settings: {says}") as error:
+        record.settle(SETTINGS | change, PROBLEMS)
+    assert len(str(error.value)) < 800
+    assert record.settings_path.read_bytes() == before
+
+
+def test_the_same_settings_and_other_details_go_on(record: SampleRecord) -> None:
+    record.settle(SETTINGS, PROBLEMS)
+    record.settle(SETTINGS | {"details": {"versions": "2"}}, PROBLEMS)
+    assert record.settings()["details"] == {"versions": "2"}
+
+
+def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:
+    record.append(sample("a", 0))
+    record.settings_path.unlink()
+    with pytest.raises(RunError, match=r"holds samples but no settings\.json"):
+        record.settle(SETTINGS, PROBLEMS)
+    with pytest.raises(RunError, match="holds no evaluation"):
+        record.complete()
+    record.settings_path.write_text("{")
+    with pytest.raises(RunError, match=r"settings\.json: not readable as JSON"):
+        record.settle(SETTINGS, PROBLEMS)
+
+
+def test_an_incomplete_evaluation_says_so(record: SampleRecord) -> None:
+    keys = wanted_keys(SETTINGS, ["a", "b"])
+    for key in keys[::-1][:-1]:
+        record.append(sample(*key))
+    record.append_error(keys[0], "the server is tired")
+    with pytest.raises(
+        IncompleteEvaluation, match=r"1 of 6 samples are missing, .* \(last error: the server is tired\)"
+    ):
+        record.complete()
+    record.append(sample(*keys[0]))
+    assert [s.key for s in record.complete()] == keys

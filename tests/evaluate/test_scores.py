@@ -1,0 +1,200 @@
+"""Scores of a benchmark: worked out by hand, independent of order, complete or refused, and what they add up to."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimsft.evaluate.scores import BenchmarkScore, macro, over_runs, score
+
+from .graded import random_counts, same, samples_of, score_of
+
+TWO_PROBLEMS = [
+    *samples_of("a", "1 1 2 -", greedy="1"),
+    *samples_of("b", "2 2 1 /", greedy="2"),
+]
+
+
+def test_by_hand():
+    found = score("toy", TWO_PROBLEMS, same, resamples=200)
+    assert (found.benchmark, found.problems, found.samples) == ("toy", 2, 4)
+    assert found.average.value == 3 / 8
+    assert {k: interval.value for k, interval in found.pass_at.items()} == pytest.approx(
+        {1: (2 / 4 + 1 / 4) / 2, 2: (5 / 6 + 3 / 6) / 2, 3: (1 + 3 / 4) / 2, 4: 1.0}
+    )
+    # pairs of a: one 1-1, two 1-none, two ties of 1 and 2, one 2-none; of b: one 1-none and two ties are of use
+    assert found.majority_at[1].value == pytest.approx(3 / 8)
+    assert found.majority_at[2].value == pytest.approx((4 / 6 + 2 / 6) / 2)
+    assert found.majority_at[4].value == 0.5
+    assert found.greedy is not None and found.greedy.value == 0.5
+    assert (found.no_answer_rate.value, found.truncation_rate.value) == (2 / 8, 1 / 8)
+    assert found.mean_tokens.value == (6 * 10 + 2 * 100) / 8
+    assert found.statuses == {"correct": 3, "no_answer": 1, "truncated": 1, "wrong": 3}
+    assert found.mixed_problems == 0
+
+
+def test_greedy_answers_stay_out_of_the_samples():
+    without = [sample for sample in TWO_PROBLEMS if not sample.greedy]
+    found, alone = score("toy", TWO_PROBLEMS, same, resamples=200), score("toy", without, same, resamples=200)
+    assert alone.greedy is None
+    stripped = tuple(dataclasses.replace(problem, greedy=None) for problem in found.per_problem)
+    assert dataclasses.replace(found, greedy=None, per_problem=stripped) == alone
+
+
+def test_the_order_of_the_samples_does_not_show():
+    samples = [*TWO_PROBLEMS, *samples_of("c", "3 3' 1 1", greedy="-")]
+    shuffled = random.Random(0).sample(samples, len(samples))
+    assert score("toy", shuffled, same, resamples=200) == score("toy", samples, same, resamples=200)
+
+
+def test_the_representative_decides_where_grades_disagree():
+    """1 and 1' vote together, and only the plain text is graded correct."""
+    found = score("toy", samples_of("a", "1 1 1' 2 2"), same, resamples=50)
+    assert found.mixed_problems == 1 and found.per_problem[0].right == (3,)
+    assert found.majority_at[5].value == 1 and found.average.value == 2 / 5
+    found = score("toy", samples_of("a", "1 1' 1' 2 2"), same, resamples=50)
+    assert found.per_problem[0].wrong == (2, 3) and found.majority_at[5].value == 0
+
+
+def test_a_timeout_does_not_make_a_correct_text_wrong():
+    samples = samples_of("a", "1 1 2")
+    samples[0] = dataclasses.replace(samples[0], correct=False, status="timeout")
+    found = score("toy", samples, same, resamples=50)
+    assert found.per_problem[0].right == (2,) and found.mixed_problems == 1
+
+
+def test_the_gold_is_never_compared_with():
+    asked = []
+    score("toy", samples_of("a", "2 3 4", gold="7"), lambda a, b: bool(asked.append({a, b})), resamples=50)
+    assert asked and not any("7" in pair for pair in asked)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.sampled_from("12345-"), min_size=6, max_size=6), min_size=1, max_size=5))
+def test_one_sample_is_the_average_and_more_pass(problems):
+    samples = [
+        sample
+        for number, answers in enumerate(problems)
+        for sample in samples_of(str(number), " ".join(answers))
+    ]
+    found = score("toy", samples, same, resamples=20)
+    assert found.pass_at[1].value == pytest.approx(found.average.value)
+    assert found.majority_at[1].value == pytest.approx(found.average.value)
+    for k in range(1, 6):
+        assert found.pass_at[k].value <= found.pass_at[k + 1].value + 1e-12
+    for k in range(1, 7):
+        assert found.majority_at[k].value <= found.pass_at[k].value + 1e-12
+
+
+# ---- complete or refused
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected", "message"),
+    [
+        ([], None, "toy: no samples"),
+        (
+            [*samples_of("a", "1 1 1"), *samples_of("b", "1")],
+            None,
+            "2 of 6 samples are missing: 1 of 2 problems have fewer than 3, such as 'b' with 1",
+        ),
+        (samples_of("a", "1 1"), {"a", "b", "c"}, "4 of 6 samples are missing: 2 of 3 problems"),
+        (samples_of("z", "1 1"), {"a"}, "1 problems are not of the benchmark, such as 'z'"),
+        (
+            [*samples_of("a", "1", greedy="1"), *samples_of("b", "1")],
+            None,
+            "1 of 2 greedy answers are missing, such as 'b'",
+        ),
+        ([*samples_of("a", "1"), *samples_of("a", "2")], None, "problem 'a' has sample 0 twice"),
+        (
+            [*samples_of("a", "1", greedy="1"), *samples_of("a", "", greedy="1")],
+            None,
+            "problem 'a' has greedy answer twice",
+        ),
+        (
+            [dataclasses.replace(samples_of("a", "-")[0], correct=True)],
+            None,
+            "'a' is graded correct without an answer",
+        ),
+        (
+            samples_of("a", "", greedy="1"),
+            None,
+            "no samples; at least one for each problem is needed beside greedy",
+        ),
+    ],
+)
+def test_incomplete_data_is_refused(samples, expected, message):
+    with pytest.raises(ValueError, match=message):
+        score("toy", samples, same, expected=expected, resamples=10)
+
+
+# ---- to a file and back
+
+
+def test_scores_survive_json():
+    found = score("toy", TWO_PROBLEMS, same, resamples=200)
+    assert BenchmarkScore.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+
+
+def test_a_file_of_another_version_is_refused():
+    record = score("toy", TWO_PROBLEMS, same, resamples=10).as_dict()
+    with pytest.raises(ValueError, match="'surprise' is unknown"):
+        BenchmarkScore.from_dict({**record, "surprise": 1})
+    del record["statuses"]
+    with pytest.raises(ValueError, match="'statuses' is missing"):
+        BenchmarkScore.from_dict(record)
+
+
+def test_metrics_by_name():
+    found = score("toy", TWO_PROBLEMS, same, resamples=200)
+    assert (
+        found.interval("pass@3") == found.pass_at[3] and found.interval("majority@2") == found.majority_at[2]
+    )
+    assert found.interval("truncated") == found.truncation_rate and found.interval("greedy") == found.greedy
+    for name in ("average", "pass@3", "majority@2", "greedy", "no_answer", "truncated", "tokens"):
+        assert found.values(name).mean() == pytest.approx(found.interval(name).value)
+
+
+@pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
+def test_an_unknown_metric_names_the_known_ones(name):
+    sampled = [sample for sample in TWO_PROBLEMS if not sample.greedy]
+    with pytest.raises(
+        ValueError, match=r"known: average, pass@1 to pass@4, majority@1 to majority@4, no_answer"
+    ):
+        score("toy", sampled, same, resamples=10).interval(name)
+
+
+# ---- several benchmarks, several runs
+
+
+def test_macro_is_the_mean_over_benchmarks():
+    big, small = score_of("big", random_counts(200, seed=0)), score_of("small", random_counts(20, seed=1))
+    found = macro([big, small], resamples=500)
+    assert found.value == pytest.approx((big.average.value + small.average.value) / 2)
+    assert found == macro([small, big], resamples=500)
+    widths = [interval.high - interval.low for interval in (big.average, small.average)]
+    assert found.high - found.low == pytest.approx(np.hypot(*widths) / 2, rel=0.15)
+    assert macro([big], "pass@4", resamples=400).value == pytest.approx(big.pass_at[4].value)
+
+
+def test_runs_are_averaged_problem_by_problem():
+    runs = [[score_of("b", random_counts(60, seed=0, shift=shift))] for shift in (0.0, 0.5, -0.5)]
+    found = over_runs(runs, resamples=500)
+    assert found.value == pytest.approx(np.mean([run[0].average.value for run in runs]))
+    assert found == over_runs(runs, resamples=500)
+
+
+def test_what_cannot_be_averaged_is_refused():
+    one, other = score_of("b", [1, 2, 3]), score_of("b", [1, 2])
+    with pytest.raises(ValueError, match=r"different problems: 1 only in the first \(such as 'p002'\)"):
+        over_runs([[one], [other]])
+    with pytest.raises(ValueError, match="'c': only one of the runs has it"):
+        over_runs([[one], [one, score_of("c", [1])]])
+    with pytest.raises(ValueError, match="'b' is there twice"):
+        macro([one, other])
+    with pytest.raises(ValueError, match="got none"):
+        macro([])

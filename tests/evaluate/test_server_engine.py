@@ -1,0 +1,295 @@
+"""The server engine against a stand-in, and against a real `transformers serve` where it is installed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimsft.evaluate.engines import EngineError, Request, Sampling
+from trimsft.evaluate.engines.server_engine import ServerEngine
+
+from .test_engines import complete, make_requests
+from .tiny_model import save_model
+
+Answer = Callable[[dict[str, Any]], tuple[int, Any]]
+
+
+class StandIn(ThreadingHTTPServer):
+    """A server that answers as it is told and remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(
+        self, owner: str = "vllm", models: list[str] | None = None, paths: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer: Answer = echo
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.pages = {
+            "/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models or ["m"]]},
+            "/openapi.json": {"paths": paths or {}},
+        }
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: StandIn
+
+    def do_GET(self) -> None:
+        page = self.server.pages.get(self.path)
+        self._send(200 if page else 404, page or {})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, body))
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
+        self._send(*self.server.answer(body))
+
+    def _send(self, status: int, content: Any) -> None:
+        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def said(text: str, finish: str = "stop", tokens: int = 3) -> dict[str, Any]:
+    return {"choices": [{"text": text, "finish_reason": finish}], "usage": {"completion_tokens": tokens}}
+
+
+def echo(body: dict[str, Any]) -> tuple[int, Any]:
+    answer = said(f"seed {body['seed']}")
+    if "messages" in body:
+        answer["choices"][0]["message"] = {"content": answer["choices"][0].pop("text")}
+    return 200, answer
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., StandIn]]:
+    servers: list[StandIn] = []
+
+    def start(**settings: Any) -> StandIn:
+        servers.append(StandIn(**settings))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_vllm_gets_token_ids_and_every_parameter(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    engine = ServerEngine(server.address + "/v1/")
+    requests = make_requests(samples=2, stop=("\n",))
+    completions = complete(engine, requests)
+    assert [c.text for c in completions] == [f"seed {request.seed}" for request in requests]
+    assert {(c.tokens, c.finish) for c in completions} == {(3, "stop")}
+    path, body = next(item for item in server.asked if item[1]["seed"] == 1)
+    assert path == "/v1/completions"
+    assert body == {
+        "model": "m",
+        "prompt": list(requests[1].tokens or ()),
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "max_tokens": 12,
+        "seed": 1,
+        "stop": ["\n"],
+        "stop_token_ids": [0, 2],
+        "skip_special_tokens": True,
+    }
+    assert engine.identity == {"model": "m", "dialect": "vllm"}
+
+
+def test_transformers_gets_a_whole_generation_config(serve: Callable[..., StandIn]) -> None:
+    """It would otherwise answer greedily, or with top-k 50, whatever temperature says."""
+    server = serve(owner="somebody", paths={"/load_model": {}})
+    engine = ServerEngine(server.address, "folder/model")
+    greedy, sampled = make_requests(samples=1)[:2]
+    assert [c.text for c in complete(engine, [greedy, sampled])] == ["seed 0", "seed 1"]
+    for (path, body), samples in zip(server.asked, (False, True), strict=True):  # one by one, so in order
+        assert path == "/v1/chat/completions" and body["messages"] == [dict(m) for m in greedy.messages or ()]
+        config = json.loads(body["generation_config"])
+        assert config["do_sample"] is samples and config["top_k"] == 0 and config["eos_token_id"] == [0, 2]
+        assert config["max_new_tokens"] == body["max_tokens"] == 12
+        assert set(body) <= {
+            *("model", "messages", "temperature", "top_p", "max_tokens", "seed", "stop", "generation_config")
+        }
+
+
+def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn]) -> None:
+    server = serve(owner="somebody")
+    engine = ServerEngine(server.address)
+    complete(engine, [Request("1+1?", 5, Sampling(max_tokens=4, stop=("\n",)))])
+    body = {
+        "model": "m",
+        "prompt": "1+1?",
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_tokens": 4,
+        "seed": 5,
+        "stop": ["\n"],
+    }
+    assert server.asked == [("/v1/completions", body)]
+    with pytest.raises(EngineError, match="top_k: 20 has no effect on http"):
+        complete(engine, [Request("1+1?", 5, Sampling(top_k=20))])
+
+
+def test_requests_go_out_together(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    together = threading.Barrier(3)
+
+    def wait(body: dict[str, Any]) -> tuple[int, Any]:
+        together.wait(timeout=10)
+        return echo(body)
+
+    server.answer = wait
+    completions = complete(ServerEngine(server.address, concurrency=3), make_requests(samples=0))
+    assert {c.finish for c in completions} == {"stop"}
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int) -> None:
+    server = serve()
+    server.answer = lambda body: (
+        echo(body) if len(server.asked) > 2 else (status, {"error": {"message": "busy"}})
+    )
+    engine = ServerEngine(server.address, retries=2, pause=0.01)
+    (request, *_) = make_requests(samples=0)
+    assert complete(engine, [request])[0].finish == "stop" and len(server.asked) == 3
+    server.answer = lambda body: (status, {"error": {"message": "busy\nnow"}})
+    failed = complete(engine, [request])[0]
+    assert (failed.finish, failed.error) == ("error", f"status {status}: busy now") and len(server.asked) == 6
+
+
+def test_a_bad_request_is_not_tried_again(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    server.answer = lambda body: (400, {"detail": "too long"}) if body["seed"] == 0 else echo(body)
+    completions = complete(ServerEngine(server.address, pause=0.01), make_requests(samples=0))
+    assert [c.error for c in completions] == ["status 400: too long", None, None] and len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("not json", "an answer that cannot be read"),
+        ({"choices": []}, "an answer that cannot be read"),
+        (said("x", finish="content_filter"), "the server ended it with 'content_filter'"),
+    ],
+)
+def test_an_answer_that_is_none(serve: Callable[..., StandIn], answer: Any, says: str) -> None:
+    server = serve()
+    server.answer = lambda body: (200, answer)
+    (completion,) = complete(ServerEngine(server.address), make_requests(samples=0)[:1])
+    assert completion.finish == "error" and says in (completion.error or "")
+
+
+def test_a_stop_text_that_the_server_leaves_is_cut(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    server.answer = lambda body: (200, said("It is 2.\n\nProblem: more", finish="length"))
+    (completion,) = complete(
+        ServerEngine(server.address), [Request("?", 1, Sampling(stop=("\n\nProblem:",)))]
+    )
+    assert (completion.text, completion.finish) == ("It is 2.", "stop")
+
+
+def test_a_server_that_goes_away_is_told_per_request(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    engine = ServerEngine(server.address, retries=1, pause=0.01)
+    server.shutdown()
+    server.server_close()
+    completions = complete(engine, make_requests(samples=0))
+    assert all(c.finish == "error" and "ConnectError" in (c.error or "") for c in completions)
+
+
+def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(
+        EngineError, match=f"nothing answers at {address} .*start the server, or correct the address"
+    ):
+        ServerEngine(address)
+    with pytest.raises(EngineError, match="must begin with http:// or https://, got 'localhost:8000'"):
+        ServerEngine("localhost:8000")
+    server = serve(models=["a", "b"])
+    with pytest.raises(EngineError, match=r"name the one to ask .* has a, b"):
+        ServerEngine(server.address)
+    with pytest.raises(EngineError, match=r"'c' is not served at .*; it serves a, b"):
+        ServerEngine(server.address, "c")
+    server.answer = lambda body: (404, {"error": {"message": "no such model"}})
+    with pytest.raises(EngineError, match="status 404: no such model; does it know the model 'a'"):
+        complete(ServerEngine(server.address, "a"), make_requests(samples=0))
+    server.answer = lambda body: (401, "who are you?")
+    with pytest.raises(EngineError, match=r"status 401: who are you.*environment variable OPENAI_API_KEY"):
+        complete(ServerEngine(server.address, "a"), make_requests(samples=0))
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    server.answer = echo
+    engine = ServerEngine(server.address, "a")
+    complete(engine, make_requests(samples=0))
+    assert server.headers[-1]["authorization"] == "Bearer secret"
+    assert "secret" not in str((engine.identity, engine.details))
+
+
+def test_a_real_transformers_server(tmp_path: Path) -> None:
+    from transformers.utils.import_utils import is_serve_available
+
+    if not is_serve_available():
+        pytest.skip("transformers[serving] is not installed")
+    (tmp_path / "hub").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    model = save_model(tmp_path / "model")
+    start = "from transformers.cli.transformers import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "serve", "--port", str(port), "--device", "cpu", "--dtype", "float32"],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        engine = wait_for(f"http://127.0.0.1:{port}", str(model))
+        assert engine.dialect == "transformers"
+        requests = make_requests(samples=3)
+        first, again = complete(engine, requests), complete(engine, requests[::-1])[::-1]
+        assert [c.text for c in first] == [c.text for c in again]
+        assert all(c.finish != "error" and 0 < c.tokens <= 12 for c in first)
+        assert len({c.text for c in first[1:4]}) == 3  # it samples
+        from .test_engines import TransformersEngine, make_model, make_tokenizer
+
+        plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
+        assert [first[at].text for at in (0, 4, 8)] == [plain[at].text for at in (0, 4, 8)]  # greedy
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(address: str, model: str) -> ServerEngine:
+    limit = time.monotonic() + 120
+    while True:
+        try:
+            return ServerEngine(address, model)
+        except EngineError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.2)

@@ -1,0 +1,167 @@
+"""pass@k and majority@k: hand-worked values, brute force over every subset, and laws."""
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+
+from trimsft.evaluate.subsets import majority_at_k, majority_curve, pass_at_k
+
+
+@st.composite
+def votes(draw, most=9):
+    clusters = draw(st.lists(st.none() | st.integers(0, 4), min_size=1, max_size=most))
+    return clusters, draw(st.fixed_dictionaries({number: st.booleans() for number in range(5)}))
+
+
+def by_every_subset(clusters, k, correct) -> float:
+    scores = []
+    for subset in itertools.combinations(clusters, k):
+        counts = Counter(vote for vote in subset if vote is not None)
+        tied = [vote for vote, count in counts.items() if count == max(counts.values())]
+        scores.append(sum(correct[vote] for vote in tied) / len(tied) if tied else 0.0)
+    return math.fsum(scores) / len(scores)
+
+
+# ---- pass@k
+
+
+@pytest.mark.parametrize(
+    ("n", "correct", "k", "expected"),
+    [(8, 1, 4, 0.5), (8, 0, 8, 0.0), (8, 8, 1, 1.0), (4, 2, 2, 5 / 6), (5, 1, 5, 1.0), (10, 3, 1, 0.3)],
+)
+def test_pass_at_k_by_hand(n, correct, k, expected):
+    assert pass_at_k(n, correct, k) == expected
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), [(8, 3, 2), (64, 1, 32), (64, 40, 7), (1000, 5, 100)])
+def test_pass_at_k_is_the_hypergeometric_chance_of_any(n, correct, k):
+    assert pass_at_k(n, correct, k) == pytest.approx(hypergeom(n, correct, k).sf(0), rel=1e-11)
+
+
+def test_pass_at_k_keeps_its_digits_for_many_samples():
+    assert pass_at_k(10**5, 1, 3) == 3 / 10**5
+    assert pass_at_k(20_000, 10_000, 10_000) == 1.0
+
+
+@given(st.integers(1, 70), st.data())
+def test_pass_at_k_grows_with_k_and_starts_at_the_average(n, data):
+    correct = data.draw(st.integers(0, n))
+    curve = [pass_at_k(n, correct, k) for k in range(1, n + 1)]
+    assert curve[0] == correct / n
+    assert all(a <= b for a, b in itertools.pairwise(curve))
+    assert curve[-1] == (correct > 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((8, 9, 1), "correct: must be from 0 to n = 8, got 9"),
+        ((8, -1, 1), "correct: must be from 0"),
+        ((8, 1, 0), "k: must be from 1 to n = 8, got 0"),
+        ((8, 1, 9), "k: must be from 1 to n = 8, got 9"),
+        ((0, 0, 1), "n: must be 1"),
+    ],
+)
+def test_pass_at_k_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pass_at_k(*arguments)
+
+
+# ---- majority@k
+
+
+@pytest.mark.parametrize(
+    ("clusters", "k", "expected"),
+    [
+        ([0, 0, 1, None], 4, 1.0),
+        ([0, 0, 1, None], 2, 4 / 6),  # pairs: 00 and two 0-None win, two 01 tie, one 1-None loses
+        ([0, 1], 2, 0.5),
+        ([0, 1, 2], 3, 1 / 3),
+        ([None, None], 2, 0.0),
+        ([0, None, None], 1, 1 / 3),
+        ([1, 1, 0], 3, 0.0),
+    ],
+)
+def test_majority_by_hand(clusters, k, expected):
+    assert majority_at_k(clusters, k, correct={0: True, 1: False, 2: False}) == pytest.approx(
+        expected, rel=1e-14
+    )
+
+
+@given(votes(), st.data())
+def test_majority_is_the_average_over_every_subset(ballot, data):
+    clusters, correct = ballot
+    k = data.draw(st.integers(1, len(clusters)))
+    expected = by_every_subset(clusters, k, correct)
+    assert majority_at_k(clusters, k, correct=correct) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@given(votes(most=40))
+def test_one_vote_is_the_average(ballot):
+    clusters, correct = ballot
+    average = sum(vote is not None and correct[vote] for vote in clusters) / len(clusters)
+    assert majority_at_k(clusters, 1, correct=correct) == pytest.approx(average, rel=1e-14)
+
+
+@given(votes(most=30), st.data())
+def test_order_and_names_of_the_clusters_do_not_matter(ballot, data):
+    clusters, correct = ballot
+    k = data.draw(st.integers(1, len(clusters)))
+    renamed = [None if vote is None else 10 - vote for vote in data.draw(st.permutations(clusters))]
+    expected = majority_at_k(clusters, k, correct=correct)
+    assert majority_at_k(renamed, k, correct={10 - n: right for n, right in correct.items()}) == expected
+
+
+@given(votes(most=20))
+def test_an_abstention_leaves_the_full_vote_alone(ballot):
+    clusters, correct = ballot
+    n = len(clusters)
+    alone = majority_at_k(clusters, n, correct=correct)
+    assert majority_at_k([*clusters, None], n + 1, correct=correct) == pytest.approx(alone, rel=1e-13)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 9), min_size=64, max_size=64))
+def test_the_chances_of_64_samples_add_up(clusters):
+    """The chances that each cluster wins add up to 1, so that right for all but one is 1 minus right for that one."""
+    for k in (2, 31, 64):
+        shares = [
+            majority_at_k(clusters, k, correct={other: other == number for other in range(10)})
+            for number in range(10)
+        ]
+        assert sum(shares) == pytest.approx(1, rel=1e-12)
+        rest = majority_at_k(clusters, k, correct={other: other != 0 for other in range(10)})
+        assert rest == pytest.approx(1 - shares[0], rel=1e-12)
+
+
+def test_two_clusters_are_hypergeometric():
+    """With 40 right and 24 wrong votes, 9 of 64 samples elect the right one when 5 or more of them are right."""
+    found = majority_at_k([0] * 40 + [1] * 24, 9, correct={0: True, 1: False})
+    assert found == pytest.approx(hypergeom(64, 40, 9).sf(4), rel=1e-12)
+
+
+def test_the_curve_of_a_thousand_samples_is_finite():
+    curve = majority_curve((300,), (299, 1), 1000)
+    assert np.isfinite(curve).all() and curve[-1] == 1 and curve[0] == pytest.approx(0.3)
+
+
+def test_a_cached_curve_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        majority_curve((2,), (1,), 3)[0] = 7
+
+
+def test_majority_refuses():
+    with pytest.raises(ValueError, match="1 is missing"):
+        majority_at_k([0, 1], 1, correct={0: True})
+    with pytest.raises(ValueError, match="k: must be from 1 to n = 2, got 3"):
+        majority_at_k([0, 1], 3, correct={0: True, 1: True})
+    with pytest.raises(ValueError, match="up to 1000 samples"):
+        majority_curve((1,), (), 1001)
+    with pytest.raises(ValueError, match="add up to at most n = 2"):
+        majority_curve((2,), (1,), 2)
