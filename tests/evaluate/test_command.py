@@ -135,3 +135,11 @@ def test_scores_by_different_graders_are_not_mixed(run_eval, tmp_path: Path) -> 
     run_eval("able", able, "--grader", "qwen")
     done = CliRunner().invoke(app, ["compare", str(tmp_path / "able"), str(tmp_path / "able")])
     assert done.exit_code == 2 and "was graded by qwen" in done.stderr
+
+
+def test_what_the_package_offers() -> None:
+    from trimsft.evaluate import grade, majority_at_k, pass_at_k
+
+    assert grade("so \\boxed{\\frac12}", "0.5").correct
+    assert pass_at_k(8, 2, 1) == 0.25
+    assert majority_at_k([0, 0, 1], 3, correct={0: True, 1: False}) == 1.0

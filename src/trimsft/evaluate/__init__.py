@@ -1,1 +1,21 @@
 """Evaluation: repeated sampling, grading, scores and their comparison."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimsft.evaluate.grading import Grade, grade
+    from trimsft.evaluate.subsets import majority_at_k, pass_at_k
+
+__all__ = ["Grade", "grade", "majority_at_k", "pass_at_k"]
+
+_HOMES = {"Grade": "grading", "grade": "grading", "majority_at_k": "subsets", "pass_at_k": "subsets"}
+
+
+def __getattr__(name: str) -> Any:
+    """Grading brings sympy and numpy along; who only asks for help does not wait for them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"trimsft.evaluate.{_HOMES[name]}"), name)
