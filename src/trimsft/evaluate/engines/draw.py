@@ -2,8 +2,8 @@
 
 Token v is drawn with probability p_v by taking the largest of  logit_v / temperature + g_v  with g_v = -log E_v and
 E_v exponential (the Gumbel-max trick). E_v comes from a hash of (seed, step, v): no state, so nothing that other rows
-do can change it. Rows of a batch still share the model's rounding; where two candidates are equal but for that
-rounding (float32: about one draw in a million; bfloat16: about one in a hundred), another batch may choose the other.
+do can change it. Rows of a batch still share the model's rounding: where the two best candidates are closer than that,
+another batch may choose the other one. In float32 that is rare, in bfloat16 less so.
 """
 
 from __future__ import annotations
