@@ -221,21 +221,22 @@ def test_what_cannot_fit_is_refused_before_anything_is_generated() -> None:
         TransformersEngine(make_model(), make_tokenizer(), batch_size=0)
 
 
-def test_out_of_memory_halves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8)
+@pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
+def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []
 
-    def generate(self: Any, input_ids: torch.Tensor, **settings: Any) -> torch.Tensor:
+    def scarce(self: Any, input_ids: torch.Tensor, **settings: Any) -> Any:
         sizes.append(len(input_ids))
         if len(input_ids) > most:
             raise torch.OutOfMemoryError
         return plenty(self, input_ids=input_ids, **settings)
 
-    most, plenty = 2, type(engine.model).generate
-    monkeypatch.setattr(type(engine.model), "generate", generate)
+    most, plenty = 2, getattr(type(engine.model), method)
+    monkeypatch.setattr(type(engine.model), method, scarce)
     assert complete(engine, make_requests()) == whole
-    assert sizes[:3] == [8, 4, 2] and max(sizes[9:]) <= 2
+    assert max(sizes) == 8 and max(sizes[9:]) <= 2 and engine.batch_size == 2
     most = 0
     with pytest.raises(
         EngineError, match=r"one row of \d+ prompt tokens and 12 new ones does not fit into memory"

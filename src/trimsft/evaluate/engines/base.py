@@ -23,6 +23,10 @@ class EngineError(RuntimeError):
     """An engine that cannot work at all, in one line; a single request that fails is a `Completion` instead."""
 
 
+class UnsuitedModel(Exception):
+    """A model that cannot be decoded in slots; `generate` of transformers can."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How a text is drawn; the defaults are the paper's, and nothing is left to a checkpoint or an engine."""

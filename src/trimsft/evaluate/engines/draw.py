@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trimsft.evaluate.engines.base import Sampling
+from trimsft.evaluate.engines.slot_attention import has_triton
 
 _ELEMENTS = 2**25
 """Of noise at once: the hash needs a few buffers of this size."""
@@ -24,35 +26,76 @@ class Drawer:
     """Chooses the next token of each row of a batch; greedy rows may stand beside sampled ones."""
 
     def __init__(self, seeds: Sequence[int], samplings: Sequence[Sampling], device: torch.device) -> None:
-        self._keys = torch.tensor([_key(seed) for seed in seeds], dtype=torch.int32, device=device)
-        self._samplings = list(samplings)
-        warm = [0.0 if s.is_greedy else 1.0 / s.temperature for s in self._samplings]
-        self._inverse = torch.tensor(warm, dtype=torch.float32, device=device)[:, None]
-        self._sampled = torch.tensor([not s.is_greedy for s in self._samplings], device=device)[:, None]
-        self._any_sampled = any(not s.is_greedy for s in self._samplings)
-        self._filtered = [
-            row for row, s in enumerate(self._samplings) if not s.is_greedy and (s.top_k or s.top_p < 1)
-        ]
+        rows = len(seeds)
+        self._keys = torch.zeros(rows, 2, dtype=torch.int32, device=device)
+        self._inverse = torch.zeros(rows, 1, device=device)
+        """1 / temperature; 0 for greedy rows."""
+        self._top_k = torch.zeros(rows, 1, dtype=torch.int64, device=device)
+        self._top_p = torch.ones(rows, 1, device=device)
+        self._any_sampled = False
+        self._any_filtered = False
+        self.assign(range(rows), seeds, samplings)
 
-    def scores(self, logits: Tensor, step: int) -> Tensor:
-        """(rows, vocabulary) scores whose largest is the token drawn; `step` counts new tokens from 0."""
+    def assign(self, rows: Sequence[int], seeds: Sequence[int], samplings: Sequence[Sampling]) -> None:
+        """Give rows to other requests."""
+        where = torch.tensor(list(rows), dtype=torch.int64, device=self._keys.device)
+
+        def put(target: Tensor, values: list[Any]) -> None:
+            target[where] = (
+                torch.tensor(values, dtype=target.dtype).view(-1, target.shape[1]).to(target.device)
+            )
+
+        put(self._keys, [_key(seed) for seed in seeds])
+        put(self._inverse, [0.0 if s.is_greedy else 1 / s.temperature for s in samplings])
+        put(self._top_k, [s.top_k for s in samplings])
+        put(self._top_p, [s.top_p for s in samplings])
+        self._any_sampled |= any(not s.is_greedy for s in samplings)
+        self._any_filtered |= any(not s.is_greedy and (s.top_k > 0 or s.top_p < 1) for s in samplings)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows only, in this order."""
+        for name in ("_keys", "_inverse", "_top_k", "_top_p"):
+            setattr(self, name, getattr(self, name)[rows])
+
+    def choose(self, logits: Tensor, step: int | Tensor) -> Tensor:
+        """(rows) the tokens drawn."""
+        if logits.is_cuda and has_triton() and not self._any_filtered and isinstance(step, Tensor):
+            from trimsft.evaluate.engines import slot_kernel
+
+            return slot_kernel.choose(logits, self._keys, step, self._inverse)
+        return self.scores(logits, step).argmax(dim=1)
+
+    def scores(self, logits: Tensor, step: int | Tensor) -> Tensor:
+        """(rows, vocabulary) scores whose largest is the token drawn; `step` counts new tokens from 0, or is (rows)."""
         logits = logits.float()
         if not self._any_sampled:
             return logits
-        scaled = logits * self._inverse
-        for row in self._filtered:
-            scaled[row] = _keep_likely(scaled[row], self._samplings[row])
+        scores = torch.empty_like(logits)
         rows = max(1, _ELEMENTS // logits.shape[1])
         for start in range(0, logits.shape[0], rows):
             part = slice(start, start + rows)
-            scaled[part] -= exponential(self._keys[part], step, logits.shape[1]).log_()
-        return torch.where(self._sampled, scaled, logits)
+            likely = logits[part]
+            if self._any_filtered:
+                likely = _keep_likely(likely, self._inverse[part], self._top_k[part], self._top_p[part])
+            steps = step[part] if isinstance(step, Tensor) else step
+            scores[part] = _noisy(likely, self._keys[part], steps, self._inverse[part])
+        return scores
 
 
-def exponential(keys: Tensor, step: int, size: int) -> Tensor:
+def _noisy(logits: Tensor, keys: Tensor, step: int | Tensor, inverse: Tensor) -> Tensor:
+    noise = exponential(keys, step, logits.shape[1]).log_()
+    return torch.where(inverse == 0, logits, logits * inverse - noise)
+
+
+def exponential(keys: Tensor, step: int | Tensor, size: int) -> Tensor:
     """(rows, size) exponential variables that depend on a row's key (rows, 2), the step and the column only."""
     columns = torch.arange(size, dtype=torch.int32, device=keys.device)[None, :]
-    first, second = _mix(keys + _wrap(step * 0x9E3779B9)).split(1, dim=1)
+    golden = 0x9E3779B9
+    if isinstance(step, Tensor):
+        shift = step.to(torch.int32)[:, None] * _wrap(golden)
+    else:
+        shift = torch.tensor(_wrap(step * golden), dtype=torch.int32, device=keys.device)
+    first, second = _mix(keys + shift).split(1, dim=1)
     bits = _mix(columns * _wrap(0x9E3779B1) + first)
     bits = _mix(bits.bitwise_xor_(second)).bitwise_and_(0x7FFFFFFF)
     # float32 is finest near 0, where the winners are
@@ -85,14 +128,11 @@ def _key(seed: int) -> tuple[int, int]:
     return tuple(int.from_bytes(digest[at : at + 4], "big", signed=True) for at in (0, 4))  # type: ignore[return-value]
 
 
-def _keep_likely(scores: Tensor, sampling: Sampling) -> Tensor:
-    """Scores with all tokens but the `top_k` likeliest, and but the fewest that hold `top_p`, put out of reach."""
-    if sampling.top_k and sampling.top_k < scores.numel():
-        least = scores.topk(sampling.top_k).values[-1]
-        scores = scores.masked_fill(scores < least, -torch.inf)
-    if sampling.top_p < 1:
-        ordered, order = scores.sort(descending=True, stable=True)
-        shares = ordered.softmax(dim=0)
-        beyond = shares.cumsum(dim=0) - shares >= sampling.top_p
-        scores = scores.masked_fill(beyond.scatter(0, order, beyond), -torch.inf)
-    return scores
+def _keep_likely(logits: Tensor, inverse: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """Logits with all tokens but the `top_k` likeliest, and of these but the fewest that hold `top_p`, out of reach."""
+    ordered, order = logits.sort(dim=1, descending=True, stable=True)
+    ranks = torch.arange(logits.shape[1], device=logits.device)
+    ordered = ordered.masked_fill((top_k > 0) & (ranks >= top_k), -torch.inf)
+    shares = (ordered * inverse.where(inverse > 0, 1.0)).softmax(dim=1)
+    beyond = (shares.cumsum(dim=1) - shares >= top_p) & (top_p < 1) | ordered.isneginf()
+    return logits.masked_fill(beyond.scatter(1, order, beyond), -torch.inf)

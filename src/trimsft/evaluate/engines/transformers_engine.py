@@ -1,35 +1,33 @@
-"""The default engine: `generate` of transformers, in batches, with our own drawing of tokens.
+"""The default engine: a model of transformers in this process, with our own drawing of tokens.
 
 engine = TransformersEngine("runs/trim/model", dtype="bfloat16")
 for completion in engine.generate(requests): ...
 
 Nothing of the checkpoint's generation defaults survives but its eos tokens. A sample depends on its own request only,
-not on the batch it falls into, up to the rounding that `draw` describes. Completions come batch by batch: a kill costs
-at most one batch.
+not on the rows beside it, up to the rounding that `draw` describes. A kill costs what is in flight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from trimsft.evaluate.engines.base import (
     Completion,
     EngineError,
     Request,
     Sampling,
+    UnsuitedModel,
     identify_model,
     one_line,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 Indexed = tuple[int, Request]
 
-MOST_ROWS = 512
-CPU_ROWS = 16
+MOST_ROWS = 2048
+CPU_ROWS = 64
 
 
 class TransformersEngine:
@@ -46,8 +44,13 @@ class TransformersEngine:
         dtype: str = "auto",
         device: str = "auto",
         batch_size: int | None = None,
+        decoding: Literal["slots", "batches"] = "slots",
     ) -> None:
-        """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows."""
+        """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows.
+
+        `decoding`: in slots (see `slots`), or in batches by the model's own `generate`, which is slower and takes
+        models of every build; a model that does not suit slots is found out and decoded in batches.
+        """
         import torch
 
         if batch_size is not None and batch_size < 1:
@@ -60,6 +63,7 @@ class TransformersEngine:
         self.tokenizer = tokenizer or load_tokenizer(model, revision)
         self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
+        self.decoding = decoding
         self._model_eos = _eos_of(self.model)
         self._forget_defaults()
 
@@ -77,63 +81,102 @@ class TransformersEngine:
         import transformers
 
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        return {"versions": versions, "model": str(self._model_name), "batch_size": self.batch_size}
+        return {
+            "versions": versions,
+            "model": str(self._model_name),
+            "batch_size": self.batch_size,
+            "decoding": self.decoding,
+        }
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        """Batches of rows of like length, the longest prompts first: if memory fails, it fails at once."""
+        """The longest prompts first: if memory fails, it fails at once."""
         for index, request in enumerate(requests):
             self._check_length(index, request)
         for group in _alike(requests):
-            waiting = sorted(group, key=lambda item: -len(self._tokens(item[1])))
-            while waiting:
-                rows = self._rows_that_fit(waiting[0][1])
-                yield from self._complete_or_halve(waiting[:rows])
-                waiting = waiting[rows:]
+            if self.decoding == "slots":
+                try:
+                    yield from self._in_slots(group)
+                    continue
+                except UnsuitedModel as reason:
+                    self.decoding = "batches"
+                    warnings.warn(
+                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
+                        "using its own generate, which is slower",
+                        stacklevel=2,
+                    )
+            yield from self._in_batches(group)
 
-    def _complete_or_halve(self, batch: list[Indexed]) -> list[Completion]:
+    def _in_slots(self, group: list[Indexed]) -> Iterator[Completion]:
         import torch
 
-        try:
-            return self._complete(batch)
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                raise EngineError(
-                    f"engine transformers: one row of {len(self._tokens(batch[0][1])):,} prompt tokens and "
-                    f"{batch[0][1].sampling.max_tokens:,} new ones does not fit into memory; lower max_tokens"
-                ) from None
-        half = (len(batch) + 1) // 2
-        self.batch_size = half
+        from trimsft.evaluate.engines.slots import Job, SlotDecoder
+
+        sampling = group[0][1].sampling
+        left = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group}
+        look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
+        is_over = self._says(sampling.stop) if sampling.stop else None
+        while left:
+            longest = max(len(job.prompt) for job in left.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(left))
+            try:
+                decoder = SlotDecoder(
+                    self.model,
+                    rows=rows,
+                    longest_prompt=longest,
+                    max_tokens=sampling.max_tokens,
+                    stops=self._stops(sampling),
+                )
+                for index, row in decoder.run(list(left.values()), is_over, look_back):
+                    del left[index]
+                    yield self._completion(index, row, sampling)
+            except torch.OutOfMemoryError:
+                self._halve(rows, longest, sampling)
+
+    def _in_batches(self, group: list[Indexed]) -> Iterator[Completion]:
+        import torch
+
+        from trimsft.evaluate.engines.batches import complete
+
+        waiting = sorted(group, key=lambda item: -len(self._tokens(item[1])))
+        while waiting:
+            sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
+            rows = self._rows_that_fit(longest, sampling.max_tokens)
+            batch = waiting[:rows]
+            try:
+                texts = complete(
+                    self.model,
+                    self.tokenizer,
+                    [self._tokens(request) for _, request in batch],
+                    [request for _, request in batch],
+                    self._stops(sampling),
+                )
+            except torch.OutOfMemoryError:
+                self._halve(len(batch), longest, sampling)
+                continue
+            for (index, request), row in zip(batch, texts, strict=True):
+                yield self._completion(index, row, request.sampling)
+            waiting = waiting[rows:]
+
+    def _halve(self, rows: int, longest: int, sampling: Sampling) -> None:
+        """Go on with half as many rows."""
+        import torch
+
+        if rows == 1:
+            raise EngineError(
+                f"engine transformers: one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does "
+                "not fit into memory; lower max_tokens"
+            ) from None
+        self.batch_size = (rows + 1) // 2
         torch.cuda.empty_cache()
-        return self._complete_or_halve(batch[:half]) + self._complete_or_halve(batch[half:])
 
-    def _complete(self, batch: list[Indexed]) -> list[Completion]:
-        import torch
-        from transformers import GenerationConfig, LogitsProcessorList
+    def _says(self, stops: Sequence[str]) -> Callable[[list[int]], bool]:
+        """Whether tokens say one of the stop texts."""
 
-        sampling = batch[0][1].sampling
-        stops = self._stops(sampling)
-        pad = stops[0] if stops else 0
-        ids, mask = _pad_left([self._tokens(request) for _, request in batch], pad, self.model.device)
-        config = GenerationConfig(
-            max_new_tokens=sampling.max_tokens,
-            do_sample=False,  # the drawing is ours
-            eos_token_id=stops or None,
-            pad_token_id=pad,
-            stop_strings=list(sampling.stop) or None,
-        )
-        drawing = LogitsProcessorList([_Drawing([request for _, request in batch], ids)])
-        with torch.inference_mode():
-            rows = self.model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                generation_config=config,
-                logits_processor=drawing,
-                tokenizer=self.tokenizer,
-            )[:, ids.shape[1] :].tolist()
-        return [
-            self._completion(index, row, request.sampling)
-            for (index, request), row in zip(batch, rows, strict=True)
-        ]
+        def is_over(tokens: list[int]) -> bool:
+            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            return any(stop in text for stop in stops)
+
+        return is_over
 
     def _completion(self, index: int, row: list[int], sampling: Sampling) -> Completion:
         """Cut a row before its first stop token, and its text before the first stop text."""
@@ -171,7 +214,7 @@ class TransformersEngine:
                 f"use at most {max(0, limit - prompt):,}"
             )
 
-    def _rows_that_fit(self, longest: Request) -> int:
+    def _rows_that_fit(self, longest: int, new: int) -> int:
         """A first guess from the size of the cache; running out of memory halves it."""
         if self.batch_size is not None:
             return self.batch_size
@@ -182,14 +225,12 @@ class TransformersEngine:
         config = self.model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        tokens = len(self._tokens(longest)) + longest.sampling.max_tokens
-        cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * tokens
-        row = (
-            2 * cache + 24 * config.vocab_size
-        )  # the cache is copied as it grows; scores and noise in float32
+        cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * (longest + new)
+        copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
+        row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, _ = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return int(min(MOST_ROWS, max(1, 0.85 * free // row)))
+        return int(min(MOST_ROWS, max(1, 0.8 * free // row)))
 
     def _forget_defaults(self) -> None:
         """Leave `generate` nothing of the checkpoint to fall back on: it fills what a config leaves open."""
@@ -197,19 +238,6 @@ class TransformersEngine:
 
         self.model.eval()
         self.model.generation_config = GenerationConfig()
-
-
-class _Drawing:
-    """`Drawer` in the form that `generate` calls."""
-
-    def __init__(self, requests: Sequence[Request], ids: Tensor) -> None:
-        from trimsft.evaluate.engines.draw import Drawer
-
-        self._prompt_length = ids.shape[1]
-        self._drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], ids.device)
-
-    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        return self._drawer.scores(logits, step=ids.shape[1] - self._prompt_length)
 
 
 def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
@@ -246,18 +274,6 @@ def _alike(requests: Sequence[Request]) -> list[list[Indexed]]:
         ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
         groups.setdefault(ends, []).append((index, request))
     return list(groups.values())
-
-
-def _pad_left(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
-    import torch
-
-    width = max(map(len, rows))
-    ids = torch.full((len(rows), width), pad, dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for index, row in enumerate(rows):
-        ids[index, width - len(row) :] = torch.tensor(row)
-        mask[index, width - len(row) :] = 1
-    return ids.to(device), mask.to(device)
 
 
 def _tokens_until(row: list[int], stops: Sequence[str], tokenizer: Any) -> int:

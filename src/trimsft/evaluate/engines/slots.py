@@ -1,0 +1,344 @@
+"""Decoding in slots: a fixed number of rows, each at a position of its own; a row that ends gives its slot to the next.
+
+decoder = SlotDecoder(model, rows=1024, longest_prompt=300, max_tokens=256, stops=[0])
+for index, tokens in decoder.run(jobs): ...            # in the order in which they end
+
+What plain batches lose: a batch waits for its longest text; the cache is copied as it grows; every step launches each
+kernel from Python; samples of one problem read their prompt once each. Here slots are refilled, the cache stands still,
+a step is one CUDA graph, and a prompt is read once for all of its samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+
+from trimsft.evaluate.engines import slot_attention
+from trimsft.evaluate.engines.base import Sampling, UnsuitedModel, one_line
+from trimsft.evaluate.engines.draw import Drawer
+
+STEPS_AT_ONCE = 8
+"""On a GPU, steps between two looks at who has ended: a look waits for the device."""
+REFILL_SHARE = 8
+"""Slots are refilled when one in so many is free: reading prompts costs a pass of its own."""
+PROMPT_TOKENS_AT_ONCE = {"cuda": 2**16, "cpu": 2**12}
+LEAST_ROWS = 16
+"""Below this, fewer rows save nothing."""
+LARGEST_ERROR = 0.01
+LARGEST_ERROR_16_BIT = 0.5
+"""Of the first logits, as a share of their standard deviation; a wrong mask or position is off by several."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A text to be generated."""
+
+    index: int
+    prompt: tuple[int, ...]
+    seed: int
+    sampling: Sampling
+
+
+class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer: (rows, key heads, positions, width)."""
+
+    def __init__(self, slots: SlotCache) -> None:
+        super().__init__()
+        self._slots = slots
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        def empty(states: Tensor) -> Tensor:
+            return states.new_zeros(self._slots.rows, states.shape[1], self._slots.width, states.shape[3])
+
+        self.keys, self.values = empty(key_states), empty(value_states)
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Put each row's new token at the row's own position."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        rows, positions = self._slots.range, self._slots.position
+        self.keys[rows, :, positions] = key_states[:, :, 0]
+        self.values[rows, :, positions] = value_states[:, :, 0]
+        seen = self._slots.seen
+        return self.keys[: len(rows), :, :seen], self.values[: len(rows), :, :seen]
+
+    def fill(self, rows: Tensor, source: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Give rows the prompts that `source` names among those just read."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        assert self.keys is not None and self.values is not None
+        self.keys[rows, :, : keys.shape[2]] = keys[source]
+        self.values[rows, :, : values.shape[2]] = values[source]
+
+    def keep(self, rows: Tensor) -> None:
+        assert self.keys is not None and self.values is not None
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._slots.width, 0
+
+    def get_seq_length(self) -> int:
+        return self._slots.width
+
+    def get_max_length(self) -> int:
+        return self._slots.width
+
+
+class SlotCache(Cache):  # type: ignore[misc]
+    """The cache of all rows."""
+
+    def __init__(self, layers: int, rows: int, width: int, device: torch.device) -> None:
+        super().__init__(layers=[_SlotLayer(self) for _ in range(layers)])
+        self.rows, self.width = rows, width
+        self.seen = width
+        """Positions that attention is shown: all, or, where nobody replays a graph, as many as are in use."""
+        self.range = torch.arange(rows, device=device)
+        self.position = torch.zeros(rows, dtype=torch.int64, device=device)
+        """Where the next token of each row goes."""
+
+    def keep(self, rows: Tensor) -> None:
+        self.rows = len(rows)
+        self.range, self.position = self.range[: len(rows)].clone(), self.position[rows]
+        for layer in self.layers:
+            layer.keep(rows)
+
+
+class SlotDecoder:
+    """The state of all rows, on the device; the host looks at it now and then."""
+
+    def __init__(
+        self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]
+    ) -> None:
+        self.model, self.device, self.max_tokens = model, model.device, max_tokens
+        layers = model.config.get_text_config().num_hidden_layers
+        self.cache = SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
+        self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
+        self.made = torch.zeros_like(self.token)
+        self.active = torch.zeros(rows, dtype=torch.bool, device=self.device)
+        self.history = torch.zeros(rows, max_tokens + 1, dtype=torch.int64, device=self.device)
+        """New tokens of each row; the last column takes what idle rows draw."""
+        self.stops = torch.tensor(list(stops), dtype=torch.int64, device=self.device)
+        self.drawer = Drawer([0] * rows, [Sampling(temperature=0)] * rows, self.device)
+        self._jobs: list[Job | None] = [None] * rows
+        self._is_over: Callable[[list[int]], bool] | None = None
+        self._look_back = 0
+        self._logits: Tensor | None = None
+        self._steps = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._may_capture = self.device.type == "cuda"
+
+    def run(
+        self, jobs: Sequence[Job], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
+    ) -> Iterator[tuple[int, list[int]]]:
+        """Index and new tokens of each job as it ends; `is_over` may end one by its last `look_back` tokens."""
+        waiting = sorted(
+            jobs, key=lambda job: (len(job.prompt), job.prompt)
+        )  # the longest first, from the end
+        self._is_over, self._look_back = is_over, look_back + STEPS_AT_ONCE
+        with _attention(self.model), contextlib.closing(self):
+            self._begin(waiting)
+            ended = self._collect()
+            while waiting or any(self._jobs):
+                self._refill(waiting)
+                if not waiting:
+                    self._shrink()
+                self._advance()
+                yield from ended  # while the device works
+                ended = self._collect()
+            yield from ended
+
+    def close(self) -> None:
+        """Give the memory back at once: the cache and its layers know each other, which delays it."""
+        self._graph = None
+        self.cache.layers.clear()
+
+    def _begin(self, waiting: list[Job]) -> None:
+        """The first two steps, held against what the model says without any of this."""
+        try:
+            self._refill(waiting)
+            self._advance()
+            self._advance()
+            error = self._error_of_logits()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as failure:  # whatever a model of another build makes of such a call
+            raise UnsuitedModel(f"{type(self.model).__name__}: {one_line(failure)}") from failure
+        if error > (LARGEST_ERROR if self.model.dtype == torch.float32 else LARGEST_ERROR_16_BIT):
+            raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
+
+    @torch.inference_mode()
+    def _error_of_logits(self) -> float:
+        """Largest difference of one row's logits from those of a plain pass over its text, by their spread."""
+        row = next((row for row, made in enumerate(self.made.tolist()) if made == 2), None)
+        if row is None:
+            return 0.0
+        job = self._jobs[row]
+        assert job is not None and self._logits is not None
+        ids = self._tensor([[*job.prompt, int(self.history[row, 0])]])
+        wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1].float()
+        return float((self._logits[row].float() - wanted).abs().max() / wanted.std())
+
+    @torch.inference_mode()
+    def _refill(self, waiting: list[Job]) -> None:
+        free = [row for row, job in enumerate(self._jobs) if job is None]
+        if not waiting or len(free) < max(1, len(self._jobs) // REFILL_SHARE):
+            return
+        rows = free[: len(waiting)]
+        jobs = [waiting.pop() for _ in rows]
+        self._read_prompts(rows, jobs)
+        where = torch.tensor(rows, device=self.device)
+        self.token[where] = self._tensor([job.prompt[-1] for job in jobs])
+        self.cache.position[where] = self._tensor([len(job.prompt) - 1 for job in jobs])
+        self.made[where] = 0
+        self.active[where] = True
+        self.drawer.assign(rows, [job.seed for job in jobs], [job.sampling for job in jobs])
+        for row, job in zip(rows, jobs, strict=True):
+            self._jobs[row] = job
+
+    def _read_prompts(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
+        """Fill the cache with all of each prompt but its last token, which the next step takes."""
+        users: dict[tuple[int, ...], list[int]] = {}
+        for row, job in zip(rows, jobs, strict=True):
+            users.setdefault(job.prompt[:-1], []).append(row)
+        users.pop((), None)
+        prompts = list(users)
+        while prompts:
+            at_once = max(1, PROMPT_TOKENS_AT_ONCE.get(self.device.type, 2**12) // max(map(len, prompts)))
+            part, prompts = prompts[:at_once], prompts[at_once:]
+            width = max(map(len, part))
+            # padding stands on the right, where no token of a prompt sees it, and the row overwrites it
+            ids = self._tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in part])
+            read = DynamicCache()
+            self.model(input_ids=ids, past_key_values=read, use_cache=True, logits_to_keep=1)
+            targets = [row for prompt in part for row in users[prompt]]
+            sources = [number for number, prompt in enumerate(part) for _ in users[prompt]]
+            for layer, made in zip(self.cache.layers, read.layers, strict=True):
+                layer.fill(self._tensor(targets), self._tensor(sources), made.keys, made.values)
+
+    @torch.inference_mode()
+    def _advance(self) -> None:
+        if (
+            self._graph is None and self._may_capture and self._steps >= 2
+        ):  # all kernels have been loaded by then
+            self._capture()
+        for _ in range(STEPS_AT_ONCE if self._graph else 1):
+            if self._graph:
+                self._graph.replay()
+            else:
+                self._show_what_is_used()
+                self._step()
+        self._steps += 1
+
+    def _step(self) -> None:
+        """One token for each row. All of it stays on the device and in place, so that a graph can replay it."""
+        cache, rows = self.cache, self.cache.range
+        lengths = (cache.position + 1).to(torch.int32).view(-1, 1, 1, 1)
+        logits = self.model(
+            input_ids=self.token[:, None],
+            position_ids=cache.position[:, None],
+            attention_mask=lengths,
+            past_key_values=cache,
+            use_cache=True,
+        ).logits[:, -1]
+        self._logits = logits
+        drawn = self.drawer.choose(logits, self.made)
+        self.history[rows, self.made.where(self.active, self.max_tokens)] = drawn
+        self.made += self.active
+        self.active &= (self.made < self.max_tokens) & ~torch.isin(drawn, self.stops)
+        self.token.copy_(drawn)
+        # an idle row goes on at position 0 of its own slot
+        cache.position.copy_((cache.position + 1).where(self.active, 0))
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        self.cache.seen = self.cache.width
+        try:
+            with torch.cuda.graph(graph):
+                self._step()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # the model asks the host for something in the middle of a step
+            torch.cuda.synchronize()
+            self._may_capture = False
+        else:
+            self._graph = graph
+
+    @torch.inference_mode()
+    def _collect(self) -> list[tuple[int, list[int]]]:
+        """Free the rows that have ended."""
+        active = self.active.tolist()
+        taken = [row for row, job in enumerate(self._jobs) if job is not None]
+        over = [row for row in taken if not active[row]]
+        if self._is_over is not None:
+            cut = self._rows_cut([row for row in taken if active[row]], self._is_over)
+            self.active[cut] = False
+            self.cache.position[cut] = 0
+            over += cut
+        if not over:
+            return []
+        where = self._tensor(over)
+        made = self.made[where].tolist()
+        texts = self.history[where, : max(made)].tolist()
+        ended = []
+        for row, text, count in zip(over, texts, made, strict=True):
+            job, self._jobs[row] = self._jobs[row], None
+            assert job is not None
+            ended.append((job.index, text[:count]))
+        return ended
+
+    def _rows_cut(self, rows: list[int], is_over: Callable[[list[int]], bool]) -> list[int]:
+        """Rows that are over by what they say."""
+        where = self._tensor(rows)
+        last = self.made[where, None] - torch.arange(self._look_back, 0, -1, device=self.device)
+        tails = self.history[where].gather(1, last.clamp(min=0)).where(last >= 0, -1).tolist()
+        said = ([token for token in tail if token >= 0] for tail in tails)
+        return [row for row, tail in zip(rows, said, strict=True) if is_over(tail)]
+
+    @torch.inference_mode()
+    def _shrink(self) -> None:
+        """Once nobody waits, go on with half the rows as soon as half suffice."""
+        taken = [row for row, job in enumerate(self._jobs) if job is not None]
+        rows = len(self._jobs)
+        if rows <= LEAST_ROWS or not 0 < len(taken) <= rows // 2:
+            return
+        size = max(LEAST_ROWS, 1 << (len(taken) - 1).bit_length())
+        idle = [row for row, job in enumerate(self._jobs) if job is None]
+        kept = (taken + idle)[:size]
+        where = self._tensor(kept)
+        self._graph, self._steps = None, 1  # it holds on to the old buffers
+        self.cache.keep(where)
+        self.drawer.keep(where)
+        for name in ("token", "made", "active", "history"):
+            setattr(self, name, getattr(self, name)[where])
+        self._jobs = [self._jobs[row] for row in kept]
+
+    def _show_what_is_used(self) -> None:
+        if self.device.type == "cpu":  # where asking costs nothing
+            self.cache.seen = int(self.cache.position.max()) + 1
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+@contextlib.contextmanager
+def _attention(model: Any) -> Iterator[None]:
+    """The model with our attention, and afterwards with its own again."""
+    slot_attention.register()
+    before = model.config._attn_implementation
+    model.set_attn_implementation(slot_attention.NAME)
+    if model.config._attn_implementation != slot_attention.NAME:
+        raise UnsuitedModel(f"{type(model).__name__} does not let its attention be chosen")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)

@@ -1,0 +1,286 @@
+"""Decoding in slots: the same texts as `generate`, whatever is refilled, shrunk or cut; and its kernels."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from trimsft.evaluate.engines import Completion, Request, Sampling, slot_attention, slots
+from trimsft.evaluate.engines.draw import Drawer
+from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+
+from .tiny_model import make_model, make_tokenizer
+
+SIZES = {
+    "vocab_size": 262,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.4,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+}
+GROUPED = {**SIZES, "num_key_value_heads": 2}
+MODELS = {
+    "llama": lambda: make_model(num_attention_heads=4, num_key_value_heads=2),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**GROUPED)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=16)),
+    "mistral, window of 8": lambda: MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=8)),
+    "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES)),
+}
+UNSUITED = {
+    "mamba": lambda: MambaForCausalLM(
+        MambaConfig(vocab_size=262, hidden_size=32, num_hidden_layers=2, eos_token_id=0, bos_token_id=0)
+    ),
+    "gemma2, capped attention": lambda: Gemma2ForCausalLM(Gemma2Config(**GROUPED, head_dim=16)),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """So small a model only loses time to more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def build(make: Any) -> Any:
+    torch.manual_seed(0)
+    return make().eval()
+
+
+def make_requests(prompts: int = 6, samples: int = 3, **sampling: Any) -> list[Request]:
+    """Prompts of 1 to many tokens; a greedy answer and samples of each."""
+    generator = torch.Generator().manual_seed(1)
+    texts = [
+        tuple(torch.randint(1, 262, (1 + 5 * at,), generator=generator).tolist()) for at in range(prompts)
+    ]
+    settings = {"max_tokens": 10} | sampling
+    kinds = [Sampling(**settings | {"temperature": 0.0}), *[Sampling(**settings)] * samples]
+    return [
+        Request("", 10 * at + n, kind, text) for at, text in enumerate(texts) for n, kind in enumerate(kinds)
+    ]
+
+
+def complete(model: Any, requests: list[Request], **settings: Any) -> list[Completion]:
+    engine = TransformersEngine(model, make_tokenizer(), **settings)
+    completions = {completion.index: completion for completion in engine.generate(requests)}
+    assert engine.decoding == settings.get("decoding", "slots")
+    return [completions[index] for index in range(len(requests))]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_texts_are_those_of_generate(name: str) -> None:
+    model, requests = build(MODELS[name]), make_requests()
+    plain = complete(model, requests, decoding="batches")
+    assert len({c.text for c in plain}) > len(requests) // 2
+    for rows in (1, 3, 24):
+        assert complete(model, requests, batch_size=rows) == plain
+
+
+def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "LEAST_ROWS", 2)
+    sizes: list[int] = []
+    step = slots.SlotDecoder._step
+
+    def seen(self: slots.SlotDecoder) -> None:
+        sizes.append(self.cache.rows)
+        step(self)
+
+    monkeypatch.setattr(slots.SlotDecoder, "_step", seen)
+    model = make_model()
+    stops = tuple(range(1, 262, 8))  # so that texts end at different times
+    requests = make_requests(samples=7, max_tokens=40, stop_tokens=stops)
+    plain = complete(model, requests, decoding="batches")
+    assert complete(model, requests, batch_size=16) == plain
+    assert sizes[0] == 16 and sizes[-1] == 2 and sorted(sizes, reverse=True) == sizes
+    needed = sum(c.tokens for c in plain)
+    assert needed <= sum(sizes) < 2 * needed
+
+
+def test_a_stop_text_is_seen_across_tokens() -> None:
+    model = make_model()
+    requests = make_requests(samples=20, max_tokens=30)
+    whole = max(
+        (c.text for c in complete(model, requests)), key=lambda text: len(text.encode("ascii", "ignore"))
+    )
+    at = next(
+        at for at in range(1, len(whole) - 2) if whole[at : at + 2].isascii() and whole[at : at + 2].strip()
+    )
+    stopped = make_requests(samples=20, max_tokens=30, stop=(whole[at : at + 2],))
+    found = complete(model, stopped, batch_size=8)
+    assert found == complete(model, stopped, decoding="batches")
+    assert any(c.finish == "stop" for c in found)
+
+
+def test_filters_hold_row_by_row() -> None:
+    model = make_model()
+    requests = [
+        Request("", seed, sampling, (5, 6, 7))
+        for seed, sampling in enumerate(
+            [Sampling(max_tokens=8, top_k=2), Sampling(max_tokens=8, top_p=0.3), Sampling(max_tokens=8)] * 3
+        )
+    ]
+    assert complete(model, requests) == complete(model, requests, decoding="batches")
+
+
+@pytest.mark.parametrize("name", UNSUITED)
+def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
+    model, requests = build(UNSUITED[name]), make_requests(prompts=3, samples=1, max_tokens=4)
+    engine = TransformersEngine(model, make_tokenizer())
+    with pytest.warns(
+        UserWarning, match="decoding in slots does not suit this model .*using its own generate"
+    ):
+        found = {c.index: c for c in engine.generate(requests)}
+    assert engine.decoding == engine.details["decoding"] == "batches"
+    assert [found[at] for at in range(len(requests))] == complete(model, requests, decoding="batches")
+
+
+def test_wrong_logits_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = slot_attention.attend
+    monkeypatch.setattr(
+        slot_attention, "attend", lambda q, k, v, lengths, *rest: right(q, k, v, lengths - 1, *rest)
+    )
+    engine = TransformersEngine(make_model(), make_tokenizer())
+    requests = make_requests()[4:]
+    with pytest.warns(UserWarning, match=r"logits differ by .* of their spread"):
+        list(engine.generate(requests))
+
+
+def test_the_model_gets_its_own_attention_back() -> None:
+    model = make_model()
+    before = model.config._attn_implementation
+    engine = TransformersEngine(model, make_tokenizer())
+    texts = engine.generate(make_requests())
+    next(texts)
+    assert model.config._attn_implementation == slot_attention.NAME
+    texts.close()
+    assert model.config._attn_implementation == before
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+# kernels ------------------------------------------------------------------------------------------------------------
+
+
+def oracle(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: list[int],
+    scale: float,
+    window: int | None,
+) -> torch.Tensor:
+    """Row by row and head by head in float64."""
+    out = torch.zeros(query.shape, dtype=torch.float64)
+    shared = query.shape[1] // key.shape[1]
+    for row, length in enumerate(lengths):
+        first = 0 if window is None else max(0, length - window)
+        for head in range(query.shape[1]):
+            keys, values = (
+                states[row, head // shared, first:length].double().cpu() for states in (key, value)
+            )
+            out[row, head] = (keys @ query[row, head].double().cpu() * scale).softmax(0) @ values
+    return out
+
+
+def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> tuple[Any, ...]:
+    torch.manual_seed(2)
+    lengths = [1, 2, 63, 64, 65, 150]
+    query, key, value = torch.randn(6, 6, width), torch.randn(6, 2, 150, width), torch.randn(6, 2, 150, width)
+    key[0, :, 1:], value[0, :, 1:] = torch.nan, torch.inf  # beyond a row's length may stand anything
+    states = (states.to(device, dtype) for states in (query, key, value))
+    return (*states, torch.tensor(lengths, dtype=torch.int32, device=device), lengths)
+
+
+@pytest.mark.parametrize("window", [None, 1, 64, 70])
+@pytest.mark.parametrize("backend", ["masked", "triton"])
+def test_attention_agrees_with_float64(backend: str, window: int | None) -> None:
+    query, key, value, lengths, counts = attention_case(torch.float32)
+    if backend == "triton":
+        from trimsft.evaluate.engines.slot_kernel import attend
+    else:
+        value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
+        attend = slot_attention._masked
+    found = attend(query, key, value, lengths, 0.3, window)
+    torch.testing.assert_close(
+        found.double(), oracle(query, key, value, counts, 0.3, window), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_triton_draws_what_torch_draws() -> None:
+    from trimsft.evaluate.engines import slot_kernel
+
+    torch.manual_seed(3)
+    rows, size = 40, 5000
+    logits = torch.randn(rows, size) * 3
+    samplings = [Sampling(temperature=t) for t in (0.0, 0.5, 1.0, 2.0)] * (rows // 4)
+    drawer = Drawer(range(rows), samplings, logits.device)
+    steps = torch.arange(rows) * 7
+    chosen = slot_kernel.choose(logits, drawer._keys, steps, drawer._inverse)
+    assert torch.equal(chosen, drawer.scores(logits, steps).argmax(dim=1))
+    assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(
+        chosen, logits.argmax(dim=1)
+    )
+    tied = torch.zeros(1, size)
+    assert slot_kernel.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
+
+
+def test_steps_of_rows_are_those_of_a_batch() -> None:
+    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
+    drawer = Drawer(range(4), [Sampling()] * 4, logits.device)
+    apart = drawer.scores(logits, torch.tensor([0, 1, 5, 2000]))
+    for row, step in enumerate([0, 1, 5, 2000]):
+        assert torch.equal(apart[row], drawer.scores(logits, step)[row])
+
+
+# on a GPU -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MODELS)
+def test_gpu_texts_are_those_of_generate(name: str) -> None:
+    """In float32, with graphs, refills and shrinking; rounding may move a draw in rare rows."""
+    model = build(MODELS[name]).cuda()
+    requests = make_requests(prompts=12, samples=40, max_tokens=100)
+    plain = complete(model, requests, decoding="batches")
+    for rows in (17, 64, 600):
+        found = complete(model, requests, batch_size=rows)
+        assert sum(a != b for a, b in zip(found, plain, strict=True)) <= len(requests) // 50
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [32, 40, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> None:
+    query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
+    found = slot_attention.attend(query, key, value, lengths, 0.2, None).cpu().double()
+    error = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(found, oracle(query, key, value, counts, 0.2, None), rtol=error, atol=error)
+
+
+@pytest.mark.gpu
+def test_gpu_draws_what_torch_draws() -> None:
+    torch.manual_seed(4)
+    logits = torch.randn(512, 49152, device="cuda") * 3
+    drawer = Drawer(range(512), [Sampling(), Sampling(temperature=0)] * 256, logits.device)
+    steps = torch.arange(512, device="cuda")
+    same = drawer.choose(logits, steps) == drawer.scores(logits, steps).argmax(dim=1)
+    assert same.float().mean() > 0.99
