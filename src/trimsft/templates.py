@@ -62,6 +62,8 @@ class ChatTemplate:
     tokenizer: Any
     system_prompt: str = SYSTEM_PROMPT
     """Empty: no system message is passed, and the template's default, if it has one, stays."""
+    request: str = ""
+    """Stands after the problem in the user's message, for templates that take no system message."""
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):
@@ -84,17 +86,21 @@ class ChatTemplate:
 
     def render(self, problems: Sequence[str]) -> list[str]:
         prompts: list[str] = self.tokenizer.apply_chat_template(
-            [messages_of(problem, self.system_prompt) for problem in problems],
+            [self.messages(problem) for problem in problems],
             tokenize=False,
             add_generation_prompt=True,
         )
         return prompts
 
+    def messages(self, problem: str) -> list[dict[str, str]]:
+        """The chat that asks a problem."""
+        return messages_of(f"{problem}\n{self.request}" if self.request else problem, self.system_prompt)
+
     @property
     def end(self) -> str:
         """What the template writes after an answer; empty where it refuses to be asked."""
         answer = "\u2603"  # nothing that a template writes itself
-        chat = [*messages_of("?", self.system_prompt), {"role": "assistant", "content": answer}]
+        chat = [*self.messages("?"), {"role": "assistant", "content": answer}]
         try:
             rendered: str = self.tokenizer.apply_chat_template(chat, tokenize=False)
         except Exception:  # templates raise whatever they like
@@ -140,7 +146,8 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
 }
 
 TEMPLATE_NAMES = ("auto", "chat", "boxed", *TEXT_TEMPLATES)
-"""What `template` may be; auto is chat where the tokenizer has a chat template, else plain; boxed is plain."""
+"""What `template` may be; boxed is plain. In training, auto is chat where the tokenizer has a chat template, else
+plain; in evaluation it follows the family of the tokenizer, see `trimsft.evaluate.families`."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:

@@ -1,6 +1,11 @@
 """`trimsft eval` and `trimsft compare` from a list of problems to tables, with a scripted engine."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,9 @@ from typer.testing import CliRunner
 
 from trimsft.cli import app
 from trimsft.evaluate import command
-from trimsft.evaluate.engines import Request, ScriptedEngine
+from trimsft.evaluate.engines import EngineError, Request, ScriptedEngine
+
+from .tiny_model import make_tokenizer
 
 PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(1, 7)]
 
@@ -105,6 +112,29 @@ def test_two_runs_are_compared_by_problem(run_eval, tmp_path: Path) -> None:
         (["compare", "one"], "is one run; name two or more"),
         (["compare", "one", "two"], "one: holds no evaluation"),
         (["compare", "a", "b", "--format", "word"], "must be one of terminal"),
+        (
+            ["eval", "m", "-b", "math500", "-b", "math500"],
+            "'math500' and 'math500' would both be recorded as",
+        ),
+        (
+            ["eval", "m", "-b", "a/x.jsonl", "-b", "b/x.jsonl"],
+            "'a/x.jsonl' and 'b/x.jsonl' would both be recorded",
+        ),
+        (["eval", "m", "-b", "math500", "--temperature", "0"], "ask for none (--samples 0)"),
+        (
+            ["eval", "m", "-b", "math500", "--samples", "0", "--no-greedy"],
+            "samples: must be at least 1, or 0 with",
+        ),
+        (["eval", "m", "-b", "math500", "--template", "qwen"], "did you mean 'qwen-boxed'?"),
+        (
+            ["eval", "m", "-b", "math500", "--dtype", "fp32"],
+            "dtype: unknown name 'fp32'; known: auto, float32",
+        ),
+        (
+            ["eval", "m", "-b", "math500", "--grader", "kind"],
+            "grader: unknown name 'kind'; known: strict, qwen",
+        ),
+        (["eval", "./m", "-b", "math500", "--engine", "transformers"], "model: no such folder: './m'"),
         (["eval", "m", "-b", "math50"], "did you mean 'math500'?"),
         (["eval", "m", "-b", "math500", "--engine", "gpt"], "engine: unknown name 'gpt'"),
         (["eval", "m", "-b", "math500", "--temperature", "-1"], "temperature: must be"),
@@ -127,6 +157,102 @@ def _load_nothing(name, data_dir, limit):
 
     find_file(name, data_dir)  # refuses unknown names
     return []
+
+
+def test_greedy_alone(run_eval, tmp_path: Path) -> None:
+    done = run_eval("able", able, "--samples", "0")
+    assert done.exit_code == 0, done.output
+    assert "greedy" in done.stdout and "average" not in done.stdout
+    grown = run_eval("able", able, "--samples", "2", "--json")
+    assert grown.exit_code == 0 and json.loads(grown.stdout)[0]["samples"] == 2
+    assert len((tmp_path / "able/eval/sums/samples.jsonl").read_text().splitlines()) == 18
+    fewer = run_eval("able", able, "--samples", "1")
+    assert fewer.exit_code == 2 and "give --samples 2 and read pass@1" in fewer.stderr
+
+
+def test_a_score_names_its_data(run_eval, benchmark: Path, tmp_path: Path) -> None:
+    run_eval("able")
+    settings = json.loads((tmp_path / "able/eval/sums/settings.json").read_text())
+    assert settings["details"]["source"] == str(benchmark) and settings["problems"]["count"] == 6
+
+
+def test_a_run_that_was_taught_with_another_prompt_is_told(
+    benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "manifest.json").write_text("{}")
+    engine = ScriptedEngine(able)
+    engine.tokenizer = make_tokenizer()
+    monkeypatch.setattr(command, "make_engine", lambda settings: engine)
+    for template, says in (("plain", True), ("chat", False), ("auto", False)):
+        (run / "config.yaml").write_text(f"objective: trim\ntemplate: {template}\n")
+        done = CliRunner().invoke(app, ["eval", str(run), "-b", str(benchmark), "--samples", "1"])
+        assert done.exit_code == 0, done.output
+        assert "trimsft: template auto: chat, because" in done.stderr
+        assert (
+            "trained with template 'plain': --template plain asks as it was taught" in done.stderr
+        ) == says
+
+
+def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(EngineError, match="is a run without a model yet; finish its training first"):
+        command.make_engine(
+            command.EvalSettings(model=str(tmp_path), benchmarks=["math500"], engine="transformers")
+        )
+
+
+def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(benchmark: Path, tmp_path: Path) -> None:
+    code = (
+        "from trimsft.cli import app; from trimsft.evaluate import command\n"
+        "from trimsft.evaluate.engines import ScriptedEngine; from tests.evaluate.test_command import able\n"
+        "command.make_engine = lambda settings: ScriptedEngine(able, delay=0.05)\n"
+        "app()\n"
+    )
+    words = [
+        "eval",
+        "m",
+        "-b",
+        str(benchmark),
+        "--out",
+        str(tmp_path / "run"),
+        "--template",
+        "plain",
+        "--json",
+    ]
+    start = partial(
+        subprocess.Popen,
+        [sys.executable, "-c", code, *words],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process, samples = start(), tmp_path / "run/eval/sums/samples.jsonl"
+    limit = time.monotonic() + 60
+    while not (samples.exists() and samples.read_bytes().count(b"\n") > 3) and time.monotonic() < limit:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip().endswith("the same command continues") and "Traceback" not in told
+    done = samples.read_bytes().splitlines()
+    assert 3 < len(done) < 54
+    out, _ = start().communicate(timeout=60)
+    assert json.loads(out)[0]["greedy"]["value"] == 1.0
+    assert samples.read_bytes().splitlines()[: len(done)] == done
+
+
+def test_compare_says_what_is_there_and_where_it_cannot_write(run_eval, tmp_path: Path) -> None:
+    run_eval("able")
+    able_run = str(tmp_path / "able")
+    unknown = CliRunner().invoke(app, ["compare", able_run, able_run, "-b", "gsm8k"])
+    assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr
+    (tmp_path / "file").write_text("")
+    words = ["compare", able_run, able_run, "--format", "latex", "--out", str(tmp_path / "file/table.tex")]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2 and "out: cannot write" in refused.stderr
 
 
 def test_scores_by_different_graders_are_not_mixed(run_eval, tmp_path: Path) -> None:

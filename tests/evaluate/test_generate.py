@@ -176,11 +176,14 @@ def test_an_engine_that_breaks_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"samples": 4}, "samples: was 3, now 4"),
+        ({"samples": 2}, "samples: was 3, now 2 .a record never shrinks: give --samples 3 and read pass@2"),
         ({"seed": 1}, "seed: was 0, now 1"),
         ({"greedy": False}, "greedy: was True, now False"),
         ({"sampling": Sampling(temperature=0.6)}, "sampling.temperature: was 1.0, now 0.6"),
-        ({"problems": [*PROBLEMS[:5], replace(PROBLEMS[5], answer="7")]}, "problems.sha256: was "),
+        (
+            {"problems": [*PROBLEMS[:5], replace(PROBLEMS[5], answer="7")]},
+            "problems: was 6, now 6, and number 6",
+        ),
         (
             {"prompts": make_prompts([p.problem for p in PROBLEMS], template="deepseek")},
             "prompt.template: was 'plain', now 'deepseek'; prompt.example: was",
@@ -193,6 +196,25 @@ def test_a_changed_setting_is_refused(tmp_path: Path, changes: dict[str, object]
     with pytest.raises(RunError, match=says):
         fill(SampleRecord(tmp_path), evaluation(**changes), ScriptedEngine(answer))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) -> None:
+    """First two problems without greedy, then more samples, then all of it: the same as in one go."""
+    few = make_prompts([p.problem for p in PROBLEMS[:2]], template="plain")
+    steps = [
+        {"problems": PROBLEMS[:2], "prompts": few, "samples": 2, "greedy": False},
+        {"problems": PROBLEMS[:2], "prompts": few, "greedy": False},
+        {},
+    ]
+    generated = []
+    for step in steps:
+        outcome = fill(SampleRecord(tmp_path / "grown"), evaluation(**step), ScriptedEngine(answer))
+        generated.append(outcome.generated)
+    assert generated == [4, 2, TOTAL - 6]
+    run(tmp_path / "whole")
+    assert SampleRecord(tmp_path / "grown").complete() == SampleRecord(tmp_path / "whole").complete()
+    names = ("settings.json", "problems.jsonl")
+    assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -224,7 +246,10 @@ def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
     ("changes", "says"),
     [
         ({"samples": 0, "greedy": False}, "samples: must be at least 1"),
-        ({"sampling": Sampling(temperature=0.0)}, "temperature: 0 makes all samples of a problem the same"),
+        (
+            {"sampling": Sampling(temperature=0.0)},
+            "temperature: 0 makes all 3 samples of a problem the same; .*--samples 0",
+        ),
         ({"problems": PROBLEMS[:2]}, "prompts: 6 of them for 2 problems"),
     ],
 )

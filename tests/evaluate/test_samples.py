@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.evaluate.problem_files import Problem
+from trimsft.evaluate import samples as samples_module
+from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
 from trimsft.runs import RunError
 
@@ -18,7 +19,12 @@ SETTINGS: dict[str, Any] = {
     "sampling": {"temperature": 1.0, "stop": []},
     "prompt": {"example": "x" * 500 + "one"},
     "details": {"versions": "1"},
+    "problems": {"count": 2, "sha256": fingerprint(PROBLEMS)},
 }
+
+
+def settings_of(problems: list[Problem], **changes: Any) -> dict[str, Any]:
+    return SETTINGS | {"problems": {"count": len(problems), "sha256": fingerprint(problems)}} | changes
 
 
 def sample(problem: str, number: int, text: str = "It is 2.") -> Sample:
@@ -98,7 +104,12 @@ def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"samples": 4}, "samples: was 2, now 4"),
+        (
+            {"samples": 1},
+            r"samples: was 2, now 1 \(a record never shrinks: give --samples 2 and read pass@1 or",
+        ),
+        ({"greedy": False}, r"greedy: was True, now False \(a record never shrinks"),
+        ({"samples": 4, "seed": 1}, "seed: was not set, now 1"),  # what may grow is not complained about
         ({"sampling": {"temperature": 0.6, "stop": []}}, "sampling.temperature: was 1.0, now 0.6"),
         ({"sampling": {"temperature": 1.0, "stop": ["\n"]}}, r"sampling.stop: was \[\], now"),
         ({"seed": 1}, "seed: was not set, now 1"),
@@ -117,6 +128,70 @@ def test_the_same_settings_and_other_details_go_on(record: SampleRecord) -> None
     record.settle(SETTINGS, PROBLEMS)
     record.settle(SETTINGS | {"details": {"versions": "2"}}, PROBLEMS)
     assert record.settings()["details"] == {"versions": "2"}
+
+
+def test_a_record_may_grow(record: SampleRecord) -> None:
+    record.append(sample("a", 0))
+    (record.folder / "scores.json").write_text("{}")
+    more = [*PROBLEMS, Problem("c", "3+3?", "6")]
+    record.settle(settings_of(more, samples=4), more)
+    assert record.settings()["samples"] == 4 and record.problems() == more
+    assert record.read() == [sample("a", 0)]
+    assert not (record.folder / "scores.json").exists()  # of another number of samples
+    with pytest.raises(IncompleteEvaluation, match="14 of 15 samples are missing"):
+        record.complete()
+
+
+def test_greedy_answers_may_be_added(tmp_path: Path) -> None:
+    record = SampleRecord(tmp_path)
+    record.settle(SETTINGS | {"greedy": False}, PROBLEMS)
+    record.settle(SETTINGS, PROBLEMS)
+    assert record.settings()["greedy"] is True
+
+
+@pytest.mark.parametrize(
+    ("problems", "says"),
+    [
+        (PROBLEMS[:1], r"problems: was 2, now 1 \(a record never shrinks: ask for 2, or"),
+        ([PROBLEMS[1], PROBLEMS[0]], "problems: was 2, now 2, and number 1 is another"),
+        ([*PROBLEMS[::-1], Problem("c", "3+3?", "6")], "now 3, and number 1 is another"),
+        (
+            [PROBLEMS[0], Problem("b", "2+2?", "5")],
+            "number 2 is another .recorded 'b', now 'b', or another text, answer",
+        ),
+    ],
+)
+def test_other_problems_are_refused(record: SampleRecord, problems: list[Problem], says: str) -> None:
+    with pytest.raises(RunError, match=says):
+        record.settle(settings_of(problems), problems)
+    assert record.problems() == PROBLEMS
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_killed_while_growing_the_smaller_evaluation_is_whole(
+    record: SampleRecord, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before either file is written, or between them: the old settings hold, and both sizes can go on."""
+    for key in wanted_keys(SETTINGS, ["a", "b"]):
+        record.append(sample(*key))
+    more = [*PROBLEMS, Problem("c", "3+3?", "6")]
+    real, left = samples_module.write_whole, [writes]
+
+    def die(path: Path, content: bytes) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        real(path, content)
+
+    monkeypatch.setattr(samples_module, "write_whole", die)
+    with pytest.raises(KeyboardInterrupt):
+        record.settle(settings_of(more, samples=3), more)
+    monkeypatch.undo()
+    again = SampleRecord(record.folder)
+    again.settle(SETTINGS, PROBLEMS)
+    assert len(again.complete()) == 6 and again.problems() == PROBLEMS
+    again.settle(settings_of(more, samples=3), more)
+    assert again.problems() == more and again.settings()["samples"] == 3
 
 
 def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:

@@ -120,16 +120,26 @@ def test_one_sample_is_the_average_and_more_pass(problems):
             None,
             "'a' is graded correct without an answer",
         ),
-        (
-            samples_of("a", "", greedy="1"),
-            None,
-            "no samples; at least one for each problem is needed beside greedy",
-        ),
     ],
 )
 def test_incomplete_data_is_refused(samples, expected, message):
     with pytest.raises(ValueError, match=message):
         score("toy", samples, same, expected=expected, resamples=10)
+
+
+def test_greedy_decoding_alone_is_scored():
+    samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
+    found = score("toy", samples, same, expected={"a", "b"}, resamples=50)
+    assert (found.problems, found.samples, found.pass_at, found.majority_at) == (2, 0, {}, {})
+    assert found.greedy is not None and found.greedy.value == 0.5 == found.interval("greedy").value
+    assert found.average is found.mean_tokens is None
+    assert BenchmarkScore.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+    assert macro([found], "greedy", resamples=50).value == 0.5
+    for metric in ("average", "tokens", "pass@1"):
+        with pytest.raises(ValueError, match=f"no '{metric}' with 0 samples a problem; known: greedy$"):
+            found.interval(metric)
+    with pytest.raises(ValueError, match="1 of 3 greedy answers are missing, such as 'c'"):
+        score("toy", samples, same, expected={"a", "b", "c"}, resamples=50)
 
 
 # ---- to a file and back
@@ -186,6 +196,9 @@ def test_runs_are_averaged_problem_by_problem():
     found = over_runs(runs, resamples=500)
     assert found.value == pytest.approx(np.mean([run[0].average.value for run in runs]))
     assert found == over_runs(runs, resamples=500)
+    alike = over_runs([runs[0]] * 3, resamples=500)
+    # run means 8 points apart: t(2) = 4.3 times 8 / sqrt(3) on either side, where problems alone leave 9
+    assert found.high - found.low > 1.8 * (alike.high - alike.low)
 
 
 def test_what_cannot_be_averaged_is_refused():

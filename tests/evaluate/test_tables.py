@@ -5,6 +5,8 @@ import dataclasses
 import io
 import json
 import re
+import shutil
+import subprocess
 import unicodedata
 
 import pytest
@@ -14,6 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from trimsft.evaluate.bootstrap import Interval
+from trimsft.evaluate.command import summary
 from trimsft.evaluate.compare import compare, compare_runs
 from trimsft.evaluate.formats import FORMATS, escape_csv, escape_latex, one_line, render, to_rich
 from trimsft.evaluate.tables import Cell, Table, comparison_table, score_table
@@ -33,6 +36,9 @@ HOSTILE = [
     "--- ''quotes'' ``ticks`` *",
     "\\",
     "&lt;b&gt;",
+    "runs/my_model-7B_50%&co",
+    "caf\u00e9 cafe\u0301 \u00df \u00f8 \u0141\u00f3d\u017a",
+    "\u6a21\u578b \u03b1\u03b2 \u0436 \u2264 \u00fe \U0001f600",
     "",
 ]
 texts = (
@@ -218,15 +224,56 @@ LATEX_TEXT = re.compile(
     r"\\text(backslash|asciicircum|asciitilde|less|greater|bar|asciigrave|quotesingle)\{\}|\\[{}$&#%_]"
     r"|\{[\-\[\]*\"]\}|\$\\(up|down)arrow\$|[^\\{}$&#%_^~<>|`'\"\-\[\]*]"
 )
+FOREIGN = re.compile(r"\{\\ifdefined\\Umathchar ([^\x00-\x7f]+)\\else ((?:U\+[0-9A-F]{4,6} ?)+)\\fi\}")
 
 
 @given(texts)
 def test_latex_has_no_active_character_left(name):
     escaped = escape_latex(name)
-    assert "".join(match[0] for match in LATEX_TEXT.finditer(escaped)) == escaped
-    assert len(list(LATEX_TEXT.finditer(escaped))) == len(one_line(name))
+    told = [[chr(int(number[2:], 16)) for number in match[2].split()] for match in FOREIGN.finditer(escaped)]
+    assert told == [list(match[1]) for match in FOREIGN.finditer(escaped)]
+    plain = FOREIGN.sub(lambda match: "x" * len(match[1]), escaped)
+    assert "".join(match[0] for match in LATEX_TEXT.finditer(plain)) == plain
+    assert len(list(LATEX_TEXT.finditer(plain))) == len(unicodedata.normalize("NFC", one_line(name)))
     text = render(named(name), "latex")
     assert text.count("\\\\\n") == 2 and text.count("\n") == 13
+
+
+def test_latex_keeps_letters_that_pdflatex_has_and_numbers_the_others():
+    assert escape_latex("cafe\u0301_\u0141") == "caf\u00e9\\_\u0141"
+    expected = "a{\\ifdefined\\Umathchar \u6a21\u578b\\else U+6A21 U+578B\\fi}{-}b"
+    assert escape_latex("a\u6a21\u578b-b") == expected
+
+
+def latex_document(runs) -> str:
+    """Every kind of table, with every hostile name as title, run, benchmark and note."""
+    tables = [named(name) for name in HOSTILE]
+    for name in HOSTILE:
+        renamed = [dataclasses.replace(score, benchmark=f"{name} {score.benchmark}") for score in runs["sft"]]
+        better = [dataclasses.replace(score, benchmark=f"{name} {score.benchmark}") for score in runs["trim"]]
+        found = compare_runs(renamed, {f"{name} trim": better}, name=name, resamples=20)
+        tables.append(score_table({name: renamed, f"{name} trim": better}, comparisons=found, resamples=20))
+        tables.append(comparison_table(found))
+    tables.append(summary(runs["sft"], HOSTILE[2]))
+    body = "\\clearpage\n".join(render(table, "latex") for table in tables)
+    start = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\listoftables\n"
+    return f"{start}{body}\\end{{document}}\n"
+
+
+@pytest.mark.parametrize("engine", ["pdflatex", "lualatex"])
+def test_latex_compiles(engine, runs, tmp_path):
+    if shutil.which(engine) is None or subprocess.run(["kpsewhich", "booktabs.sty"]).returncode:
+        pytest.skip(f"{engine} with booktabs is not here")
+    (tmp_path / "tables.tex").write_text(latex_document(runs), encoding="utf-8")
+    for _ in range(2):  # the second time reads the list of tables that the first has written
+        done = subprocess.run(
+            [engine, "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "tables.tex"],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=120,
+        )
+        log = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, [line for line in log.splitlines() if line.startswith("!")] or log[-500:]
 
 
 @given(texts)

@@ -32,6 +32,7 @@ __all__ = [
     "BenchmarkError",
     "Problem",
     "benchmark_name",
+    "describe_source",
     "find_file",
     "load_benchmark",
 ]
@@ -46,10 +47,10 @@ class Benchmark:
     count: int
     """Problems in the published set."""
     hub: str
+    revision: str
+    """Commit on the hub, so that a score names its data."""
     config: str | None = None
     split: str = "test"
-    revision: str | None = None
-    """Commit of the hub; None: the newest, because none could be confirmed."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Field of `Problem` -> column on the hub, where the names differ."""
     read_answer: Callable[[Any], str] = str
@@ -61,7 +62,7 @@ class Benchmark:
     def source(self) -> str:
         """Where it comes from, in words."""
         config = f"/{self.config}" if self.config else ""
-        return f"{self.hub}{config} ({self.split}) at {self.revision or 'its newest revision'}"
+        return f"{self.hub}{config} ({self.split}) at {self.revision}"
 
 
 def _as_integer(value: Any) -> str:
@@ -97,6 +98,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             description="OlympiadBench: open-ended, text-only English competition mathematics (674 on the hub)",
             count=675,
             hub="Hothan/OlympiadBench",
+            revision="91184b52131e7fc9455fef848035173aea8cc01a",
             config="OE_TO_maths_en_COMP",
             split="train",
             columns={"problem": "question", "answer": "final_answer"},
@@ -107,6 +109,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             description="Minerva Math: questions of MIT OpenCourseWare, many of them physics",
             count=272,
             hub="math-ai/minervamath",
+            revision="ee46ddc498933b1977577953250ca5c66be64f96",
             columns={"problem": "question"},
             tolerance=1e-4,  # of the published harnesses
         ),
@@ -124,6 +127,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             description="AMC 12 of 2023, a part of amc",
             count=40,
             hub="math-ai/amc23",
+            revision="80815d37005feb82cd7f8fbc6901d5d3eff43057",
             columns={"problem": "question"},
             read_answer=_as_integer,
         ),
@@ -148,7 +152,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-"""Revisions were confirmed in several independent public projects that pin the same commit; the others have none."""
+"""Each revision is pinned by several independent public projects."""
 
 
 def load_benchmark(
@@ -163,6 +167,12 @@ def load_benchmark(
     if declared is not None and declared.tolerance is not None:
         problems = [replace(p, tolerance=p.tolerance or declared.tolerance) for p in problems]
     return problems[:limit]
+
+
+def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None) -> str:
+    """Where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
+    path = find_file(name_or_path, data_dir)
+    return BENCHMARKS[str(name_or_path)].source if path is None else str(path)
 
 
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
@@ -212,8 +222,8 @@ def _load_from_hub(benchmark: Benchmark) -> list[Problem]:
     except Exception as error:  # the hub's client raises dozens of kinds
         raise BenchmarkError(
             f"benchmark: cannot load {benchmark.name!r} from the hub, {benchmark.source}: "
-            f"{' '.join(str(error).split())}. Without network, name a folder that holds "
-            f"{benchmark.name}.jsonl as data_dir"
+            f"{' '.join(str(error).split()).rstrip('.') or type(error).__name__}. Without the hub, name a folder "
+            f"that holds {benchmark.name}.jsonl: --data-dir FOLDER"
         ) from error
     return with_distinct_ids(
         (f"{benchmark.hub}, row {number}", from_hub(benchmark, row, number))

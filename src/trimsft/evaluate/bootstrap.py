@@ -9,23 +9,26 @@ Problems are resampled, never samples: the samples of a problem share its diffic
 corrected and accelerated). Where all problems agree no resample differs, and the rule of three takes over: after n
 problems without an exception, exceptions are fewer than 3 in n with 95 % confidence.
 
-Coverage of the true mean in % (mean width in points) over 1,500 simulated evaluations, 700 for 500 problems, 2,000
-resamples each; the percentile bootstrap falls short where scores are near 0 or 1, which is why it is not used here.
-"binary" is one sample a problem; "of 8" is average@8 with difficulties drawn from Beta(p, 1 - p):
+Coverage of the true mean in % (mean width in points) over 1,500 simulated evaluations, 2,000 resamples each (made by
+benchmarks/coverage.py, docs/results/coverage.json; standard error 0.6); the percentile bootstrap falls short where
+scores are near 0 or 1, which is why it is not used here. "binary" is one sample a problem; "of 8" is average@8 with
+difficulties drawn from Beta(p, 1 - p):
 
     problems  true mean  binary: percentile  BCa + rule of three   of 8: percentile  BCa + rule of three
-          30       0.05         76.7 (12.1)          98.3 (17.8)        83.4 (10.2)          87.8 (12.6)
-          30       0.50         96.2 (33.8)          97.1 (34.6)        95.5 (26.3)          96.3 (26.4)
-          30       0.95         77.5 (11.9)          98.7 (17.6)        85.4 (10.2)          90.7 (12.7)
-          83       0.05          92.1 (8.8)           96.9 (9.9)         91.7 (6.7)           94.2 (7.3)
-         500       0.05          94.7 (3.8)           96.1 (3.8)         94.6 (2.8)           95.0 (2.9)
-         500       0.50          94.9 (8.7)           95.0 (8.7)         94.9 (6.5)           95.0 (6.5)
-         500       0.95          94.4 (3.8)           95.4 (3.8)         95.3 (2.9)           95.7 (2.9)
+          30       0.05         78.7 (11.9)          98.3 (17.9)        85.5 (10.2)          90.1 (12.6)
+          30       0.50         95.8 (33.8)          96.7 (34.5)        94.7 (26.2)          95.6 (26.2)
+          30       0.95         77.6 (11.9)          98.7 (17.8)        83.3 (10.0)          88.8 (12.4)
+          83       0.05          90.7 (8.7)           97.2 (9.7)         90.8 (6.6)           93.4 (7.2)
+          83       0.50         94.7 (21.4)          94.9 (21.3)        94.7 (16.0)          95.1 (16.0)
+          83       0.95          91.3 (8.8)           96.7 (9.9)         91.1 (6.7)           93.9 (7.3)
+         500       0.05          95.2 (3.8)           95.9 (3.9)         94.5 (2.8)           95.1 (2.9)
+         500       0.50          95.3 (8.7)           95.4 (8.7)         95.7 (6.6)           95.6 (6.6)
+         500       0.95          94.5 (3.8)           94.9 (3.8)         95.0 (2.8)           95.1 (2.9)
 
-Several runs (seeds) resample runs as well as problems. Coverage with 2, 3 and 5 runs (average@8, 400 simulations): 97,
-97, 97 % where runs do not differ; 92, 94, 93 % for 83 problems whose log-odds move by 0.3 (sd) with the run; 79, 89,
-91 % for 500 such problems, where the run is most of the noise (resampling problems alone: 50, 57, 63 %). No interval
-makes up for having only two runs.
+Several runs (seeds) resample runs as well as problems. Coverage with 2, 3 and 5 runs (average@8, 400 simulations, the
+same script): 96, 96, 95 % where runs do not differ; 91, 94, 94 % for 83 problems whose log-odds move by 0.3 (sd) with
+the run; 80, 86, 91 % for 500 such problems, where the run is most of the noise (resampling problems alone: 51, 52, 62
+%). No interval makes up for having only two runs.
 
 Shapes: P problems, M columns (metrics or runs), S runs, R resamples.
 """

@@ -16,11 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.benchmarks import BenchmarkError, benchmark_name, load_benchmark
+from trimsft.evaluate.benchmarks import (
+    BenchmarkError,
+    Problem,
+    benchmark_name,
+    describe_source,
+    load_benchmark,
+)
 from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.engines.base import Engine, EngineError, Sampling
 from trimsft.evaluate.formats import render, to_rich
-from trimsft.evaluate.generate import Evaluation, Progress, fill
+from trimsft.evaluate.generate import Evaluation, Progress, check_protocol, fill
 from trimsft.evaluate.grading import Grader
 from trimsft.evaluate.judge import judge, read_scores
 from trimsft.evaluate.prompts import Prompts, make_prompts
@@ -28,9 +34,11 @@ from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.tables import Table, comparison_table, score_table
 from trimsft.runs import RunDirectory, RunError
-from trimsft.templates import TemplateError
+from trimsft.templates import TemplateError, check_template_name, resolve_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+GRADERS = ("strict", "qwen")
 REFUSALS = (BenchmarkError, EngineError, RunError, TemplateError, ValueError)
 """What is wrong with a request, said in one line."""
 
@@ -57,6 +65,22 @@ class EvalSettings:
     revision: str | None = None
     grader: str = "strict"
 
+    def __post_init__(self) -> None:
+        """What is wrong without looking at any model is said before one is loaded."""
+        check_protocol(self.samples, self.greedy, self.sampling)
+        check_template_name(self.template)
+        for field_name, known in (("dtype", DTYPES), ("grader", GRADERS), ("engine", ENGINES)):
+            if getattr(self, field_name) not in known:
+                value = getattr(self, field_name)
+                raise ValueError(f"{field_name}: unknown name {value!r}; known: {', '.join(known)}")
+        names = [benchmark_name(name) for name in self.benchmarks]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            paths = [str(path) for path in self.benchmarks if benchmark_name(path) == twice]
+            raise BenchmarkError(
+                f"benchmark: {' and '.join(map(repr, paths))} would both be recorded as {twice!r}; name it once, or "
+                "rename a file"
+            )
+
     @property
     def run(self) -> RunDirectory:
         """Where it is recorded: beside the training of the model, or in a directory of its own."""
@@ -70,7 +94,15 @@ class EvalSettings:
     def weights(self) -> str:
         """The model itself: of a run directory, what it trained."""
         folder = Path(self.model)
-        return str(folder / "model") if (folder / "manifest.json").is_file() else self.model
+        if (folder / "manifest.json").is_file():
+            if not (folder / "model").is_dir():
+                raise EngineError(
+                    f"model: {self.model!r} is a run without a model yet; finish its training first"
+                )
+            return str(folder / "model")
+        if self.model.startswith(("/", "./", "../", "~")) and not folder.is_dir():
+            raise EngineError(f"model: no such folder: {self.model!r}")
+        return self.model
 
 
 def evaluate(
@@ -80,6 +112,7 @@ def evaluate(
     on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
 ) -> list[BenchmarkScore]:
     """Generate what is missing, grade and score, benchmark by benchmark."""
+    sources = {benchmark_name(name): describe_source(name, settings.data_dir) for name in settings.benchmarks}
     sets = {
         benchmark_name(name): load_benchmark(name, settings.data_dir, settings.limit)
         for name in settings.benchmarks
@@ -88,15 +121,17 @@ def evaluate(
     scores = []
     with make_grader(settings.grader) as grader:
         for name, problems in sets.items():
-            prompts = make_prompts(
-                [problem.problem for problem in problems],
-                getattr(engine, "tokenizer", None),
-                template=settings.template,
-                system_prompt=settings.system_prompt,
-            )
+            prompts = _prompts(settings, engine, problems)
             on_start(name, prompts)
             evaluation = Evaluation(
-                name, problems, prompts, settings.sampling, settings.samples, settings.greedy, settings.seed
+                benchmark=name,
+                problems=problems,
+                prompts=prompts,
+                sampling=settings.sampling,
+                samples=settings.samples,
+                greedy=settings.greedy,
+                seed=settings.seed,
+                source=sources[name],
             )
             record = SampleRecord(settings.run.eval_dir / name)
             fill(record, evaluation, engine, on_progress=partial(on_progress, name)).require_complete()
@@ -104,11 +139,38 @@ def evaluate(
     return scores
 
 
+def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
+    tokenizer = getattr(engine, "tokenizer", None)
+    prompts = make_prompts(
+        [problem.problem for problem in problems],
+        tokenizer,
+        template=settings.template,
+        system_prompt=settings.system_prompt,
+    )
+    taught = _trained_template(settings, tokenizer)
+    if settings.template != "auto" or taught in (None, prompts.template):
+        return prompts
+    note = f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
+    return replace(prompts, notes=(*prompts.notes, note))
+
+
+def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
+    """The template that a run directory was trained with; None where nothing is known of it."""
+    path = RunDirectory(Path(settings.model)).config_path
+    if tokenizer is None or not path.is_file():
+        return None
+    import yaml
+
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return resolve_template_name(str(given.get("template", "auto")), tokenizer)
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TemplateError):
+        return None  # only a hint hangs on it
+
+
 def make_engine(settings: EvalSettings) -> Engine:
     """The engine asked for; auto is a server where an address is given, vLLM where it is installed."""
     name = settings.engine
-    if name not in ENGINES:
-        raise EngineError(f"engine: unknown name {name!r}; known: {', '.join(ENGINES)}")
     if settings.server is not None and name not in ("auto", "server"):
         raise EngineError(
             f"server: {settings.server!r} has no effect with engine {name!r}; remove one of them"
@@ -129,8 +191,6 @@ def make_engine(settings: EvalSettings) -> Engine:
 
 
 def make_grader(kind: str) -> AbstractContextManager[Grader]:
-    if kind not in ("strict", "qwen"):
-        raise ValueError(f"grader: unknown name {kind!r}; known: strict, qwen")
     return Grader(os.cpu_count() or 1, kind=kind)  # type: ignore[arg-type]
 
 
@@ -138,7 +198,8 @@ def summary(scores: Sequence[BenchmarkScore], name: str) -> Table:
     """What a person wants to see first: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(found.samples for found in scores)
     greedy = ["greedy"] if all(found.greedy for found in scores) else []
-    metrics = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", "tokens"]
+    sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", "tokens"]
+    metrics = sampled if k else greedy
     tables = [score_table({metric: scores}, metric) for metric in metrics]
     rows = tuple(tuple(replace(cell, bold=False) for cell in table.rows[0]) for table in tables)
     return Table(title=name, header=("", *tables[0].header[1:]), rows=rows, notes=tables[0].notes)
@@ -149,11 +210,12 @@ def load_run(path: Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]
     folder = RunDirectory(path).eval_dir
     if not folder.is_dir():
         raise RunError(f"{path}: holds no evaluation; make one with trimsft eval")
-    names = list(benchmarks) or sorted(
-        entry.name for entry in folder.iterdir() if (entry / "scores.json").is_file()
-    )
-    if not names:
+    there = sorted(entry.name for entry in folder.iterdir() if (entry / "scores.json").is_file())
+    if not there:
         raise RunError(f"{path}: holds no scores; finish its evaluation with trimsft eval")
+    names = list(benchmarks) or there
+    if missing := next((name for name in names if name not in there), None):
+        raise RunError(f"{path}: holds no scores of {missing!r}; it has {', '.join(there)}")
     found = [read_scores(SampleRecord(folder / name)) for name in names]
     graders = sorted({grader for _, grader in found})
     if len(graders) > 1:
@@ -185,7 +247,10 @@ def compare_main(
     else:
         from trimsft.runs import write_whole
 
-        write_whole(out, (text + "\n").encode())
+        try:
+            write_whole(out, (text + "\n").encode())
+        except OSError as error:
+            raise RunError(f"out: cannot write {str(out)!r} ({error.strerror})") from error
 
 
 def _short_names(runs: Sequence[Path]) -> list[str]:

@@ -50,6 +50,10 @@ _LATEX = {
     UP: r"$\uparrow$",
     DOWN: r"$\downarrow$",
 }
+# what pdfLaTeX prints without further packages, seen with TeX Live 2022: most of Latin-1, and some of what follows it
+_FOREIGN = re.compile(
+    "[^\x00-\x7f\xa1-\xaa\xac-\xba\xbc-\xcf\xd1-\xdd\xdf-\xef\xf1-\xfd\xffŁłŒœŠšŽž€\u2013\u2014\u2018\u2019\u201c\u201d\u2026]+"
+)
 
 
 def render(table: Table, form: str) -> str:
@@ -133,7 +137,16 @@ def to_latex(table: Table) -> str:
 
 
 def escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in one_line(text))
+    """For every engine; pdfLaTeX, which stops at a letter that its fonts lack, shows the number of that letter."""
+    line = unicodedata.normalize("NFC", one_line(text))
+    escaped = "".join(_LATEX.get(character, character) for character in line)
+    return _FOREIGN.sub(_by_engine, escaped)
+
+
+def _by_engine(letters: re.Match[str]) -> str:
+    r"""\Umathchar is known to LuaLaTeX and XeLaTeX alone."""
+    numbers = " ".join(f"U+{ord(letter):04X}" for letter in letters[0])
+    return rf"{{\ifdefined\Umathchar {letters[0]}\else {numbers}\fi}}"
 
 
 def _latex_cell(cell: Cell) -> str:

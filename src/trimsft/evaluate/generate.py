@@ -40,14 +40,11 @@ class Evaluation:
     greedy: bool = True
     """Beside them, one greedy answer to each problem."""
     seed: int = 0
+    source: str | None = None
+    """Where the problems were read from, for the record; what they are is known by their fingerprint."""
 
     def __post_init__(self) -> None:
-        if self.samples < 0 or (self.samples == 0 and not self.greedy):
-            raise ValueError(f"samples: must be at least 1, or 0 with greedy, got {self.samples}")
-        if self.samples > 0 and self.sampling.is_greedy:
-            raise ValueError(
-                "temperature: 0 makes all samples of a problem the same; use samples=0 with greedy instead"
-            )
+        check_protocol(self.samples, self.greedy, self.sampling)
         if len(self.problems) != len(self.prompts.prompts):
             raise ValueError(
                 f"prompts: {len(self.prompts.prompts)} of them for {len(self.problems)} problems; make one for each"
@@ -68,7 +65,7 @@ class Evaluation:
             "greedy": self.greedy,
             "seed": self.seed,
             "engine": {"name": engine.name, **engine.identity},
-            "details": {"notes": list(self.prompts.notes), **engine.details},
+            "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
 
     def requests(self) -> dict[Key, Request]:
@@ -100,6 +97,17 @@ class Evaluation:
             self.sampling,
             stop=tuple(dict.fromkeys([*self.sampling.stop, *self.prompts.stop])),
             stop_tokens=tuple(dict.fromkeys([*self.sampling.stop_tokens, *self.prompts.stop_tokens])),
+        )
+
+
+def check_protocol(samples: int, greedy: bool, sampling: Sampling) -> None:
+    """Refuse what could not be scored."""
+    if samples < 0 or (samples == 0 and not greedy):
+        raise ValueError(f"samples: must be at least 1, or 0 with greedy, got {samples}")
+    if samples > 0 and sampling.is_greedy:
+        raise ValueError(
+            f"temperature: 0 makes all {samples} samples of a problem the same; ask for none (--samples 0): the greedy "
+            "answer is what you want"
         )
 
 

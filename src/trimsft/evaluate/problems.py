@@ -107,6 +107,8 @@ def summarize(
 
 def metric_names(samples: int, *, greedy: bool) -> list[str]:
     """Every metric that this many samples a problem allow."""
+    if not samples:
+        return ["greedy"]
     ks = range(1, samples + 1)
     votes = [f"{kind}@{k}" for kind in ("pass", "majority") for k in ks]
     return ["average", *votes, *(["greedy"] if greedy else []), "no_answer", "truncated", "tokens"]
@@ -125,13 +127,18 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     if metric == "greedy" and all(problem.greedy is not None for problem in problems):
         return np.array([float(problem.greedy or 0) for problem in problems])
     counts = {"average": "correct", "no_answer": "no_answer", "truncated": "truncated", "tokens": "tokens"}
-    if metric in counts:
+    if metric in counts and all(problem.samples for problem in problems):
         return np.array([getattr(problem, counts[metric]) / problem.samples for problem in problems])
     samples = min(problem.samples for problem in problems)
-    greedy = "greedy, " if all(problem.greedy is not None for problem in problems) else ""
+    greedy = all(problem.greedy is not None for problem in problems)
+    known = [
+        *((f"average, pass@1 to pass@{samples}, majority@1 to majority@{samples}",) if samples else ()),
+        *(("greedy",) if greedy else ()),
+        *(("no_answer, truncated, tokens",) if samples else ()),
+    ]
     raise ValueError(
         f"metric: no {metric!r} with {samples} samples a problem{'' if greedy else ' and no greedy decoding'}; known: "
-        f"average, pass@1 to pass@{samples}, majority@1 to majority@{samples}, {greedy}no_answer, truncated, tokens"
+        f"{', '.join(known)}"
     )
 
 

@@ -1,13 +1,12 @@
 """The prompts of a benchmark: the same templates as in training, with what ends an answer.
 
 prompts = make_prompts(["What is 1+1?"], tokenizer, template="auto")
-prompts.template         # "chat", or "plain" for a tokenizer without a chat template
+prompts.template         # "qwen-boxed" for a tokenizer of Qwen 2.5; never auto
 prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat only)
 prompts.stop_tokens      # what ends the answer, beside the model's own eos
-prompts.notes            # what looks wrong, in words
+prompts.notes            # why auto chose what it did, and what looks wrong, each in one line
 
-`auto` is what `auto` is in training, so that a model is asked as it was taught. The published recipe asks with
-`qwen-boxed`, `llama-base-boxed` or `deepseek`, whatever it trained on: name one of them to repeat that.
+`auto` asks each family of models as published evaluations do (`families`), whatever it was trained on.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimsft.evaluate.families import choose_for_family
 from trimsft.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
@@ -84,18 +84,24 @@ def make_prompts(
         raise TemplateError("problems: there are none to make prompts of")
     if tokenizer is None:
         return _without_tokenizer(problems, template, system_prompt)
-    name = resolve_template_name(template, tokenizer)
-    chosen = choose_template(template, tokenizer, system_prompt)
+    why: tuple[str, ...] = ()
+    if template == "auto":
+        name, chosen, reason = choose_for_family(tokenizer, system_prompt)
+        why = (reason,)
+    else:
+        name = resolve_template_name(template, tokenizer)
+        chosen = choose_template(template, tokenizer, system_prompt)
     texts = chosen.render(problems)
     tokens = encode_prompts(problems, tokenizer, chosen)
     chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
     if isinstance(chosen, ChatTemplate):
-        chats = [tuple(messages_of(problem, chosen.system_prompt)) for problem in problems]
+        chats = [tuple(chosen.messages(problem)) for problem in problems]
     prompts = tuple(
         Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True)
     )
     stop, stop_tokens = _ends(chosen, tokenizer)
-    return Prompts(name, system_prompt, prompts, stop, stop_tokens, _strangers(name, chosen, tokenizer))
+    notes = (*why, *_strangers(name, chosen, tokenizer))
+    return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)
 
 
 def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: str | None) -> Prompts:
@@ -103,7 +109,8 @@ def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: st
     if template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
         chats = (tuple(messages_of(problem, instruction)) for problem in problems)
-        return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats))
+        why = ("template auto: chat, because the server renders it itself",) if template == "auto" else ()
+        return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats), notes=why)
     chosen = choose_template(template, None, system_prompt)
     name = resolve_template_name(template, None)
     prompts = tuple(Prompt(text) for text in chosen.render(problems))

@@ -1,7 +1,7 @@
 """The record of an evaluation: what was asked under which settings, and every text that came back.
 
 runs/trim/eval/math500/
-  settings.json    model, prompt, sampling, ...; another evaluation may not be mixed in
+  settings.json    model, prompt, sampling, ...; another evaluation may not be mixed in, but this one may grow
   problems.jsonl   problems and answers, as they were asked
   samples.jsonl    one line a sample, append-only; sample -1 is the greedy one:
                      {"problem": "test/algebra/1.json", "sample": 0, "seed": 1193046471, "text": "...",
@@ -18,19 +18,18 @@ with record.lock():
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trimsft.evaluate.growth import changes, refusals
 from trimsft.evaluate.problem_files import Problem, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, RunError, RunLock, write_whole
 
 GREEDY = -1
 """The number of the greedy sample."""
-HARMLESS = ("details",)
-"""Settings that may differ between two starts of one evaluation."""
 
 
 class IncompleteEvaluation(RunError):
@@ -88,7 +87,7 @@ class SampleRecord:
         return lock
 
     def settle(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> None:
-        """Write settings and problems the first time; later refuse settings that differ, and show how."""
+        """Write settings and problems the first time; later let them grow, and refuse whatever else differs."""
         content = json.dumps(settings, indent=1) + "\n"
         if not self.settings_path.exists():
             if self._samples.read():
@@ -99,14 +98,20 @@ class SampleRecord:
             write_whole(self.problems_path, write_problems(problems))
             write_whole(self.settings_path, content.encode())
             return
-        differences = dict(_differences(self.settings(), json.loads(content)))
-        refused = [text for name, text in differences.items() if not name.startswith(HARMLESS)]
-        if refused:
+        was, now = self.settings(), json.loads(content)
+        changed = changes(was, now)
+        recorded = self.problems() if any(name.startswith("problems.") for name in changed) else []
+        if refused := refusals(was, now, recorded, problems):
             raise RunError(
                 f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}. "
                 "Give it the same settings to continue it, or choose another output directory"
             )
-        if differences:
+        if changed:
+            # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
+            # command makes again
+            (self.folder / "scores.json").unlink(missing_ok=True)
+            write_whole(self.problems_path, write_problems(problems))
+        if was != now:
             write_whole(self.settings_path, content.encode())
 
     def settings(self) -> dict[str, Any]:
@@ -122,8 +127,8 @@ class SampleRecord:
         return settings
 
     def problems(self) -> list[Problem]:
-        """The problems as they were asked."""
-        return read_problems(self.problems_path)
+        """The problems as they were asked: as many as the settings say, whatever a killed process wrote after them."""
+        return read_problems(self.problems_path)[: self.settings()["problems"]["count"]]
 
     def read(self) -> list[Sample]:
         """All recorded samples, in the order in which they came."""
@@ -198,30 +203,3 @@ def _as_sample(line: Mapping[str, Any], place: str) -> Sample:
         return Sample(**{field.name: line[field.name] for field in fields(Sample)})
     except KeyError as error:
         raise RunError(f"{place}: no field {error}; this is no sample") from None
-
-
-def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    old, new = dict(_flat(was)), dict(_flat(now))
-    for name in old | new:
-        if name in old and name in new and old[name] == new[name]:
-            continue
-        texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
-        # of two long prompts, show where they part
-        part = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
-        before, after = (_around(text, part) for text in texts)
-        yield name, f"{name}: was {before}, now {after}"
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, entry in value.items():
-            yield from _flat(entry, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
-
-
-def _around(text: str, at: int, longest: int = 160) -> str:
-    if len(text) <= longest:
-        return text
-    start = max(0, at - 40)
-    return f"{'...' if start else ''}{text[start : start + longest]}{'...' if start + longest < len(text) else ''}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import RESAMPLES, Array, Interval, column_intervals, mean_interval
+from trimsft.evaluate.bootstrap import RESAMPLES, Array, Interval, column_intervals
 from trimsft.evaluate.problems import (
     Equivalent,
     ProblemScore,
@@ -25,6 +25,7 @@ from trimsft.evaluate.problems import (
     metric_values,
     summarize,
 )
+from trimsft.evaluate.run_intervals import interval_over_runs
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,19 @@ class BenchmarkScore:
     benchmark: str
     problems: int
     samples: int
-    """Drawn for each problem; greedy decoding not counted."""
-    average: Interval
+    """Drawn for each problem; greedy decoding not counted. With 0, only `greedy` is known."""
+    average: Interval | None
     """average@k, the mean correctness of all samples."""
     pass_at: dict[int, Interval]
     """pass@k for every k up to `samples`: the chance that one of k samples is correct."""
     majority_at: dict[int, Interval]
     """majority@k for every k up to `samples`: the chance that the vote of k samples is correct."""
     greedy: Interval | None
-    no_answer_rate: Interval
+    no_answer_rate: Interval | None
     """Share of samples without an answer, whatever the reason."""
-    truncation_rate: Interval
+    truncation_rate: Interval | None
     """Share of samples that ended at the length limit."""
-    mean_tokens: Interval
+    mean_tokens: Interval | None
     statuses: dict[str, int]
     """How many samples were graded how."""
     mixed_problems: int
@@ -115,14 +116,18 @@ def score(
     """Score a benchmark's samples, in whatever order they come.
 
     Args:
-        samples: every problem with the same number of samples, and greedy decoding for all problems or none.
+        samples: every problem with the same number of samples, which may be 0 beside greedy decoding; that for all
+            problems or none.
         equivalent: whether two answers say the same; asked in both directions.
         by_problem: the same for one problem, by its id, where problems have rules of their own.
         expected: ids of the problems that must all be there, and no others.
     """
     sampled, greedy = _by_problem(benchmark, samples, expected)
     same = by_problem or (lambda name: equivalent)
-    problems = [summarize(name, sampled[name], greedy.get(name), same(name)) for name in sorted(sampled)]
+    problems = [
+        summarize(name, sampled.get(name, []), greedy.get(name), same(name))
+        for name in sorted({**sampled, **greedy})
+    ]
     k = problems[0].samples
     names = metric_names(k, greedy=bool(greedy))
     values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
@@ -132,13 +137,13 @@ def score(
         benchmark=benchmark,
         problems=len(problems),
         samples=k,
-        average=found["average"],
+        average=found.get("average"),
         pass_at={n: found[f"pass@{n}"] for n in range(1, k + 1)},
         majority_at={n: found[f"majority@{n}"] for n in range(1, k + 1)},
         greedy=found.get("greedy"),
-        no_answer_rate=found["no_answer"],
-        truncation_rate=found["truncated"],
-        mean_tokens=found["tokens"],
+        no_answer_rate=found.get("no_answer"),
+        truncation_rate=found.get("truncated"),
+        mean_tokens=found.get("tokens"),
         statuses=dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items())),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
@@ -159,7 +164,7 @@ def over_runs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The mean over runs (seeds) of the mean over benchmarks; runs are resampled as well as problems."""
+    """The mean over runs (seeds) of the mean over benchmarks; the interval is for other problems and trainings."""
     if not runs or not runs[0]:
         raise ValueError("runs: must be one or more, each with one benchmark or more, got none")
     tables = [_by_benchmark(scores) for scores in runs]
@@ -169,7 +174,7 @@ def over_runs(
     strata = [
         np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])
     ]
-    return mean_interval(strata, metric_bounds(metric), resamples=resamples, seed=seed)
+    return interval_over_runs(strata, metric_bounds(metric), resamples=resamples, seed=seed)
 
 
 def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, benchmark: str) -> None:
@@ -216,11 +221,11 @@ def _by_problem(
 def _require_complete(
     benchmark: str, counts: dict[str, int], greedy: Collection[str], expected: Collection[str] | None
 ) -> None:
-    if not counts:
+    if not counts and not greedy:
         raise ValueError(
-            f"{benchmark}: no samples; at least one for each problem is needed beside greedy decoding"
+            f"{benchmark}: no samples; at least one for each problem is needed, or greedy decoding"
         )
-    most = max(counts.values())
+    most = max(counts.values(), default=0)
     wanted = {*counts, *greedy} if expected is None else set(expected)
     if strangers := sorted({*counts, *greedy} - wanted):
         raise ValueError(
