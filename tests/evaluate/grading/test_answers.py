@@ -78,6 +78,24 @@ EQUAL = {
         (r"\ln(ab)", r"\ln a+\ln b"), ("n!", "n(n-1)!"), (r"\frac{x}{2}", "0.5x"), ("y^{\\prime}+ry=0", "y'+yr=0"),
         (r"-\log_{10} 250", r"-\log 250"), ("C_{1} e^{t}", "e^t C_1"),
     ],
+    "products of roots": [
+        (r"\sqrt{ab}", r"\sqrt{a}\sqrt{b}"), (r"\sqrt{\frac{a}{b}}", r"\frac{\sqrt{a}}{\sqrt{b}}"),
+        (r"3\sqrt{2xy}", r"3\sqrt{2x}\sqrt{y}"), (r"\sqrt{abc}", r"\sqrt a\sqrt b\sqrt c"),
+        (r"2x\sqrt{xy}+1", r"1+2x\sqrt{x}\sqrt{y}"),
+    ],
+    "number words": [
+        ("5", "five"), ("42", r"\text{forty-two}"), ("105", "one hundred and five"), ("1200", "Twelve hundred"),
+        ("2000000", "two million"), ("5000000", "5 million"), (r"1.8\cdot 10^9", r"1.8\text{ billion dollars}"),
+        ("36", "3 dozen"),
+    ],
+    "joined bounds": [
+        ("[2,5)", r"x \ge 2 and x < 5"), (r"2\le x<5", r"x \ge 2 \text{ and } x < 5"), ("(2,5)", "x>2, x<5"),
+        ("x>2 and x<5", "5>x>2"),
+    ],
+    "more units": [
+        ("12", "12 gallons"), ("65", "65 cubic units"), ("10 mph", "10 miles per hour"),
+        ("10", r"10\text{ miles per hour}"), ("4 m/s", "4 meters per second"),
+    ],
     "words": [
         (r"\text{even}", "even"), (r"\text{Evelyn}", "evelyn"), ("C", "(C)"), (r"\text{(C)}", "C"),
         ("B", r"\textbf{(B)}"),
@@ -86,6 +104,22 @@ EQUAL = {
 }  # fmt: skip
 
 DIFFERENT = {
+    "products of roots": [
+        (r"\sqrt{ab}", r"\sqrt{a}+\sqrt{b}"), ("|x|", r"\sqrt{x}\sqrt{x}"), (r"\sqrt{a+b}", r"\sqrt{a}\sqrt{b}"),
+        (r"\sqrt{\frac{a}{b}}", r"\frac{\sqrt{b}}{\sqrt{a}}"), (r"\sqrt{ab}", r"-\sqrt{a}\sqrt{b}"),
+        ("x", r"\sqrt{x^2}"), (r"\sqrt{ab}", r"\frac{\sqrt{a}}{\sqrt{b}}"), (r"2\sqrt{ab}", r"\sqrt{a}\sqrt{b}"),
+    ],
+    "number words": [
+        ("5", "-five"), ("15", "twenty - five"), ("25", "twenty, five"), ("3", "one two"), ("5", "high five"),
+        ("5", "five or six"), ("20", "twenty zero"), ("105", "one hundred five hundred"),
+        ("1000000", "thousand thousand"), ("5", r"5\text{ million}"), ("5", "5 hundred"), ("3", r"3\text{ dozen}"),
+        ("4", r"4\text{ squared}"), ("5", r"5\text{ or more}"), ("5", r"5\text{ thousand dollars}"),
+    ],
+    "joined bounds": [
+        ("[2,5)", "x>2 and x<5"), ("(2,5)", "x<2 or x>5"), ("2<x<5", "y>2 and y<5"), ("(2,5)", "x>5, x<2"),
+        (r"(-\infty,2)\cup(5,\infty)", "x>2 and x<5"),
+    ],
+    "more units": [("12 gallons", "12 quarts"), ("10 miles per hour", "10 km/h"), ("2", "2 abc")],
     "order": [("(1,2)", "(2,1)"), ("(2,3)", r"\{3,2\}"), ("(1,2),(3,4)", "(2,1),(3,4)"), ("x=1,y=2", "2,1")],
     "brackets": [("[1,2)", "(1,2)"), ("(-1,6)", "(-1,6]"), ("[0,1]", r"\{0,1\}"), ("[2,5)", "(2,5)")],
     "counts": [
@@ -142,6 +176,11 @@ def test_different_whichever_is_the_gold(gold: str, answer: str, grader: Grader)
     assert grader.grade(rf"\boxed{{{answer}}}", gold).status == "wrong"
     assert grader.grade(rf"\boxed{{{gold}}}", answer).status == "wrong"
     assert not grader.equivalent(gold, answer)
+
+
+def test_bounds_of_two_unknowns_are_no_interval(grader: Grader) -> None:
+    assert not grader.grade(r"\boxed{x>2, y<5}", "(2,5)").correct
+    assert not grader.grade(r"\boxed{x<2 \text{ or } y>3}", r"(-\infty,2)\cup(3,\infty)").correct
 
 
 def test_what_the_reader_does_not_know_is_left_to_math_verify(grader: Grader) -> None:

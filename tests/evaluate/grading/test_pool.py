@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from trimsft.evaluate.grading import Grader
 from trimsft.evaluate.grading.pool import Pool
 
 RUNAWAY = r"\sum_{k=1}^{9999} \frac{1}{k^{k}}"
@@ -81,6 +82,30 @@ def test_running_out_of_memory_is_a_timeout(pool: Pool, monkeypatch: pytest.Monk
     monkeypatch.setattr(pool._workers[0], "_line", lambda process, seconds: {"said": "memory"})
     assert pool.ask("1", "1", 5) == "timeout"
     pool._workers[0].stop()  # its reply is still in the pipe
+
+
+def test_a_worker_started_early_is_the_one_that_answers() -> None:
+    pool = Pool(2, 1 << 30)
+    pool.start(1)
+    host = _host(pool)
+    assert pool._workers[1]._process is None
+    assert pool.ask("1", "1", 5) == "equal"
+    assert _host(pool) == host
+    pool.close()
+
+
+def test_a_worker_that_is_still_starting_can_be_closed() -> None:
+    pool = Pool(1, 1 << 30)
+    pool.start(4)
+    host = _host(pool)
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(host, 0)
+
+
+def test_entering_a_grader_starts_workers() -> None:
+    with Grader(workers=1) as grader:
+        assert grader._pool._workers[0]._process is not None
 
 
 def test_close_ends_the_processes() -> None:

@@ -99,11 +99,16 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     kinds = {gold.kind, answer.kind}
     if kinds == {"list", "set"}:
         return _same_items(gold.parts, answer.parts, ctx)
+    if kinds & {"brackets", "union", "list"} and (
+        gold.bounds() or answer.bounds() or kinds == {"list", "union"}
+    ):
+        as_set = gold.interval(), answer.interval()
+        if as_set[0] is None or as_set[1] is None:
+            return None
+        names = {side.variable() for side in (gold, answer) if side.bounds()}
+        return _same(as_set[0], as_set[1], ctx) if len(names) <= 1 else False
     if kinds == {"list", "brackets"} and len(gold.parts) == len(answer.parts):
         return _stop_early(zip(gold.parts, answer.parts, strict=True), ctx)  # brackets left out
-    if ("inequality" in kinds and kinds & {"brackets", "union", "list"}) or kinds == {"list", "union"}:
-        as_set = gold.interval(), answer.interval()
-        return None if as_set[0] is None or as_set[1] is None else _same(as_set[0], as_set[1], ctx)
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:
         group = gold if gold.kind != "leaf" else answer
         if len(group.parts) == 1:

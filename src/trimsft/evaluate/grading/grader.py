@@ -32,6 +32,8 @@ Item = tuple[str, str, Rules, bool]
 """response, gold, rules, truncated"""
 
 _CACHE_SIZE = 200_000
+_EARLY_WORKERS = 4
+"""Started on entering, while a model still generates; the others when there is work for them."""
 _DEFAULT = Rules()
 
 
@@ -60,8 +62,11 @@ class Grader:
         self._workers = workers
         self._pool = Pool(workers, memory_bytes)
         self._cache: dict[tuple[str, str, Rules], Status] = {}
+        self.ignored_rules: set[str] = set()
+        """Fields of `Rules` that problems declared and this kind of grader has no use for."""
 
     def __enter__(self) -> Grader:
+        self._pool.start(_EARLY_WORKERS)
         return self
 
     def __exit__(
@@ -95,6 +100,7 @@ class Grader:
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
         """Whether two answers count as one vote: each must be correct when the other is the gold."""
+        rules = self._used(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
     def _grade(
@@ -108,11 +114,21 @@ class Grader:
         for name, text in (("response", response), ("gold", gold)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}={text!r}: expected text")
+        rules = self._used(rules)
         answer = self._answer(response, gold, rules)
         if answer is None:
             return Grade(False, "truncated" if truncated else "no_answer", None)
         status = judge(gold, answer, rules)
         return Grade(status == "correct", status, answer)
+
+    def _used(self, rules: Rules) -> Rules:
+        """The rules that apply: the lenient grader has none but its own, and notes what it leaves out."""
+        if self.kind == "strict" or rules == _DEFAULT:
+            return rules
+        self.ignored_rules |= {
+            name for name, value in vars(rules).items() if value != getattr(_DEFAULT, name)
+        }
+        return _DEFAULT
 
     def _answer(self, response: str, gold: str, rules: Rules) -> str | None:
         if self.kind == "qwen":
@@ -163,11 +179,13 @@ class _Judgement:
         return self._ended(verdict)
 
     def qwen(self, gold: str, answer: str, rules: Rules) -> Status:
-        """The lenient rules, for comparison only."""
+        """The lenient rules, for comparison only; `answer` is stripped, `rules` are the default."""
         if too_complex(answer) or too_complex(gold):
             return "unparsable"
         return self._ended(
-            qwen.math_equal(answer, qwen.strip(gold), lambda a, b: self._algebra(b, a, loose=True))
+            qwen.math_equal(
+                answer, qwen.strip(qwen.strip(gold)), lambda a, b: self._algebra(b, a, loose=True)
+            )
         )
 
     def _ended(self, verdict: bool | None) -> Status:

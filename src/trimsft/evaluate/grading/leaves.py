@@ -128,7 +128,7 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool | None:
 
 
 def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:
-    r"""Both trees as read, then as they may also be meant: \log to base 10, h(a+b) as a product."""
+    r"""Both trees as read, then as they may also be meant: \log to base 10, h(a+b) a product, two roots as one."""
     yield gold, answer
     kinds = kinds_of(gold) | kinds_of(answer)
     if "call:log" in kinds:
@@ -137,6 +137,10 @@ def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:
         products = _reread(gold, _product), _reread(answer, _product)
         if products != (gold, answer):
             yield products
+    if "call:sqrt" in kinds and any(kind.startswith("sym:") for kind in kinds):
+        merged = _reread(gold, _one_root), _reread(answer, _one_root)
+        if merged != (gold, answer):
+            yield merged
 
 
 def _reread(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
@@ -150,6 +154,33 @@ def _decimal_log(tree: Tree) -> Tree:
 def _product(tree: Tree) -> Tree:
     application = tree[0] == "fn" and len(tree) == 3 and tree[2][0] != "num"
     return ("mul", ("sym", tree[1]), tree[2]) if application else tree
+
+
+def _one_root(tree: Tree) -> Tree:
+    r"""`\sqrt a \sqrt b` as `\sqrt{ab}`, the same where each root is real; `\sqrt a \sqrt a` is `a` and stays."""
+    if tree[0] not in ("mul", "div"):
+        return tree
+    (left, left_root), (right, right_root) = map(_root_and_rest, tree[1:])
+    if left_root is None or right_root is None or left_root == right_root:
+        return tree
+    root: Tree = ("call", "sqrt", (tree[0], left_root, right_root))
+    rest = (tree[0], left, right) if right != _UNIT else left
+    return root if rest == _UNIT else ("mul", rest, root)
+
+
+_UNIT: Tree = ("num", Fraction(1))
+
+
+def _root_and_rest(tree: Tree) -> tuple[Tree, Tree | None]:
+    """A product as its other factors and the radicand of its last root."""
+    if tree[:2] == ("call", "sqrt"):
+        return _UNIT, tree[2]
+    if tree[0] == "mul":
+        for rest, root in ((tree[1], tree[2]), (tree[2], tree[1])):
+            other, radicand = _root_and_rest(root)
+            if radicand is not None:
+                return (rest if other == _UNIT else ("mul", rest, other)), radicand
+    return tree, None
 
 
 def _tolerance(gold: str, answer: str, rules: Rules) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from trimsft.evaluate.grading.numerals import number_in_words
 from trimsft.evaluate.grading.spellings import DROPPED, LITERAL, MAP, RENAMED, SUBSCRIPTS, SUPERSCRIPTS
 
 MAX_ANSWER = 2_000
@@ -32,12 +33,18 @@ _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 _SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
+_SPOKEN = re.compile(
+    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\}?\s*\.?\s*\$?"
+)
+_SPOKEN_LENGTH = 200
 _EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
 _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
 
 
 def clean(text: str) -> str:
     """`text` in one spelling; the same mathematics."""
+    if (number := _spoken(text.strip())) is not None:
+        return str(number)
     text = _from_unicode(text)
     text = text.replace("\\$", "").replace("$", "").replace("**", "^")
     if "\\begin" not in text:  # elsewhere a doubled backslash is an escaped one, not a new row
@@ -54,6 +61,12 @@ def clean(text: str) -> str:
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
     text = text.rstrip(" .,;:") if not text.endswith("\\") else text
     return _unwrap(text)
+
+
+def _spoken(text: str) -> int | None:
+    r"""The number that the whole text is in words: `\text{forty-two}`."""
+    found = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
+    return number_in_words(found[1]) if found else None
 
 
 def _from_unicode(text: str) -> str:

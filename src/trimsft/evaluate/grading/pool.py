@@ -26,13 +26,18 @@ _GRACE_SECONDS = 0.4
 
 
 class Pool:
-    """`workers` processes, each started when it is first needed."""
+    """`workers` processes, each started when it is first needed, or before by `start`."""
 
     def __init__(self, workers: int, memory_bytes: int) -> None:
         self._workers = [_Worker(memory_bytes) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
+
+    def start(self, most: int) -> None:
+        """Start up to `most` workers without waiting for them: their imports take a second or more."""
+        for worker in self._workers[:most]:
+            worker.start()
 
     def ask(self, gold: str, answer: str, seconds: float, loose: bool = False) -> str:
         """What math-verify says about two expressions within `seconds`; waits for an idle worker."""
@@ -54,6 +59,7 @@ class _Worker:
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
         self._pending = b""
 
     def ask(self, request: dict[str, Any]) -> str:
@@ -72,7 +78,8 @@ class _Worker:
             return "timeout" if reply["said"] == "memory" else str(reply["said"])
         return "timeout" if reply["died"] in (signal.SIGALRM, signal.SIGKILL) else "unparsable"
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
+        """The running process, started where there is none; it may not be ready yet."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.stop()
@@ -85,12 +92,17 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # so that host and child can be killed together
         )
-        if self._line(self._process, _START_SECONDS) is None:
+        return self._process
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        process = self.start()
+        if not self._ready and self._line(process, _START_SECONDS) is None:
             self.stop()
             raise RuntimeError(
                 f"the grading worker did not start; run `{sys.executable} {_WORKER} {self._memory_bytes}` to see why"
             )
-        return self._process
+        self._ready = True
+        return process
 
     def _line(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any] | None:
         """The next line the worker writes, None after `seconds` or when it is gone."""
@@ -120,7 +132,7 @@ class _Worker:
 
     def stop(self) -> None:
         """Kill host and child, if there are any."""
-        process, self._process, self._pending = self._process, None, b""
+        process, self._process, self._pending, self._ready = self._process, None, b"", False
         if process is None:
             return
         if process.returncode is None:

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from trimsft.evaluate.grading.leaves import number_of
+
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
 _ORDER = {"<", ">", "\\le", "\\ge", "\\ne"}
@@ -55,18 +57,31 @@ class Shape:
         return f"({texts[0]})/({texts[1]})"
 
     def variable(self) -> str | None:
-        """The unknown that an inequality bounds."""
+        """The unknown that an inequality bounds, or that all inequalities of a list do."""
+        if self.kind == "list":
+            found = {part.variable() for part in self.parts}
+            return found.pop() if len(found) == 1 else None
         names = [part.text for part in self.parts if _is_name(part.text)]
         return names[0] if len(names) == 1 else None
 
+    def bounds(self) -> bool:
+        """Whether this is an inequality, or a list with one."""
+        return self.kind == "inequality" or (
+            self.kind == "list" and any(part.bounds() for part in self.parts)
+        )
+
     def interval(self) -> Shape | None:
-        """An inequality as the interval it describes; lists of inequalities as a union."""
+        """An inequality as the interval it describes; a list of them as one interval or as a union."""
         if self.kind in ("brackets", "union"):
             return self
         if self.kind == "list":
+            if self.bounds() and self.variable() is None:
+                return None
             parts = [part.interval() for part in self.parts]
             found = tuple(part for part in parts if part is not None)
-            return Shape("union", self.text, found) if len(found) == len(parts) else None
+            if len(found) < len(parts):
+                return None
+            return _overlap(found) or Shape("union", self.text, found)
         if self.kind != "inequality" or self.variable() is None or "\\ne" in self.marks:
             return None
         return _interval(self)
@@ -86,6 +101,22 @@ def _interval(shape: Shape) -> Shape | None:
     closer = "]" if high and high[1] in ("\\le", "\\ge") else ")"
     ends = (low[0] if low else Shape("leaf", "-" + _INFINITY), high[0] if high else Shape("leaf", _INFINITY))
     return Shape("brackets", f"{opener}{ends[0].text},{ends[1].text}{closer}", ends, (opener, closer))
+
+
+def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
+    """`x > 2, x < 5` as (2, 5): joined by "or" these two would be every number, which no answer means."""
+    if len(parts) != 2 or any(part.kind != "brackets" for part in parts):
+        return None
+    upper = next((part for part in parts if part.parts[0].text == "-" + _INFINITY), None)
+    lower = next((part for part in parts if part.parts[1].text == _INFINITY), None)
+    if upper is None or lower is None or upper is lower:
+        return None
+    low, high = number_of(lower.parts[0].text), number_of(upper.parts[1].text)
+    if low is None or high is None or low >= high:
+        return None
+    marks = lower.marks[0], upper.marks[1]
+    ends = lower.parts[0], upper.parts[1]
+    return Shape("brackets", f"{marks[0]}{ends[0].text},{ends[1].text}{marks[1]}", ends, marks)
 
 
 def _is_name(text: str) -> bool:
@@ -117,7 +148,7 @@ def _without_membership(text: str) -> str:
     return text[found.end() :].strip() if found else text
 
 
-def _split(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
+def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
     """Pieces between separators that stand outside all brackets, and the separators met."""
     pieces, met, depth, start = [], [], 0, 0
     environments = 0
@@ -135,7 +166,7 @@ def _split(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
 
 def _list(text: str) -> Shape | None:
     for separators in ({";"}, {","}):
-        pieces, met = _split(text, separators)
+        pieces, met = split_outside(text, separators)
         if met:
             items = [shape_of(piece) for piece in pieces if piece]
             flat = [part for item in items for part in (item.parts if item.kind == "list" else (item,))]
@@ -144,10 +175,10 @@ def _list(text: str) -> Shape | None:
 
 
 def _relation(text: str) -> Shape | None:
-    pieces, met = _split(text, {"=", "\\to"})
+    pieces, met = split_outside(text, {"=", "\\to"})
     if met and all(pieces):
         return Shape("equation", text, tuple(_side(piece) for piece in pieces))
-    pieces, met = _split(text, _ORDER)
+    pieces, met = split_outside(text, _ORDER)
     if met and all(pieces):
         return Shape("inequality", text, tuple(_side(piece) for piece in pieces), tuple(met))
     return None
@@ -158,7 +189,7 @@ def _side(text: str) -> Shape:
 
 
 def _union(text: str) -> Shape | None:
-    pieces, met = _split(text, {"\\cup"})
+    pieces, met = split_outside(text, {"\\cup"})
     return Shape("union", text, tuple(map(shape_of, pieces))) if met and all(pieces) else None
 
 
@@ -166,8 +197,8 @@ def _matrix(text: str) -> Shape | None:
     found = _MATRIX.fullmatch(text)
     if not found or "\\begin" in found[1]:
         return None
-    rows = [row for row in _split(found[1], {"\\\\"})[0] if row]
-    cells = [_split(row, {"&"})[0] for row in rows]
+    rows = [row for row in split_outside(found[1], {"\\\\"})[0] if row]
+    cells = [split_outside(row, {"&"})[0] for row in rows]
     if len({len(row) for row in cells}) != 1:
         return None
     return Shape(
@@ -181,7 +212,7 @@ def _brackets(text: str) -> Shape | None:
     if opener is None or closer is None or not _wraps(text):
         return _braced_list(text)
     inside = text[len(opener) : -len(closer)]
-    pieces = _split(inside, {",", ";"})[0]
+    pieces = split_outside(inside, {",", ";"})[0]
     if opener == "\\{" and closer == "\\}":
         items = shape_of(inside) if inside.strip() else Shape("leaf", "")
         parts = items.parts if items.kind == "list" else (items,)
@@ -210,7 +241,7 @@ def _wraps(text: str) -> bool:
 
 
 def _ratio(text: str) -> Shape | None:
-    pieces, met = _split(text, {":"})
+    pieces, met = split_outside(text, {":"})
     if not met or not all(pieces):
         return None
     return Shape("ratio", text, tuple(Shape("leaf", piece) for piece in pieces))

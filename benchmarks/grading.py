@@ -1,0 +1,324 @@
+"""What docs/grading.md claims about the grader, measured; writes JSON.
+
+    python benchmarks/grading.py --data ../shared/data/benchmarks --out docs/results/grading.json \
+        --source rho=rho ... --math-verify-tests Math-Verify/tests \
+        --qwen Qwen2.5-Math/evaluation --qwen-python qwen-env/bin/python
+
+golds     every gold against itself, the next one and respellings of itself
+hostile   the answers of tests/evaluate/grading/test_hostile.py, both graders: slowest, and any that was accepted
+synthetic 8 answers for each problem of five benchmarks, made from the golds: seconds, beside plain math-verify
+real      the responses of the dumps of benchmarks/published.py: seconds, beside plain math-verify
+cases     the cases of math-verify's own tests
+qwen      the lenient grader beside the code that it follows, run by a Python that has its requirements
+
+Sections whose input is not given are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from math_verify import parse, verify
+from published import DUMPS, boxed_text, sources
+
+from trimsft.evaluate.grading import GRADER_VERSION, Grader, Rules
+from trimsft.evaluate.grading.boxes import extract_all
+from trimsft.evaluate.grading.grader import Item
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ("math500", "olympiadbench", "minerva", "amc", "aime24")
+CASES = ("test_all", "test_boxed", "test_numina_cases", "test_open_thoughts", "test_yujianll", "test_strict")
+SHOWN = 40
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder with math500.jsonl, gsm8k.jsonl, ...")
+    parser.add_argument(
+        "--source", action="append", default=[], metavar="NAME=FOLDER", help="as published.py"
+    )
+    parser.add_argument("--math-verify-tests", type=Path)
+    parser.add_argument("--qwen", type=Path, help="the folder evaluation of a clone of Qwen2.5-Math")
+    parser.add_argument("--qwen-python", default=sys.executable)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    report: dict[str, Any] = {"machine": _machine(), "grader_version": GRADER_VERSION}
+    clones = sources(options.source)
+    sections = {
+        "hostile": lambda: hostile(),
+        "golds": lambda: golds(options.data) if options.data else None,
+        "synthetic": lambda: speed(list(synthetic(options.data))) if options.data else None,
+        "real": lambda: speed(list(real(clones))) if clones else None,
+        "cases": lambda: cases(options.math_verify_tests) if options.math_verify_tests else None,
+        "qwen": lambda: beside_qwen(options, clones) if options.qwen else None,
+    }
+    for name, section in sections.items():
+        if found := section():
+            report[name] = found
+            print(name, {key: value for key, value in found.items() if key != "such_as"}, flush=True)
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _machine() -> dict[str, Any]:
+    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    return {"cpu": model[1] if model else "?", "cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def golds(data: Path) -> dict[str, Any]:
+    """Golds that are not graded as they should be: none, but for neighbours that are the same value."""
+    counts: Counter[str] = Counter()
+    accepted = []
+    with Grader(os.cpu_count() or 1) as grader:
+        for file in sorted(data.glob("*.jsonl")):
+            rows = _rows(file)
+            for what, pairs in variants(rows).items():
+                items = [_item(row, answer, file.stem) for row, answer in pairs]
+                right = [found.correct for found in grader.grade_many(items)]
+                counts[what] += len(right)
+                counts[f"{what} accepted"] += sum(right)
+                same = [answer == row["answer"] for row, answer in pairs]
+                if what == "next":
+                    counts["next, the same text"] += sum(same)
+                    found = [
+                        pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal
+                    ]
+                    accepted += [[row["answer"], answer] for row, answer in found]
+    return {**counts, "accepted neighbours": accepted}
+
+
+def variants(rows: list[dict[str, Any]]) -> dict[str, list[tuple[dict[str, Any], str]]]:
+    """Each gold with itself, with the next, and with respellings of itself."""
+    spelled = [(row, text) for row in rows for text in respellings(row["answer"]) if text != row["answer"]]
+    following = [row["answer"] for row in rows[1:] + rows[:1]]
+    return {
+        "self": [(row, row["answer"]) for row in rows],
+        "next": list(zip(rows, following, strict=True)),
+        "respelled": spelled,
+    }
+
+
+def respellings(answer: str) -> list[str]:
+    spaced = answer if "\\" not in answer else re.sub(r"([+=-])", r" \1 ", answer)
+    return [
+        answer.replace(r"\frac", r"\dfrac").replace(", ", ",  "),
+        "$" + answer.replace("(", r"\left(").replace(")", r"\right)") + "$",
+        spaced,
+        answer.replace(r"\sqrt{", r"\sqrt {").replace(r"\pi", "π"),
+    ]
+
+
+def hostile() -> dict[str, Any]:
+    """The slowest grade and what was accepted, over every answer of the tests against every gold there."""
+    sys.path.insert(0, str(ROOT))
+    from tests.evaluate.grading.test_hostile import GOLDS, RUNAWAY, STATIC
+
+    found: dict[str, Any] = {"answers": len(STATIC | RUNAWAY), "golds": len(GOLDS)}
+    for kind in ("strict", "qwen"):
+        slowest, accepted = (0.0, ""), []
+        with Grader(1, kind=kind) as grader:
+            grader.grade(r"\boxed{\int_0^1 2x dx}", "1")
+            for name, answer in (STATIC | RUNAWAY).items():
+                for gold in GOLDS:
+                    started = time.perf_counter()
+                    grade = grader.grade(rf"\boxed{{{answer}}}", gold)
+                    slowest = max(slowest, (time.perf_counter() - started, f"{name} against {gold}"))
+                    accepted += [f"{name} against {gold}"] if grade.correct else []
+        found[kind] = {"slowest_seconds": round(slowest[0], 2), "slowest": slowest[1], "accepted": accepted}
+    return found
+
+
+def synthetic(data: Path) -> Iterator[Item]:
+    """About a third respelled golds, a quarter with one digit changed, then other golds, integers, and no box."""
+    draw = random.Random(0)
+    prose = (
+        r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
+    )
+    for benchmark in PAPER:
+        rows = _rows(data / f"{benchmark}.jsonl")
+        for row in rows:
+            for _ in range(8):
+                answer = made_up(row["answer"], rows, draw)
+                box = "" if answer is None else rf"\boxed{{{answer}}}."
+                yield prose + box, row["answer"], Rules.of_row(row, benchmark), answer is None
+
+
+def made_up(gold: str, rows: list[dict[str, Any]], draw: random.Random) -> str | None:
+    kind = draw.random()
+    if kind < 0.35:
+        return draw.choice([gold, *respellings(gold)])
+    if kind < 0.6:
+        digits = list(re.finditer(r"\d", gold))
+        at = draw.choice(digits).start() if digits else None
+        return (
+            gold + "+1"
+            if at is None
+            else f"{gold[:at]}{(int(gold[at]) + draw.randint(1, 8)) % 10}{gold[at + 1 :]}"
+        )
+    if kind < 0.8:
+        return str(draw.choice(rows)["answer"])
+    return str(draw.randint(-20, 2000)) if kind < 0.9 else None
+
+
+def real(clones: dict[str, Path]) -> Iterator[Item]:
+    """The published responses, with their stated answers in a box."""
+    for dump in DUMPS:
+        for row in dump.read(clones[dump.source]) if dump.source in clones else ():
+            yield from ((boxed_text(text, dump.stated), row.gold, Rules(), False) for text in row.texts)
+
+
+def speed(items: list[Item]) -> dict[str, Any]:
+    """Seconds for all items, the start of the workers included; then a sample, beside math-verify in this process."""
+    found: dict[str, Any] = {"responses": len(items), "workers": os.cpu_count()}
+    for kind in ("strict", "qwen"):
+        started = time.perf_counter()
+        with Grader(os.cpu_count() or 1, kind=kind) as grader:
+            statuses = Counter(grade.status for grade in grader.grade_many(items))
+            found[f"{kind}_seconds"] = round(time.perf_counter() - started, 2)
+        found[f"{kind}_statuses"] = dict(statuses)
+    sample = random.Random(1).sample(items, min(2000, len(items)))
+    with Grader(1) as grader:
+        grader.grade(r"\boxed{\int_0^1 2x dx}", "1")
+        started = time.perf_counter()
+        ours = [grader.grade(text, gold, rules) for text, gold, rules, _ in sample]
+        seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    theirs = [bool(verify(parse(f"${gold}$"), parse(text))) for text, gold, _, _ in sample]
+    plain = time.perf_counter() - started
+    differing = [
+        [item[1][:80], (grade.answer or "")[:80], grade.status]
+        for item, grade, said in zip(sample, ours, theirs, strict=True)
+        if grade.correct != said
+    ]
+    return found | {
+        "sample": len(sample),
+        "one_at_a_time_per_second": round(len(sample) / seconds),
+        "math_verify_per_second": round(len(sample) / plain),
+        "math_verify_differs": len(differing),
+        "such_as": differing,
+    }
+
+
+def cases(folder: Path) -> dict[str, Any]:
+    """math-verify's own cases: as they stand in a box, and with prose first reduced to what math-verify extracts."""
+    agree: Counter[str] = Counter()
+    differences = []
+    with Grader(os.cpu_count() or 1) as grader:
+        for gold, answer, expected in test_cases(folder):
+            agree["cases"] += 1
+            plain_gold = extract_all(gold) or _without_dollars(gold)
+            as_is = answer if "\\boxed" in answer else rf"\boxed{{{_without_dollars(answer)}}}"
+            agree["as_is"] += grader.grade(as_is, plain_gold).correct == expected
+            grade = grader.grade(rf"\boxed{{{_reduced(answer)}}}", _reduced(gold))
+            agree["reduced"] += grade.correct == expected
+            if grade.correct != expected:
+                differences.append([gold[:80], answer[-80:], expected, grade.status])
+    return {**agree, "such_as": differences[:SHOWN]}
+
+
+def test_cases(folder: Path) -> Iterator[tuple[str, str, bool]]:
+    """Gold, prediction and expected verdict of every parametrised case that has the three."""
+    for name in CASES:
+        spec = importlib.util.spec_from_file_location(f"tests.{name}", folder / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[f"tests.{name}"] = module  # the later files import the first
+        spec.loader.exec_module(module)
+        tests = [test for key, test in vars(module).items() if key.startswith("test_")]
+        for mark in (mark for test in tests for mark in getattr(test, "pytestmark", ())):
+            if mark.name == "parametrize" and "gold" in mark.args[0]:
+                columns = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+                for values in mark.args[1]:
+                    row = dict(zip((column.strip() for column in columns), values, strict=True))
+                    yield row["gold"], row["pred"], bool(row.get("expected", row.get("result")))
+
+
+def _without_dollars(text: str) -> str:
+    found = re.fullmatch(r"\$\$?(.*?)\$\$?", text.strip(), re.DOTALL)
+    return found[1] if found else text.strip()
+
+
+def _reduced(text: str) -> str:
+    if "\\boxed" in text:
+        return extract_all(text) or text
+    plain = _without_dollars(text)
+    found = [piece for piece in parse(text) if isinstance(piece, str)]
+    prose = len(plain) >= 40 or re.search(r"[A-Za-z]{4} .*\$", plain)
+    return found[-1] if prose and found else plain
+
+
+def beside_qwen(options: argparse.Namespace, clones: dict[str, Path]) -> dict[str, Any]:
+    """Verdicts of both, on the published responses and on golds against themselves, others and respellings."""
+    pairs = list(qwen_pairs(options.data, clones))
+    lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
+    command = [
+        options.qwen_python,
+        str(ROOT / "benchmarks" / "qwen_verdicts.py"),
+        str(options.qwen.resolve()),
+    ]
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    theirs = [json.loads(line) for line in ran.stdout.splitlines()]
+    with Grader(os.cpu_count() or 1, kind="qwen") as grader:
+        ours = grader.grade_many([(pair["text"], pair["gold"], Rules(), False) for pair in pairs])
+    counts: dict[str, Counter[str]] = {}
+    such_as = []
+    for pair, verdict, grade in zip(pairs, theirs, ours, strict=True):
+        count = counts.setdefault(pair["set"], Counter())
+        count["pairs"] += 1
+        count["theirs late"] += verdict["equal"] is None
+        if bool(verdict["equal"]) != grade.correct:
+            count["only theirs" if verdict["equal"] else "only ours"] += 1
+            such_as.append([pair["set"], pair["gold"][:80], (verdict["answer"] or "")[:80], grade.status])
+    return {**{name: dict(count) for name, count in counts.items()}, "such_as": such_as}
+
+
+def qwen_pairs(data: Path | None, clones: dict[str, Path]) -> Iterator[dict[str, Any]]:
+    for dump in DUMPS:
+        for row in dump.read(clones[dump.source]) if dump.source in clones else ():
+            for text in row.texts:
+                yield {
+                    "set": f"published, {dump.benchmark}",
+                    "gold": row.gold,
+                    "text": text,
+                    "minerva": False,
+                }
+    draw = random.Random(0)
+    for file in sorted(data.glob("*.jsonl")) if data else ():
+        rows = _rows(file)
+        pairs = [pair for found in variants(rows).values() for pair in found]
+        pairs += [(row, made_up(row["answer"], rows, draw) or "0") for row in rows]
+        for row, answer in pairs:
+            text = rf"\boxed{{{answer}}}"
+            yield {
+                "set": f"golds, {file.stem}",
+                "gold": row["answer"],
+                "text": text,
+                "minerva": file.stem == "minerva",
+            }
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def _item(row: dict[str, Any], answer: str, benchmark: str) -> Item:
+    return rf"Therefore $\boxed{{{answer}}}$.", row["answer"], Rules.of_row(row, benchmark), False
+
+
+if __name__ == "__main__":
+    main()
