@@ -1,0 +1,175 @@
+"""The task of the lab: a number, a few steps with small whole numbers, one answer.
+
+    LabProblem("lab-easy-0", "lab-easy", "Start with 7. Add 5. Multiply by 3. What is the result?",
+               start=7, steps=(Step("+", 5), Step("*", 3)))          # .results (12, 36), .answer "36"
+
+Problems are drawn from seeded streams without end. Which arithmetic belongs to benchmarks and which to training is
+decided by a hash of the numbers and operations, whatever words they are dressed in: no stream can cross over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from trimsft.lab import stories
+
+Side = Literal["training", "benchmark"]
+SIDES: tuple[Side, ...] = ("training", "benchmark")
+BENCHMARK_SHARE = 8
+"""One in so many computations belongs to the benchmarks."""
+LARGEST_FACTOR = 9
+
+
+class LabError(ValueError):
+    """A setting of the lab that cannot be used, said in one line."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: `+`, `-`, `*` or `/`, and the number it takes."""
+
+    operator: str
+    operand: int
+
+    def apply(self, value: int) -> int:
+        """The result; a division must leave nothing over."""
+        if self.operator == "/":
+            result, rest = divmod(value, self.operand)
+            if rest:
+                raise LabError(f"step: {value} / {self.operand} leaves {rest}; divisions must be exact")
+            return result
+        if self.operator == "+":
+            return value + self.operand
+        return value - self.operand if self.operator == "-" else value * self.operand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """How hard the problems of a benchmark are."""
+
+    name: str
+    description: str
+    fewest_steps: int
+    most_steps: int
+    largest: int
+    """No value on the way exceeds it."""
+    largest_term: int
+    """No number added or subtracted exceeds it."""
+    story_share: float
+    """Share of word problems; the others are bare chains."""
+
+
+TIERS: dict[str, Tier] = {
+    tier.name: tier
+    for tier in (
+        Tier(
+            name="lab-easy",
+            description="Lab, easy: 2 steps up to 50, mostly bare chains",
+            fewest_steps=2,
+            most_steps=2,
+            largest=50,
+            largest_term=20,
+            story_share=0.25,
+        ),
+        Tier(
+            name="lab-medium",
+            description="Lab, medium: 3 steps up to 99, half of them word problems",
+            fewest_steps=3,
+            most_steps=3,
+            largest=99,
+            largest_term=50,
+            story_share=0.5,
+        ),
+        Tier(
+            name="lab-hard",
+            description="Lab, hard: 4 or 5 steps up to 199, mostly word problems",
+            fewest_steps=4,
+            most_steps=5,
+            largest=199,
+            largest_term=99,
+            story_share=0.75,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class LabProblem:
+    """A problem in words, and the computation behind it."""
+
+    id: str
+    tier: str
+    problem: str
+    start: int
+    steps: tuple[Step, ...]
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The value after each step."""
+        return follow(self.start, self.steps)
+
+    @property
+    def answer(self) -> str:
+        return str(self.results[-1])
+
+
+def follow(start: int, steps: tuple[Step, ...]) -> tuple[int, ...]:
+    """The value after each step, from `start` on."""
+    values = [start]
+    for step in steps:
+        values.append(step.apply(values[-1]))
+    return tuple(values[1:])
+
+
+def side_of(start: int, steps: tuple[Step, ...]) -> Side:
+    """To which side a computation belongs, for good."""
+    text = f"{start}" + "".join(f" {step.operator}{step.operand}" for step in steps)
+    return "training" if hashlib.sha256(text.encode()).digest()[0] % BENCHMARK_SHARE else "benchmark"
+
+
+def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem]:
+    """Problems of a tier without end, the same ones for the same seed; some may repeat."""
+    level = find_tier(tier)
+    if side not in SIDES:
+        raise LabError(f"side: unknown {side!r}; known: {', '.join(SIDES)}")
+    rng = random.Random(f"{tier}/{side}/{seed}")
+    number = 0
+    while True:
+        start, steps = _draw_computation(level, rng)
+        if side_of(start, steps) == side:
+            wording = stories.draw_wording(rng, level.story_share)
+            text = stories.tell(wording, start, [(step.operator, step.operand) for step in steps], rng)
+            yield LabProblem(f"{tier}-{number}", tier, text, start, steps)
+            number += 1
+
+
+def find_tier(name: str) -> Tier:
+    if name not in TIERS:
+        raise LabError(f"tier: unknown name {name!r}; known: {', '.join(TIERS)}")
+    return TIERS[name]
+
+
+def _draw_computation(tier: Tier, rng: random.Random) -> tuple[int, tuple[Step, ...]]:
+    value = start = rng.randint(2, tier.largest_term)
+    steps: list[Step] = []
+    for _ in range(rng.randint(tier.fewest_steps, tier.most_steps)):
+        step = _draw_step(value, tier, rng)
+        steps.append(step)
+        value = step.apply(value)
+    return start, tuple(steps)
+
+
+def _draw_step(value: int, tier: Tier, rng: random.Random) -> Step:
+    """One operation that keeps the value whole and between 1 and the tier's largest; each kind equally often."""
+    choices = {
+        "+": range(1, min(tier.largest_term, tier.largest - value) + 1),
+        "-": range(1, min(tier.largest_term, value - 1) + 1),
+        "*": range(2, min(LARGEST_FACTOR, tier.largest // value) + 1),
+        "/": [divisor for divisor in range(2, LARGEST_FACTOR + 1) if value % divisor == 0],
+    }
+    operator = rng.choice([name for name, operands in choices.items() if operands])
+    return Step(operator, rng.choice(choices[operator]))

@@ -1,0 +1,126 @@
+"""Files of the lab, in the forms that training and evaluation read.
+
+A row of training, with what was done to it; spans are of characters in the solution:
+
+    {"problem": "Start with 7. Add 5. ...", "solution": "Step 1: 7 + 5 = 13.\\n...", "answer": "36", "tier": "lab-easy",
+     "style": "steps", "slips": 1, "slip_spans": [[16, 18]], "fillers": 0, "filler_spans": []}
+
+A row of a benchmark:
+
+    {"id": "lab-easy-0", "problem": "Start with 7. Add 5. ...", "answer": "36"}
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimsft.files import write_whole
+from trimsft.lab.arithmetic import TIERS, LabError, LabProblem, draw_problems, find_tier
+from trimsft.lab.styles import FAR, TARGET, UNFAMILIAR, write_solution
+
+BENCHMARK_COUNT = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """A fine-tuning set and its imperfections."""
+
+    rows: int = 2000
+    seed: int = 0
+    slip_rate: float = 0.1
+    """Chance of each step to end in a wrong result that is carried on."""
+    filler_rate: float = 0.1
+    """Chance of each step to be followed by a sentence that says nothing."""
+    unfamiliar_share: float = 0.0
+    """Share of solutions in the format that the base has never seen; the others are in the target format."""
+    tiers: tuple[str, ...] = tuple(TIERS)
+    """Drawn from equally often."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
+            raise LabError(f"rows: must be a whole number of at least 1, got {self.rows!r}")
+        for name in ("slip_rate", "filler_rate", "unfamiliar_share"):
+            require_share(name, getattr(self, name))
+        if not self.tiers:
+            raise LabError(f"tiers: must name at least one of {', '.join(TIERS)}, got none")
+        for tier in self.tiers:
+            find_tier(tier)
+
+
+def require_share(name: str, value: object) -> None:
+    """Refuse what is no number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise LabError(f"{name}: must be a number from 0 to 1, got {value!r}")
+
+
+def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
+    """The rows of a fine-tuning set.
+
+    Problem, style, slips and filler are drawn apart: sets that differ in one setting have the same problems.
+    """
+    streams = {
+        tier: draw_problems(tier, f"fine-tuning/{settings.seed}", "training") for tier in settings.tiers
+    }
+    rng = random.Random(f"fine-tuning/{settings.seed}")
+    for number in range(settings.rows):
+        problem = next(streams[rng.choice(settings.tiers)])
+        style = UNFAMILIAR if rng.random() < settings.unfamiliar_share else TARGET
+        yield _row(problem, style, settings, random.Random(f"fine-tuning/{settings.seed}/{number}"))
+
+
+def _row(problem: LabProblem, style: str, settings: FineTuning, rng: random.Random) -> dict[str, Any]:
+    solution = write_solution(
+        problem,
+        style,
+        rng,
+        slip_rate=settings.slip_rate,
+        offsets=FAR,
+        filler_rate=settings.filler_rate,
+    )
+    return {
+        "problem": problem.problem,
+        "solution": solution.text,
+        "answer": problem.answer,
+        "tier": problem.tier,
+        "style": style,
+        "slips": len(solution.slips),
+        "slip_spans": [list(span) for span in solution.slips],
+        "fillers": len(solution.fillers),
+        "filler_spans": [list(span) for span in solution.fillers],
+    }
+
+
+def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
+    """The problems of a benchmark, all different; a longer one begins with the shorter."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise LabError(f"count: must be a whole number of at least 1, got {count!r}")
+    seen: dict[str, LabProblem] = {}
+    for problem in draw_problems(tier, "benchmark", "benchmark"):
+        seen.setdefault(problem.problem, problem)
+        if len(seen) == count:
+            break
+    return [
+        LabProblem(f"{tier}-{number}", tier, problem.problem, problem.start, problem.steps)
+        for number, problem in enumerate(seen.values())
+    ]
+
+
+def write_training(path: Path, settings: FineTuning) -> Path:
+    """A fine-tuning set as JSON Lines, for `trimsft train --dataset_name`."""
+    return _write(path, training_rows(settings))
+
+
+def write_benchmark(path: Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
+    """A benchmark as JSON Lines, for `trimsft eval`."""
+    return _write(
+        path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count))
+    )
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    return write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())

@@ -1,0 +1,200 @@
+"""How a solution is written: six styles that the base model knows, and one that it has never seen.
+
+`steps`, the format of fine-tuning:          `arrows`, the unfamiliar one:
+
+    Step 1: 7 + 5 = 12.                          [7 + 5 -> 12] [12 * 3 -> 36] => \\boxed{36}
+    Step 2: 12 * 3 = 36.
+    The answer is \\boxed{36}.
+
+A solution may contain slips, wrong results that the following steps carry on with, and filler, sentences that say
+nothing. `Solution` knows where they stand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trimsft.lab.arithmetic import LabError, LabProblem, Step, follow
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Patterns of a step and of the end; {result} occurs once in a step."""
+
+    steps: dict[str, str]
+    """Operator -> pattern with {number}, {left}, {right} and {result}."""
+    end: str
+    """Pattern with {answer}."""
+    first: str = ""
+    """What stands before the first step."""
+    between: str = ""
+    """What stands between steps."""
+    boxed: bool = True
+
+
+def _alike(pattern: str) -> dict[str, str]:
+    """One pattern for all operators, whose sign stands at {operator}."""
+    return {operator: pattern.replace("{operator}", operator) for operator in "+-*/"}
+
+
+STYLES: dict[str, Style] = {
+    "steps": Style(
+        steps=_alike("Step {number}: {left} {operator} {right} = {result}."),
+        between="\n",
+        end="\nThe answer is \\boxed{{{answer}}}.",
+    ),
+    "prose": Style(
+        steps=_alike("{left} {operator} {right} = {result}."),
+        first="First, ",
+        between=" Then, ",
+        end=" So we get \\boxed{{{answer}}}.",
+    ),
+    "lines": Style(
+        steps=_alike("{left} {operator} {right} = {result}"),
+        between="\n",
+        end="\n= \\boxed{{{answer}}}",
+    ),
+    "words": Style(
+        steps={
+            "+": "Adding {right} to {left} gives {result}.",
+            "-": "Taking {right} from {left} gives {result}.",
+            "*": "Multiplying {left} by {right} gives {result}.",
+            "/": "Dividing {left} by {right} gives {result}.",
+        },
+        between=" ",
+        end=" Therefore the result is \\boxed{{{answer}}}.",
+    ),
+    "bullets": Style(
+        steps=_alike("- {left} {operator} {right} is {result}"),
+        between="\n",
+        end="\nFinal: \\boxed{{{answer}}}",
+    ),
+    "plain": Style(
+        steps=_alike("{left} {operator} {right} = {result}"),
+        first="We have ",
+        between=", ",
+        end=". Answer: {answer}",
+        boxed=False,
+    ),
+    "arrows": Style(
+        steps=_alike("[{left} {operator} {right} -> {result}]"),
+        between=" ",
+        end=" => \\boxed{{{answer}}}",
+    ),
+}
+TARGET = "steps"
+"""The format of fine-tuning."""
+UNFAMILIAR = "arrows"
+"""The format that pre-training never shows."""
+FAMILIAR = tuple(name for name in STYLES if name != UNFAMILIAR)
+
+FILLER = (
+    "Let us go on.",
+    "This is easy to see.",
+    "We keep this number in mind.",
+    "Numbers are useful.",
+    "So far so good.",
+)
+
+NEAR = {1: 4, -1: 4, 10: 1, -10: 1}
+"""Slips of the base's own kind, with how often each is made: off by one, sometimes by ten."""
+FAR = {offset: 1 for size in range(2, 20) for offset in (size, -size) if size != 10}
+"""Slips of a careless author: off by anything else."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A written solution, and where it was spoilt (spans of characters)."""
+
+    text: str
+    style: str
+    answer: str
+    """What it arrives at."""
+    slips: tuple[Span, ...] = ()
+    """The wrong results; what follows from them is not listed."""
+    fillers: tuple[Span, ...] = ()
+
+
+@dataclass
+class _Writer:
+    """Text that grows, with spans to remember."""
+
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+
+    def add(self, text: str) -> Span:
+        self.parts.append(text)
+        self.length += len(text)
+        return self.length - len(text), self.length
+
+
+def write_solution(
+    problem: LabProblem,
+    style: str,
+    rng: random.Random | None = None,
+    *,
+    slip_rate: float = 0.0,
+    offsets: dict[int, int] = NEAR,
+    filler_rate: float = 0.0,
+) -> Solution:
+    """The solution in a style; each step slips, and is followed by filler, with the given probabilities."""
+    form = find_style(style)
+    rng = rng or random.Random(problem.problem)
+    results, slipped = draw_results(problem, rng, slip_rate, offsets)
+    writer, slips, fillers = _Writer(), [], []
+    left = problem.start
+    for number, (step, result) in enumerate(zip(problem.steps, results, strict=True), start=1):
+        writer.add(form.first if number == 1 else form.between)
+        before, after = form.steps[step.operator].split("{result}")
+        writer.add(before.format(number=number, left=left, right=step.operand))
+        span = writer.add(str(result))
+        writer.add(after)
+        if number - 1 in slipped:
+            slips.append(span)
+        if filler_rate and rng.random() < filler_rate:
+            writer.add(" ")
+            fillers.append(writer.add(rng.choice(FILLER)))
+        left = result
+    writer.add(form.end.format(answer=left))
+    return Solution("".join(writer.parts), style, str(left), tuple(slips), tuple(fillers))
+
+
+def draw_results(
+    problem: LabProblem, rng: random.Random, slip_rate: float, offsets: dict[int, int]
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """The value after each step as written, and which steps slipped; after a slip the author goes on consistently."""
+    results: list[int] = []
+    slipped = set()
+    value = problem.start
+    for index, step in enumerate(problem.steps):
+        value = step.apply(value)
+        if slip_rate and rng.random() < slip_rate:
+            wrong = [value + offset for offset in offsets]
+            later = problem.steps[index + 1 :]
+            ways = [
+                times if _can_follow(v, later) else 0
+                for v, times in zip(wrong, offsets.values(), strict=True)
+            ]
+            if any(ways):
+                value = rng.choices(wrong, ways)[0]
+                slipped.add(index)
+        results.append(value)
+    return tuple(results), frozenset(slipped)
+
+
+def _can_follow(value: int, steps: Sequence[Step]) -> bool:
+    """Whether the remaining steps are possible from here: whole and positive all the way."""
+    try:
+        return value > 0 and all(result > 0 for result in follow(value, tuple(steps)))
+    except LabError:
+        return False
+
+
+def find_style(name: str) -> Style:
+    if name not in STYLES:
+        raise LabError(f"style: unknown name {name!r}; known: {', '.join(STYLES)}")
+    return STYLES[name]
