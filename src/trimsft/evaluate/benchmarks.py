@@ -1,7 +1,7 @@
 """Benchmarks: where problems come from.
 
-A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; any other file of problems
-and answers (see `problem_files`) is a benchmark too.
+A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; those of the lab are made
+on the spot; any other file of problems and answers (see `problem_files`) is a benchmark too.
 
 problems = load_benchmark("math500")
 problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
@@ -25,6 +25,7 @@ from trimsft.evaluate.problem_files import (
     read_problems,
     with_distinct_ids,
 )
+from trimsft.lab import TIERS, benchmark
 
 __all__ = [
     "BENCHMARKS",
@@ -161,9 +162,14 @@ def load_benchmark(
     """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file."""
     if limit is not None and limit < 1:
         raise BenchmarkError(f"limit: must be at least 1, got {limit}; leave it out for all problems")
-    path = find_file(name_or_path, data_dir)
-    declared = BENCHMARKS.get(str(name_or_path))
-    problems = _load_from_hub(BENCHMARKS[str(name_or_path)]) if path is None else read_problems(path)
+    path, name = find_file(name_or_path, data_dir), str(name_or_path)
+    if path is not None:
+        problems = read_problems(path)
+    elif name in TIERS:
+        problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
+    else:
+        problems = _load_from_hub(BENCHMARKS[name])
+    declared = BENCHMARKS.get(name)
     if declared is not None and declared.tolerance is not None:
         problems = [replace(p, tolerance=p.tolerance or declared.tolerance) for p in problems]
     return problems[:limit]
@@ -171,22 +177,24 @@ def load_benchmark(
 
 def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None) -> str:
     """Where a benchmark is read from, for the record: the file, or dataset and commit on the hub."""
-    path = find_file(name_or_path, data_dir)
-    return BENCHMARKS[str(name_or_path)].source if path is None else str(path)
+    path, name = find_file(name_or_path, data_dir), str(name_or_path)
+    if path is not None:
+        return str(path)
+    return "the lab" if name in TIERS else BENCHMARKS[name].source
 
 
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
-    """The local file that a benchmark is read from; None: the hub."""
-    name = str(name_or_path)
-    if name.lower().endswith(SUFFIXES) or (name not in BENCHMARKS and Path(name).expanduser().is_file()):
+    """The local file that a benchmark is read from; None: the hub, or the lab."""
+    name, known = str(name_or_path), [*BENCHMARKS, *TIERS]
+    if name.lower().endswith(SUFFIXES) or (name not in known and Path(name).expanduser().is_file()):
         path = Path(name).expanduser()
         if not path.is_file():
             raise BenchmarkError(f"benchmark: no such file: {name!r}")
         return path
-    if data_dir is not None:
+    if data_dir is not None and name not in TIERS:
         return _find_in_folder(name, Path(data_dir).expanduser())
-    if name not in BENCHMARKS:
-        raise BenchmarkError(_unknown(name, BENCHMARKS))
+    if name not in known:
+        raise BenchmarkError(_unknown(name, known))
     return None
 
 

@@ -30,9 +30,9 @@ BENCHMARK_COUNT = 100
 class FineTuning:
     """A fine-tuning set and its imperfections."""
 
-    rows: int = 2000
+    rows: int = 1200
     seed: int = 0
-    slip_rate: float = 0.1
+    slip_rate: float = 0.05
     """Chance of each step to end in a wrong result that is carried on."""
     filler_rate: float = 0.1
     """Chance of each step to be followed by a sentence that says nothing."""
