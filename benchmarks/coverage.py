@@ -4,13 +4,14 @@
 
 One run: "binary" is one answer a problem; "average of 8" draws difficulties from Beta(p, 1 - p) and 8 samples a
 problem. The plain percentile bootstrap, from the same resamples, stands beside the interval that is used.
-Several runs: 8 samples a problem, log-odds normal with sd 1.5 over problems and moved by sd `between` with the run;
-"problems alone" is the interval of the runs' mean that resamples problems only.
+Several runs: 8 samples a problem; log-odds are normal with sd 1.5 over problems, all of them move by sd `spread` with
+the run, and each by sd 0.3 of its own. "problems alone" is the interval of the runs' mean that knows of problems only.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import Interval, column_intervals, mean_interval, resampled_means
+from trimsft.evaluate.bootstrap import Interval, column_intervals, resampled_means
+from trimsft.evaluate.run_intervals import interval_over_runs
 
 UNIT = (0.0, 1.0)
 
@@ -29,7 +31,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--simulations", type=int, default=1500)
-    parser.add_argument("--run-simulations", type=int, default=400, help="of the cells with several runs")
+    parser.add_argument("--run-simulations", type=int, default=1000, help="of the cells with several runs")
     parser.add_argument("--resamples", type=int, default=2000)
     options = parser.parse_args()
     report = {
@@ -37,7 +39,7 @@ def main() -> None:
         "run_simulations": options.run_simulations,
         "resamples": options.resamples,
         "one_run": list(_one_run(options.simulations, options.resamples)),
-        "several_runs": list(_several_runs(options.run_simulations, options.resamples)),
+        "several_runs": list(_several_runs(options.run_simulations, options.resamples // 4)),
     }
     options.out.write_text(json.dumps(report, indent=1) + "\n")
 
@@ -59,16 +61,17 @@ def _one_run(simulations: int, resamples: int) -> Iterator[dict[str, object]]:
 
 def _several_runs(simulations: int, resamples: int) -> Iterator[dict[str, object]]:
     generator = np.random.default_rng(1)
-    for problems, between in ((500, 0.0), (83, 0.3), (500, 0.3)):
-        for runs in (2, 3, 5):
+    for problems, spread in itertools.product((30, 83, 500), (0.0, 0.1, 0.3)):
+        for runs in (2, 3, 5, 8):
             both, problems_alone = [], []
             for seed in range(simulations):
-                odds = generator.normal(0, 1.5, (problems, 1)) + generator.normal(0, between, (1, runs))
+                odds = generator.normal(0, 1.5, (problems, 1)) + generator.normal(0, spread, (1, runs))
+                odds = odds + generator.normal(0, 0.3, (problems, runs))
                 values = generator.binomial(8, 1 / (1 + np.exp(-odds))) / 8
-                both.append(mean_interval([values], UNIT, resamples=resamples, seed=seed))
+                both.append(interval_over_runs([values], UNIT, resamples=resamples, seed=seed))
                 column = values.mean(axis=1, keepdims=True)
                 problems_alone += column_intervals(column, [UNIT], resamples=resamples, seed=seed)
-            cell = {"problems": problems, "between": between, "runs": runs}
+            cell = {"problems": problems, "spread": spread, "runs": runs}
             alone = _held(problems_alone, 0.5)  # the odds are symmetric about 1
             yield _told({**cell, **_held(both, 0.5), "problems_alone": alone})
 

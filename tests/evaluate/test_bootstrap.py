@@ -91,17 +91,6 @@ def test_strata_are_resampled_on_their_own():
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.06)
 
 
-def test_runs_that_differ_widen_the_interval():
-    problems = np.repeat(scores_of(300)[:, None] * 0.8, 4, axis=1)
-    alike = mean_interval([problems], (0, 1), resamples=4000)
-    differing = mean_interval([problems + np.array([0.0, 0.05, 0.1, 0.2])], (0, 1), resamples=4000)
-    one = mean_interval([problems[:, :1]], (0, 1), resamples=4000)
-    assert alike.high - alike.low == pytest.approx(one.high - one.low, rel=0.06)
-    # sd of the four runs 0.0854, of their mean half that; problems add 1.4 points
-    total = np.sqrt((np.std([0, 0.05, 0.1, 0.2], ddof=1) / 2) ** 2 + problems.var() / 300)
-    assert differing.high - differing.low == pytest.approx(2 * 1.96 * total, rel=0.1)
-
-
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 3))
 def test_the_interval_holds_the_mean_within_bounds_and_repeats(counts, seed):
@@ -126,7 +115,7 @@ def test_coverage_near_zero():
     ("strata", "resamples", "message"),
     [
         ([], 10, "strata: must be one or more"),
-        ([np.zeros((3, 1)), np.zeros((3, 2))], 10, "equal runs"),
+        ([np.zeros((3, 1)), np.zeros((3, 2))], 10, r"arrays of \[problems, 1\]"),
         ([np.zeros((0, 1))], 10, "one problem or more"),
         ([np.full((2, 1), np.nan)], 10, "must be finite"),
         ([np.zeros((2, 1))], 0, "resamples: must be 1 or more, got 0"),

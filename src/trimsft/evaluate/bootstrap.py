@@ -25,12 +25,10 @@ difficulties drawn from Beta(p, 1 - p):
          500       0.50          95.3 (8.7)           95.4 (8.7)         95.7 (6.6)           95.6 (6.6)
          500       0.95          94.5 (3.8)           94.9 (3.8)         95.0 (2.8)           95.1 (2.9)
 
-Several runs (seeds) resample runs as well as problems. Coverage with 2, 3 and 5 runs (average@8, 400 simulations, the
-same script): 96, 96, 95 % where runs do not differ; 91, 94, 94 % for 83 problems whose log-odds move by 0.3 (sd) with
-the run; 80, 86, 91 % for 500 such problems, where the run is most of the noise (resampling problems alone: 51, 52, 62
-%). No interval makes up for having only two runs.
+These intervals say how far another draw of problems would differ; for what another training would score see
+`run_intervals`.
 
-Shapes: P problems, M columns (metrics or runs), S runs, R resamples.
+Shapes: P problems, M columns (metrics), R resamples.
 """
 
 from __future__ import annotations
@@ -84,26 +82,18 @@ def column_intervals(
 def mean_interval(
     strata: Sequence[Array], bounds: Bounds | None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The interval of the mean over strata (benchmarks) of the mean over problems and runs.
+    """The interval of the mean over strata (benchmarks) of the mean over problems; each stratum is [P, 1].
 
-    Each stratum is [P, S], with the same S runs in all. Problems are resampled within their stratum; where S > 1, so
-    are the runs, the same ones in every stratum. With one run the interval knows nothing of what another would score.
+    Problems are resampled within their stratum.
     """
-    if not strata or len({stratum.shape[1] for stratum in strata}) != 1:
+    if not strata or any(stratum.ndim != 2 or stratum.shape[1] != 1 for stratum in strata):
         shapes = [stratum.shape for stratum in strata]
-        raise ValueError(f"strata: must be one or more arrays of [problems, runs], equal runs, got {shapes}")
+        raise ValueError(f"strata: must be one or more arrays of [problems, 1], got {shapes}")
     rng = np.random.default_rng(seed)
     share = 1 / len(strata)
-    draws_RS = sum(share * resampled_means(stratum, resamples, rng) for stratum in strata)
-    assert isinstance(draws_RS, np.ndarray)
-    runs_S = sum(share * stratum.mean(axis=0) for stratum in strata)
-    mean = float(np.mean(runs_S))
-    influence = [share * (stratum.mean(axis=1) - stratum.mean()) / len(stratum) for stratum in strata]
-    if draws_RS.shape[1] > 1:
-        draws_R, deviations_S = _resampled_runs(draws_RS, runs_S - mean, rng)
-        influence.append(deviations_S / len(deviations_S))
-    else:
-        draws_R = draws_RS[:, 0]
+    draws_R = np.sum([share * resampled_means(stratum, resamples, rng)[:, 0] for stratum in strata], axis=0)
+    mean = float(sum(share * stratum.mean() for stratum in strata))
+    influence = [share * (stratum[:, 0] - stratum.mean()) / len(stratum) for stratum in strata]
     fewest = min(len(stratum) for stratum in strata)
     return _interval(mean, draws_R, np.concatenate(influence), _slack(fewest, len(strata)), bounds)
 
@@ -123,19 +113,6 @@ def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) 
         times_RP = np.bincount(drawn.ravel(), minlength=rows * problems).reshape(rows, problems)
         draws_RM[start : start + rows] = times_RP.astype(np.float64) @ values_PM / problems
     return draws_RM
-
-
-def _resampled_runs(draws_RS: Array, deviations_S: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Means over runs drawn with replacement, and the runs' deviations from their mean, unshrunk.
-
-    Among S runs the bootstrap sees (S - 1) / S of the variance between runs: with 3 runs, a third is missing. The
-    deviations are stretched to make up for it.
-    """
-    runs = len(deviations_S)
-    stretch = math.sqrt(runs / (runs - 1))
-    drawn_RS = rng.integers(runs, size=draws_RS.shape)
-    picked_R: Array = np.take_along_axis(draws_RS, drawn_RS, axis=1).mean(axis=1)
-    return picked_R + (stretch - 1) * deviations_S[drawn_RS].mean(axis=1), stretch * deviations_S
 
 
 def _slack(problems: int, strata: int) -> float:

@@ -40,7 +40,8 @@ def judge(
         resamples=resamples,
         seed=seed,
     )
-    content = {"grader": {"kind": grader.kind, "version": GRADER_VERSION}, **found.as_dict()}
+    how = {"kind": grader.kind, "version": GRADER_VERSION, "ignored_rules": sorted(grader.ignored_rules)}
+    content = {"grader": how, **found.as_dict()}
     write_whole(record.folder / "scores.json", (json.dumps(content, indent=1) + "\n").encode())
     return found
 
