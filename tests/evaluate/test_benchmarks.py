@@ -12,6 +12,7 @@ from trimsft.evaluate.benchmarks import (
     BenchmarkError,
     Problem,
     benchmark_name,
+    describe_source,
     from_hub,
     load_benchmark,
 )
@@ -56,7 +57,8 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
 def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
     path = write(tmp_path / "minerva.jsonl", ROW, ROW | {"id": "b", "tolerance": 0.01})
     assert [problem.tolerance for problem in load_benchmark("minerva", tmp_path)] == [1e-4, 0.01]
-    assert [problem.tolerance for problem in load_benchmark(path)] == [None, 0.01]  # a file of one's own
+    assert load_benchmark(path) == load_benchmark("minerva", tmp_path)  # both are recorded as minerva
+    assert load_benchmark(path.rename(tmp_path / "mine.jsonl"))[0].tolerance is None
 
 
 def test_an_id_may_be_used_again_for_another_problem_only(tmp_path: Path) -> None:
@@ -154,5 +156,16 @@ def test_rows_of_the_hub(name: str, row: dict[str, Any], problem: Problem) -> No
 def test_a_changed_dataset_is_noticed() -> None:
     with pytest.raises(BenchmarkError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
         from_hub(BENCHMARKS["amc"], {"id": 3, "problem": "?", "answer": "(C)"}, 5)
+    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("minerva", None), ("gsm8k", "so it is 5")):
+        with pytest.raises(BenchmarkError, match="row 5: no answer in it"):
+            from_hub(BENCHMARKS[name], {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
     with pytest.raises(BenchmarkError, match="row 5: no field 'problem'"):
         from_hub(BENCHMARKS["gsm8k"], {"answer": "#### 1"}, 5)
+
+
+def test_the_lab_needs_neither_hub_nor_file(tmp_path: Path) -> None:
+    problems = load_benchmark("lab-medium", tmp_path, limit=7)  # whatever a folder of other benchmarks holds
+    assert [problem.id for problem in problems] == [f"lab-medium-{number}" for number in range(7)]
+    assert describe_source("lab-medium") == "the lab"
+    with pytest.raises(BenchmarkError, match="did you mean 'lab-hard'"):
+        load_benchmark("lab-hrd")

@@ -269,3 +269,15 @@ def test_what_the_package_offers() -> None:
     assert grade("so \\boxed{\\frac12}", "0.5").correct
     assert pass_at_k(8, 2, 1) == 0.25
     assert majority_at_k([0, 0, 1], 3, correct={0: True, 1: False}) == 1.0
+
+
+def test_a_server_that_gives_up_is_a_failure_and_no_misuse(
+    benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
+    tired = ScriptedEngine(able, fails=lambda request: "the server is tired")
+    monkeypatch.setattr(command, "make_engine", lambda settings: tired)
+    words = ["eval", "model", "-b", str(benchmark), "--out", str(tmp_path / "run"), "--template", "plain"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert "samples are missing, so there is no score (last error: the server is tired)" in done.stderr

@@ -51,8 +51,11 @@ def complete(engine: Engine, requests: list[Request]) -> list[Completion]:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ({"temperature": -0.1}, "temperature: must be a finite number >= 0, got -0.1"),
-        ({"temperature": math.nan}, "temperature: must be a finite number"),
+        ({"temperature": -0.1}, r"temperature: must be 0 \(greedy\), or from 0.0001 to 10,000, got -0.1"),
+        ({"temperature": math.nan}, "temperature: must be 0"),
+        ({"temperature": 1e-40}, "temperature: must be 0"),
+        ({"top_k": 2**63}, "top_k: must be at most"),
+        ({"stop_tokens": (2**70,)}, "stop_tokens: must be token ids"),
         ({"top_p": 0}, "top_p: must be above 0 and at most 1, got 0"),
         ({"top_k": -1}, "top_k: must be an integer >= 0, 0 for all tokens, got -1"),
         ({"max_tokens": 0}, "max_tokens: must be an integer >= 1, got 0"),

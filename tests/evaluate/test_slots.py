@@ -13,13 +13,17 @@ from transformers import (
     MambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
-from trimsft.evaluate.engines import Completion, Request, Sampling, slot_attention, slots
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, slot_attention, slots
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
@@ -45,7 +49,21 @@ MODELS = {
     "mistral, window of 8": lambda: MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=8)),
     "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES)),
 }
+MIXED = {"num_experts_per_tok": 2, "num_local_experts": 4}
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 8,
+    "long_factor": [4.0] * 8,
+    "original_max_position_embeddings": 16,
+}
 UNSUITED = {
+    "phimoe, window in its masks": lambda: PhimoeForCausalLM(
+        PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)
+    ),
+    "phi3, longrope": lambda: Phi3ForCausalLM(
+        Phi3Config(**GROUPED, original_max_position_embeddings=16, rope_parameters=LONG_ROPE)
+    ),
     "mamba": lambda: MambaForCausalLM(
         MambaConfig(vocab_size=262, hidden_size=32, num_hidden_layers=2, eos_token_id=0, bos_token_id=0)
     ),
@@ -131,6 +149,18 @@ def test_a_stop_text_is_seen_across_tokens() -> None:
     assert any(c.finish == "stop" for c in found)
 
 
+def test_a_stop_text_ends_the_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said by the first tokens, and found although no single token says it."""
+    model, (request,) = make_model(), make_requests(prompts=3, samples=1, max_tokens=40)[-1:]
+    free = complete(model, [request])[0].text
+    steps: list[int] = []
+    step = slots.SlotDecoder._step
+    monkeypatch.setattr(slots.SlotDecoder, "_step", lambda self: (steps.append(1), step(self))[1])
+    stopped = Request("", request.seed, Sampling(max_tokens=40, stop=(free[:3],)), request.tokens)
+    assert complete(model, [stopped])[0].text == "" and len(steps) <= 8
+    assert len(free) > 20
+
+
 def test_filters_hold_row_by_row() -> None:
     model = make_model()
     requests = [
@@ -144,7 +174,7 @@ def test_filters_hold_row_by_row() -> None:
 
 @pytest.mark.parametrize("name", UNSUITED)
 def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
-    model, requests = build(UNSUITED[name]), make_requests(prompts=3, samples=1, max_tokens=4)
+    model, requests = build(UNSUITED[name]), make_requests(prompts=3, samples=1)
     engine = TransformersEngine(model, make_tokenizer())
     with pytest.warns(
         UserWarning, match="decoding in slots does not suit this model .*using its own generate"
@@ -163,6 +193,87 @@ def test_wrong_logits_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = make_requests()[4:]
     with pytest.warns(UserWarning, match=r"logits differ by .* of their spread"):
         list(engine.generate(requests))
+
+
+def test_numbers_that_are_none_are_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = slot_attention.attend
+    with monkeypatch.context() as patch:
+        patch.setattr(slot_attention, "attend", lambda *args: right(*args) * torch.nan)
+        with pytest.warns(UserWarning, match=r"logits differ by nan"):
+            list(TransformersEngine(make_model(), make_tokenizer()).generate(make_requests()))
+    model = make_model()
+    model.lm_head.weight.data[5] = torch.inf
+    with pytest.raises(
+        EngineError, match=r"model: its logits for a prompt of \d+ tokens are not finite in float32"
+    ):
+        list(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
+
+
+def test_all_kinds_of_sampling_are_known_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph would replay the first way for all that follow."""
+    ways: set[bool] = set()
+    choose = Drawer.choose
+
+    def seen(self: Drawer, logits: torch.Tensor, step: Any) -> torch.Tensor:
+        ways.add(self._any_filtered)
+        return choose(self, logits, step)
+
+    monkeypatch.setattr(Drawer, "choose", seen)
+    long = Request("", 1, Sampling(max_tokens=4), tuple(range(1, 30)))
+    short = Request("", 2, Sampling(max_tokens=4, top_k=1), (1, 2))
+    found = complete(make_model(), [long, short], batch_size=1)
+    assert ways == {True}
+    assert (
+        found[1].text == complete(make_model(), [Request("", 2, Sampling(0.0, max_tokens=4), (1, 2))])[0].text
+    )
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    for decoding in ("slots", "batches"):
+        model = make_model().train()
+        model.generation_config.eos_token_id, model.generation_config.top_k = [0, 7], 5
+        first = complete(model, make_requests(), decoding=decoding)
+        assert model.training
+        assert (model.generation_config.eos_token_id, model.generation_config.top_k) == ([0, 7], 5)
+        assert complete(model, make_requests(), decoding=decoding) == first
+
+
+def test_one_model_generates_one_thing_at_a_time() -> None:
+    model = make_model()
+    first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
+    next(first)
+    with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
+        next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
+    assert len(list(first)) == len(make_requests()) - 1
+
+
+def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, calls = slots.SlotDecoder._advance, []
+
+    def failing(self: slots.SlotDecoder) -> None:
+        calls.append(1)
+        if len(calls) in (14, 15):
+            raise torch.OutOfMemoryError if len(calls) == 14 else RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
+        if len(calls) == 30:
+            raise torch.OutOfMemoryError
+        if len(calls) == 31:
+            raise RuntimeError("something else")
+        advance(self)
+
+    plain = complete(make_model(), make_requests(), decoding="batches")
+    monkeypatch.setattr(slots.SlotDecoder, "_advance", failing)
+    engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8)
+    with pytest.warns(UserWarning, match="something else"):
+        found = list(engine.generate(make_requests()))
+    assert sorted(found, key=lambda c: c.index) == plain
+
+
+def test_what_cannot_be_asked() -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer())
+    with pytest.raises(EngineError, match="has a token 262, but the model knows 262"):
+        next(engine.generate([Request("", 1, Sampling(max_tokens=2), (1, 262))]))
+    with pytest.raises(ValueError, match="tokenizer: must be given with a loaded model"):
+        TransformersEngine(make_model())
 
 
 def test_the_model_gets_its_own_attention_back() -> None:

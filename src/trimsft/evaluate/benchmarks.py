@@ -68,12 +68,18 @@ class Benchmark:
 
 def _as_integer(value: Any) -> str:
     """142.0 and 073 as 142 and 73."""
-    return str(int(float(value)))
+    number = float(value)
+    if not number.is_integer():
+        raise ValueError(f"{value!r} is no whole number")
+    return str(int(number))
 
 
 def _after_hashes(solution: Any) -> str:
     """The number that ends a solution of GSM8K: `... #### 1,000`."""
-    return str(solution).rpartition("####")[2].strip().replace(",", "")
+    _, hashes, answer = str(solution).rpartition("####")
+    if not hashes:
+        raise ValueError("nothing behind ####")
+    return answer.strip().replace(",", "")
 
 
 def _first_value(values: Any) -> str:
@@ -169,7 +175,7 @@ def load_benchmark(
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
         problems = _load_from_hub(BENCHMARKS[name])
-    declared = BENCHMARKS.get(name)
+    declared = BENCHMARKS.get(benchmark_name(name))
     if declared is not None and declared.tolerance is not None:
         problems = [replace(p, tolerance=p.tolerance or declared.tolerance) for p in problems]
     return problems[:limit]
@@ -246,7 +252,9 @@ def from_hub(benchmark: Benchmark, row: Mapping[str, Any], number: int) -> Probl
     for name, column in benchmark.columns.items():
         renamed[name] = row.get(column)
     try:
+        if renamed["answer"] is None:
+            raise ValueError("it is null")
         renamed["answer"] = benchmark.read_answer(renamed["answer"])
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise BenchmarkError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
     return as_problem(renamed, place, default_id=f"{benchmark.name}-{number}")

@@ -30,6 +30,7 @@ from trimsft.evaluate.generate import Evaluation, Progress, check_protocol, fill
 from trimsft.evaluate.grading import Grader
 from trimsft.evaluate.judge import judge, read_scores
 from trimsft.evaluate.prompts import Prompts, make_prompts
+from trimsft.evaluate.samples import IncompleteEvaluation as IncompleteEvaluation
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.tables import Table, comparison_table, score_table

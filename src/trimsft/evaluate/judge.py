@@ -24,6 +24,11 @@ def judge(
     record: SampleRecord, grader: Grader, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> BenchmarkScore:
     """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
+    with record.lock():  # nobody may let it grow meanwhile: the scores would be those of a part
+        return _judge(record, grader, resamples, seed)
+
+
+def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> BenchmarkScore:
     samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
     results = grade_samples(samples, problems, grader)
     lines = (

@@ -16,19 +16,20 @@ deviation of 2 or 3 values says. The two half-widths are added in quadrature, as
 With 2 runs t is 12.7 and the interval is wide: that is what two runs know. The chance differences of samples enter both
 parts, which errs on the wide side where the runs do not differ.
 
-Coverage of the true mean in % (mean width in points) over 1,000 simulated recipes: average@8, difficulties N(0, 1.5) in
-log-odds, a problem's own change with the run N(0, 0.3), 500 resamples. "spread" is the standard deviation with which a
-training moves all log-odds; 0.1 is about 2 points, 0.3 about 5. In brackets first: resampling the runs instead.
+Coverage of the true mean in % (mean width in points) over 1,000 simulated recipes (benchmarks/coverage.py,
+docs/results/coverage.json): average@8, difficulties N(0, 1.5) in log-odds, a problem's own change with the run
+N(0, 0.3), 500 resamples. "spread" is the standard deviation with which a training moves all log-odds; 0.1 is about 2
+points, 0.3 about 5. In brackets: the interval over problems alone.
 
-    problems  spread           2 runs              3 runs              5 runs              8 runs
-          83     0.1  [95.2] 99.3 (38)    [95.3] 97.6 (17)    [95.6] 96.0 (13)    [95.7] 95.5 (12)
-          83     0.3  [90.0] 98.3 (61)    [94.0] 98.5 (28)    [94.0] 95.9 (18)    [94.0] 95.3 (15)
-         500     0.0  [96.3] 98.9 (12)   [95.7] 97.8 (5.9)   [95.3] 95.6 (5.1)   [95.6] 95.3 (4.9)
-         500     0.1  [92.7] 98.8 (29)    [93.8] 98.1 (10)   [95.3] 96.6 (6.6)   [94.6] 95.1 (5.7)
-         500     0.3  [79.1] 96.3 (62)    [87.3] 96.7 (24)    [91.0] 95.2 (13)   [93.4] 96.4 (9.8)
+    problems  spread               2 runs               3 runs               5 runs               8 runs
+          83     0.0   [95.2] 99.0 (30.4)   [95.1] 97.4 (14.6)   [94.2] 95.8 (12.5)   [94.3] 94.9 (11.9)
+          83     0.1   [94.1] 98.8 (38.0)   [94.0] 97.9 (16.7)   [92.9] 95.9 (13.3)   [94.8] 95.8 (12.3)
+          83     0.3   [80.8] 97.9 (62.8)   [83.9] 97.7 (27.8)   [87.4] 97.5 (17.7)   [88.7] 95.9 (14.6)
+         500     0.0   [93.6] 98.2 (12.0)    [93.5] 96.3 (5.9)    [94.4] 95.6 (5.1)    [93.4] 94.4 (4.9)
+         500     0.1   [84.5] 98.7 (27.8)   [86.7] 98.1 (10.1)    [90.3] 97.2 (6.6)    [90.8] 94.8 (5.7)
+         500     0.3   [48.1] 96.6 (59.9)   [54.2] 96.1 (23.5)   [65.6] 96.3 (13.2)    [68.7] 95.4 (9.7)
 
-With 30 problems it covers 93.9 to 99.1 %. One run, over problems alone, covers 79.3 % for 500 problems and a spread of
-0.1, and 39.7 % for 0.3.
+With 30 problems it covers 93.9 to 99.2 %.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from trimsft.runs import fingerprint_folder
 
+_LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
 
 
@@ -44,12 +45,15 @@ class Sampling:
     """Tokens that do the same, beside the eos of tokenizer and model."""
 
     def __post_init__(self) -> None:
-        _require(self, "temperature", "a finite number >= 0", _is_number(self.temperature, 0, math.inf))
+        warm = _is_number(self.temperature, 1e-4, 1e4)
+        _require(self, "temperature", "0 (greedy), or from 0.0001 to 10,000", self.temperature == 0 or warm)
         _require(self, "top_p", "above 0 and at most 1", _is_number(self.top_p, 0, 1) and self.top_p > 0)
         _require(self, "top_k", "an integer >= 0, 0 for all tokens", _is_count(self.top_k, 0))
+        _require(self, "top_k", f"at most {_LARGEST:,}", self.top_k <= _LARGEST)
         _require(self, "max_tokens", "an integer >= 1", _is_count(self.max_tokens, 1))
         _require(self, "stop", "a tuple of texts, none of them empty", all(_is_text(s) for s in self.stop))
-        _require(self, "stop_tokens", "token ids", all(_is_count(t, 0) for t in self.stop_tokens))
+        are_ids = all(_is_count(t, 0) and t <= _LARGEST for t in self.stop_tokens)
+        _require(self, "stop_tokens", "token ids", are_ids)
 
     @property
     def is_greedy(self) -> bool:

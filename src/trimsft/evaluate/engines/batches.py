@@ -31,14 +31,21 @@ def complete(
         pad_token_id=pad,
         stop_strings=list(sampling.stop) or None,
     )
-    with torch.inference_mode():
-        rows: list[list[int]] = model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            generation_config=config,
-            logits_processor=LogitsProcessorList([_Drawing(requests, ids)]),
-            tokenizer=tokenizer,
-        )[:, ids.shape[1] :].tolist()
+    own, model.generation_config = (
+        model.generation_config,
+        GenerationConfig(),
+    )  # it fills what ours leaves open
+    try:
+        with torch.inference_mode():
+            rows: list[list[int]] = model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                generation_config=config,
+                logits_processor=LogitsProcessorList([_Drawing(requests, ids)]),
+                tokenizer=tokenizer,
+            )[:, ids.shape[1] :].tolist()
+    finally:
+        model.generation_config = own
     return rows
 
 

@@ -9,7 +9,7 @@ another batch may choose the other one. In float32 that is rare, in bfloat16 les
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -34,10 +34,17 @@ class Drawer:
         self._top_p = torch.ones(rows, 1, device=device)
         self._any_sampled = False
         self._any_filtered = False
+        self.expect(samplings)
         self.assign(range(rows), seeds, samplings)
 
+    def expect(self, samplings: Iterable[Sampling]) -> None:
+        """Be ready for such requests; a CUDA graph replays the way that was taken when it was captured."""
+        for sampling in samplings:
+            self._any_sampled |= not sampling.is_greedy
+            self._any_filtered |= not sampling.is_greedy and (sampling.top_k > 0 or sampling.top_p < 1)
+
     def assign(self, rows: Sequence[int], seeds: Sequence[int], samplings: Sequence[Sampling]) -> None:
-        """Give rows to other requests."""
+        """Give rows to other requests, of a kind that was expected."""
         where = torch.tensor(list(rows), dtype=torch.int64, device=self._keys.device)
 
         def put(target: Tensor, values: list[Any]) -> None:
@@ -49,8 +56,6 @@ class Drawer:
         put(self._inverse, [0.0 if s.is_greedy else 1 / s.temperature for s in samplings])
         put(self._top_k, [s.top_k for s in samplings])
         put(self._top_p, [s.top_p for s in samplings])
-        self._any_sampled |= any(not s.is_greedy for s in samplings)
-        self._any_filtered |= any(not s.is_greedy and (s.top_k > 0 or s.top_p < 1) for s in samplings)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows only, in this order."""

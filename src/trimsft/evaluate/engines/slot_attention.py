@@ -16,6 +16,10 @@ from torch.nn import functional
 
 NAME = "trimsft_slots"
 
+seen_windows: set[int | None] = set()
+"""Windows that layers have asked for since it was last emptied: a window that a model has only in its masks, which we
+do not use, is not among them."""
+
 
 def register() -> None:
     """Make `NAME` known to transformers, with the masks of sdpa; more than once does no harm."""
@@ -49,7 +53,9 @@ def attention_of_model(
     if query.shape[2] != 1:
         raise NotImplementedError(f"{query.shape[2]} new tokens a row; lengths stand for one")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, extras.get("sliding_window"))
+    window = extras.get("sliding_window")
+    seen_windows.add(window)
+    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window)
     return out[:, None], None
 
 
@@ -60,7 +66,8 @@ def attend(
 
     query (rows, heads, width); key, value (rows, key heads, positions, width), heads a multiple of the key heads.
     """
-    if query.is_cuda and has_triton() and key.shape[-1] == value.shape[-1]:
+    is_plain = key.shape[-1] == value.shape[-1] and key.stride(-1) == value.stride(-1) == 1
+    if query.is_cuda and has_triton() and is_plain:
         from trimsft.evaluate.engines import slot_kernel
 
         return slot_kernel.attend(query, key, value, lengths, scale, window)

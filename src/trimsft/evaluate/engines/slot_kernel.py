@@ -100,6 +100,7 @@ def _attend_row(
 
 def choose(logits: Tensor, keys: Tensor, steps: Tensor, inverse: Tensor) -> Tensor:
     """(rows) the token with the largest noisy score: the formula of `draw`, with no noise ever written to memory."""
+    logits = logits if logits.stride(1) == 1 else logits.contiguous()
     chosen = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     _choose_row[(len(logits),)](
         logits, keys, steps, inverse, chosen, logits.shape[1], logits.stride(0), BLOCK=TOKENS_AT_ONCE

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from trimsft.evaluate.engines import slot_attention
-from trimsft.evaluate.engines.base import Sampling, UnsuitedModel, one_line
+from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel, one_line
 from trimsft.evaluate.engines.draw import Drawer
 
 STEPS_AT_ONCE = 8
@@ -126,7 +126,7 @@ class SlotDecoder:
         self.made = torch.zeros_like(self.token)
         self.active = torch.zeros(rows, dtype=torch.bool, device=self.device)
         self.history = torch.zeros(rows, max_tokens + 1, dtype=torch.int64, device=self.device)
-        """New tokens of each row; the last column takes what idle rows draw."""
+        """New tokens of each row; the column more is for rows that are full and idle."""
         self.stops = torch.tensor(list(stops), dtype=torch.int64, device=self.device)
         self.drawer = Drawer([0] * rows, [Sampling(temperature=0)] * rows, self.device)
         self._jobs: list[Job | None] = [None] * rows
@@ -145,6 +145,7 @@ class SlotDecoder:
             jobs, key=lambda job: (len(job.prompt), job.prompt)
         )  # the longest first, from the end
         self._is_over, self._look_back = is_over, look_back + STEPS_AT_ONCE
+        self.drawer.expect(job.sampling for job in jobs)
         with _attention(self.model), contextlib.closing(self):
             self._begin(waiting)
             ended = self._collect()
@@ -164,29 +165,51 @@ class SlotDecoder:
 
     def _begin(self, waiting: list[Job]) -> None:
         """The first two steps, held against what the model says without any of this."""
+        _refuse_positions(self.model.config.get_text_config(), self.cache.width)
+        slot_attention.seen_windows.clear()
         try:
             self._refill(waiting)
             self._advance()
+            errors = [self._error_of_logits(1)]
             self._advance()
-            error = self._error_of_logits()
-        except torch.OutOfMemoryError:
+            errors.append(self._error_of_logits(2))
+        except (torch.OutOfMemoryError, EngineError):
             raise
         except Exception as failure:  # whatever a model of another build makes of such a call
+            if "ALLOC_FAILED" in str(failure):  # cuBLAS has no room, and says so in its own way
+                raise torch.OutOfMemoryError(str(failure)) from failure
             raise UnsuitedModel(f"{type(self.model).__name__}: {one_line(failure)}") from failure
-        if error > (LARGEST_ERROR if self.model.dtype == torch.float32 else LARGEST_ERROR_16_BIT):
-            raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
+        _refuse_hidden_windows(self.model.config.get_text_config(), self.cache.width)
+        largest = LARGEST_ERROR if self.model.dtype == torch.float32 else LARGEST_ERROR_16_BIT
+        for error in errors:
+            if not error <= largest:  # nor is nan
+                raise UnsuitedModel(
+                    f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread"
+                )
 
     @torch.inference_mode()
-    def _error_of_logits(self) -> float:
-        """Largest difference of one row's logits from those of a plain pass over its text, by their spread."""
-        row = next((row for row, made in enumerate(self.made.tolist()) if made == 2), None)
-        if row is None:
+    def _error_of_logits(self, step: int) -> float:
+        """Largest difference of one row's logits from those of a plain pass over its text, by their spread.
+
+        The row is that of the shortest prompt, which was padded most.
+        """
+        taken = [
+            (job, row)
+            for row, (job, made) in enumerate(zip(self._jobs, self.made.tolist(), strict=True))
+            if job is not None and made == step
+        ]
+        if not taken:
             return 0.0
-        job = self._jobs[row]
-        assert job is not None and self._logits is not None
-        ids = self._tensor([[*job.prompt, int(self.history[row, 0])]])
+        job, row = min(taken, key=lambda item: len(item[0].prompt))
+        assert self._logits is not None
+        ids = self._tensor([[*job.prompt, *self.history[row, : step - 1].tolist()]])
         wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1].float()
-        return float((self._logits[row].float() - wanted).abs().max() / wanted.std())
+        if not wanted.isfinite().all():
+            raise EngineError(
+                f"model: its logits for a prompt of {len(job.prompt):,} tokens are not finite in "
+                f"{str(self.model.dtype).removeprefix('torch.')}; try another dtype, and check the weights"
+            )
+        return float((self._logits[row].float() - wanted).abs().max() / wanted.std().clamp(min=1e-6))
 
     @torch.inference_mode()
     def _refill(self, waiting: list[Job]) -> None:
@@ -252,7 +275,7 @@ class SlotDecoder:
         ).logits[:, -1]
         self._logits = logits
         drawn = self.drawer.choose(logits, self.made)
-        self.history[rows, self.made.where(self.active, self.max_tokens)] = drawn
+        self.history[rows, self.made] = drawn  # of an idle row: behind its text
         self.made += self.active
         self.active &= (self.made < self.max_tokens) & ~torch.isin(drawn, self.stops)
         self.token.copy_(drawn)
@@ -330,11 +353,39 @@ class SlotDecoder:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
 
+def _refuse_positions(config: Any, width: int) -> None:
+    """Rotary embeddings that look at the longest row of a batch make a row's text depend on its neighbours."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    for kind in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        if kind.get("rope_type") in ("longrope", "dynamic"):
+            limit = kind.get("original_max_position_embeddings") or config.max_position_embeddings
+            if width > limit:
+                raise UnsuitedModel(
+                    f"{kind['rope_type']} positions beyond {limit:,} depend on the whole batch"
+                )
+
+
+def _refuse_hidden_windows(config: Any, width: int) -> None:
+    """A window that layers do not ask for would be forgotten as soon as a text outgrows it."""
+    kinds = getattr(config, "layer_types", None)
+    for name, kind in (
+        ("sliding_window", "sliding_attention"),
+        ("attention_chunk_size", "chunked_attention"),
+    ):
+        window = getattr(config, name, None)
+        if not isinstance(window, int) or (kinds is not None and kind not in kinds):
+            continue
+        if window < width and window not in slot_attention.seen_windows:
+            raise UnsuitedModel(f"{name} of {window:,} is in its masks only")
+
+
 @contextlib.contextmanager
 def _attention(model: Any) -> Iterator[None]:
     """The model with our attention, and afterwards with its own again."""
     slot_attention.register()
     before = model.config._attn_implementation
+    if before == slot_attention.NAME:
+        raise EngineError("engine transformers: this model is generating already; finish or close that first")
     model.set_attn_implementation(slot_attention.NAME)
     if model.config._attn_implementation != slot_attention.NAME:
         raise UnsuitedModel(f"{type(model).__name__} does not let its attention be chosen")

@@ -24,8 +24,6 @@ from trimsft.evaluate.engines.base import (
     one_line,
 )
 
-Indexed = tuple[int, Request]
-
 MOST_ROWS = 2048
 CPU_ROWS = 64
 
@@ -60,12 +58,13 @@ class TransformersEngine:
         self._source = model if isinstance(model, str | Path) else None
         self._revision = revision
         self.model: Any = _load_model(model, revision, dtype, device) if self._source else model
+        if tokenizer is None and self._source is None:
+            raise ValueError("tokenizer: must be given with a loaded model, got None")
         self.tokenizer = tokenizer or load_tokenizer(model, revision)
         self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
         self.decoding = decoding
         self._model_eos = _eos_of(self.model)
-        self._forget_defaults()
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -91,33 +90,41 @@ class TransformersEngine:
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """The longest prompts first: if memory fails, it fails at once."""
         for index, request in enumerate(requests):
-            self._check_length(index, request)
-        for group in _alike(requests):
-            if self.decoding == "slots":
-                try:
-                    yield from self._in_slots(group)
-                    continue
-                except UnsuitedModel as reason:
-                    self.decoding = "batches"
-                    warnings.warn(
-                        f"engine transformers: decoding in slots does not suit this model ({reason}); "
-                        "using its own generate, which is slower",
-                        stacklevel=2,
-                    )
-            yield from self._in_batches(group)
+            self._check(index, request)
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            for group in _alike(requests):
+                yield from self._complete(group)
+        finally:
+            self.model.train(was_training)
 
-    def _in_slots(self, group: list[Indexed]) -> Iterator[Completion]:
+    def _complete(self, group: dict[int, Request]) -> Iterator[Completion]:
+        if self.decoding == "slots":
+            try:
+                yield from self._in_slots(group)
+            except UnsuitedModel as reason:
+                self.decoding = "batches"
+                warnings.warn(
+                    f"engine transformers: decoding in slots does not suit this model ({reason}); "
+                    "using its own generate, which is slower",
+                    stacklevel=2,
+                )
+        yield from self._in_batches(group)
+
+    def _in_slots(self, group: dict[int, Request]) -> Iterator[Completion]:
+        """Takes from the group what it completes."""
         import torch
 
         from trimsft.evaluate.engines.slots import Job, SlotDecoder
 
-        sampling = group[0][1].sampling
-        left = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group}
+        sampling = next(iter(group.values())).sampling
+        jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
         is_over = self._says(sampling.stop) if sampling.stop else None
-        while left:
-            longest = max(len(job.prompt) for job in left.values())
-            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(left))
+        while jobs:
+            longest = max(len(job.prompt) for job in jobs.values())
+            rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
             try:
                 decoder = SlotDecoder(
                     self.model,
@@ -126,18 +133,18 @@ class TransformersEngine:
                     max_tokens=sampling.max_tokens,
                     stops=self._stops(sampling),
                 )
-                for index, row in decoder.run(list(left.values()), is_over, look_back):
-                    del left[index]
+                for index, row in decoder.run(list(jobs.values()), is_over, look_back):
+                    del jobs[index], group[index]
                     yield self._completion(index, row, sampling)
             except torch.OutOfMemoryError:
                 self._halve(rows, longest, sampling)
 
-    def _in_batches(self, group: list[Indexed]) -> Iterator[Completion]:
+    def _in_batches(self, group: dict[int, Request]) -> Iterator[Completion]:
         import torch
 
         from trimsft.evaluate.engines.batches import complete
 
-        waiting = sorted(group, key=lambda item: -len(self._tokens(item[1])))
+        waiting = sorted(group.items(), key=lambda item: -len(self._tokens(item[1])))
         while waiting:
             sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
             rows = self._rows_that_fit(longest, sampling.max_tokens)
@@ -203,11 +210,17 @@ class TransformersEngine:
         ids: list[int] = self.tokenizer(request.prompt)["input_ids"]
         return ids
 
-    def _check_length(self, index: int, request: Request) -> None:
+    def _check(self, index: int, request: Request) -> None:
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        prompt, new = len(self._tokens(request)), request.sampling.max_tokens
+        tokens, new = self._tokens(request), request.sampling.max_tokens
+        prompt, known = len(tokens), self.model.get_input_embeddings().num_embeddings
         if prompt == 0:
             raise EngineError(f"engine transformers: the prompt of request {index} has no tokens")
+        if not 0 <= min(tokens) <= max(tokens) < known:
+            raise EngineError(
+                f"engine transformers: the prompt of request {index} has a token {max(tokens)}, but the model knows "
+                f"{known:,}; is the tokenizer another model's?"
+            )
         if limit is not None and prompt + new > limit:
             raise EngineError(
                 f"max_tokens: {new:,} new tokens after a prompt of {prompt:,} exceed the model's {limit:,} positions; "
@@ -223,21 +236,15 @@ class TransformersEngine:
         import torch
 
         config = self.model.config.get_text_config()
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        all_heads = getattr(config, "num_attention_heads", 0)  # none in state-space models
+        heads = getattr(config, "num_key_value_heads", None) or all_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // max(1, all_heads)
         cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, _ = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(min(MOST_ROWS, max(1, 0.8 * free // row)))
-
-    def _forget_defaults(self) -> None:
-        """Leave `generate` nothing of the checkpoint to fall back on: it fills what a config leaves open."""
-        from transformers import GenerationConfig
-
-        self.model.eval()
-        self.model.generation_config = GenerationConfig()
 
 
 def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
@@ -267,12 +274,12 @@ def _eos_of(model: Any) -> list[int]:
     return [int(token) for token in (eos if isinstance(eos, list | tuple) else [eos])]
 
 
-def _alike(requests: Sequence[Request]) -> list[list[Indexed]]:
+def _alike(requests: Sequence[Request]) -> list[dict[int, Request]]:
     """Requests that can share a batch: those that end alike."""
-    groups: dict[tuple[Any, ...], list[Indexed]] = {}
+    groups: dict[tuple[Any, ...], dict[int, Request]] = {}
     for index, request in enumerate(requests):
         ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
-        groups.setdefault(ends, []).append((index, request))
+        groups.setdefault(ends, {})[index] = request
     return list(groups.values())
 
 
