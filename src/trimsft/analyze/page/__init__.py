@@ -1,0 +1,1 @@
+"""`report.html`: one file that shows what was run, how it scored, and which tokens it learned from; no network."""

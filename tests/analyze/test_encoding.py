@@ -1,0 +1,54 @@
+import pytest
+from datasets import Dataset, disable_progress_bars
+
+from tests.analyze.tiny import CHAT, ROWS, make_tokenizer
+from trimsft.analyze.encoding import check_rows, encode_rows
+from trimsft.templates import choose_template
+from trimsft.train.data import DataConfig, encode
+
+disable_progress_bars()
+ODD = [
+    {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
+    {"problem": "  spaces\n", "solution": "\n It is so. €  "},
+    {"problem": "<bos>What?", "solution": "<eos>"},
+]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"adds_bos": True}, {"chat": CHAT}, {"adds_bos": True, "chat": CHAT}]
+)
+@pytest.mark.parametrize(
+    ("template", "system_prompt"), [("auto", None), ("auto", ""), ("plain", "Think."), ("deepseek", None)]
+)
+def test_tokens_and_mask_are_those_of_training(options, template, system_prompt) -> None:
+    tokenizer, rows = make_tokenizer(**options), ROWS + ODD
+    config = DataConfig(dataset_name="x.jsonl", template=template, system_prompt=system_prompt)
+    trained = encode(Dataset.from_list(rows), tokenizer, config)
+    examples = encode_rows(rows, tokenizer, choose_template(template, tokenizer, system_prompt))
+    assert [example.prompt + example.completion for example in examples] == list(trained["input_ids"])
+    masks = [[-100] * len(example.prompt) + example.completion for example in examples]
+    assert masks == list(trained["labels"])
+
+
+def test_length_is_cut_at_the_end_as_the_trainer_does() -> None:
+    tokenizer = make_tokenizer()
+    template = choose_template("plain", tokenizer)
+    whole = encode_rows(ROWS, tokenizer, template)
+    for length in (len(whole[0].prompt) - 1, len(whole[0].prompt), len(whole[0]) - 2, 10_000):
+        cut = encode_rows(ROWS, tokenizer, template, max_length=length)
+        for short, long in zip(cut, whole, strict=True):
+            assert short.prompt + short.completion == (long.prompt + long.completion)[:length]
+            assert long.completion[: len(short.completion)] == short.completion
+
+
+@pytest.mark.parametrize(
+    "bad", [{"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "x"}]
+)
+def test_a_row_that_cannot_be_rendered_is_named(bad) -> None:
+    with pytest.raises(ValueError, match=r"row 1 has .* as (problem|solution) \(and 1 more rows\)"):
+        check_rows([ROWS[0], bad, bad])
+
+
+def test_no_rows() -> None:
+    with pytest.raises(ValueError, match="rows: there are none"):
+        check_rows([])
