@@ -94,36 +94,45 @@ def main(
 @app.command()
 def quickstart(
     out: Annotated[
-        Path | None, typer.Option(help="Folder for quickstart.json and a figure of the weights.")
+        Path | None, typer.Option(help="Folder for everything; runs/quickstart, or runs/quickstart-fast.")
     ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="SFT and TrimSFT only, under a minute.")] = False,
+    seed: Annotated[int, _count("--seed", "Of training data, training and samples.", least=0)] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Six objectives on one small batch, in seconds.
+    """The paper's comparison on a small model, in minutes on a CPU, offline; the same command continues.
 
-    Fits one batch with wrong labels under each of the six objectives, on the CPU.
+    Trains the lab's base model with each of the six objectives, samples and grades, and writes a report.
 
     \b
-    Example:
-      trimsft quickstart --out runs/quickstart
+    Examples:
+      trimsft quickstart
+      trimsft quickstart --fast --out runs/first-look
     """
-    if out is not None and out.exists() and not out.is_dir():
-        _refuse("--out", out, "is a file; name a folder")
-    from trimsft import quickstart as demonstration
+    from rich.console import Console
 
-    with _status() as status:
-        result = demonstration.run(progress=lambda name: status(f"fitting: {name}"))
+    from trimsft.quickstart import Settings, command
+    from trimsft.runs import RunError
+
+    settings = Settings.fast(seed) if fast else Settings(seed=seed)
+    folder = out or Path("runs/quickstart-fast" if fast else "runs/quickstart")
+    try:
+        with _writing(folder):
+            outcome = command.run(folder, settings, Console(stderr=True, highlight=False))
+    except RunError as error:
+        typer.echo(f"trimsft: --out: {error}", err=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("trimsft: interrupted; what is done is kept; the same command continues", err=True)
+        raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(asdict(result)))
+        typer.echo(json.dumps(outcome.as_dict()))
     else:
-        console = _console()
-        console.print(demonstration.opening(result), soft_wrap=True)
-        for table in demonstration.tables(result):
-            console.print(table)
-        console.print(demonstration.CLOSING, soft_wrap=True)
-    if out is not None:
-        with _writing(out):
-            files = demonstration.save(result, out)
-        typer.echo("Wrote " + ", ".join(str(file) for file in files), err=True)
+        command.show(outcome, folder, _console())
+    for name, reason in outcome.failures.items():
+        typer.echo(f"trimsft: {command.describe_failure(folder, name, reason)}", err=True)
+    if outcome.failures:
+        raise typer.Exit(1)
 
 
 # ---- train
@@ -215,7 +224,9 @@ def evaluate(
     max_tokens: Annotated[int, _count("--max-tokens", "New tokens at most.")] = 2048,
     seed: Annotated[int, typer.Option(help="Seed of all samples.")] = 0,
     limit: Annotated[int | None, _count("--limit", "Only the first problems.")] = None,
-    template: Annotated[str, typer.Option(help="How a problem becomes a prompt.")] = "auto",
+    template: Annotated[
+        str, typer.Option(help="How a problem becomes a prompt; auto: by tokenizer.")
+    ] = "auto",
     system_prompt: Annotated[str | None, typer.Option(help="Instead of the template's; '' for none.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     revision: Annotated[
@@ -229,7 +240,7 @@ def evaluate(
     """Sample, grade and score a model; the same command continues.
 
     8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded is never
-    generated again; other settings are refused.
+    generated again. A record may grow (samples, greedy, limit); other settings are refused.
 
     \b
     Examples:
@@ -255,7 +266,7 @@ def evaluate(
             )
     except command.REFUSALS as error:
         typer.echo(f"trimsft: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(1 if isinstance(error, command.IncompleteEvaluation) else 2) from None
     except KeyboardInterrupt:
         typer.echo("trimsft: interrupted; the same command continues", err=True)
         raise typer.Exit(130) from None

@@ -1,0 +1,109 @@
+"""How much the quickstart does; the same for every method."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trimsft.lab import TIERS
+
+BASE = "base"
+LABELS = {
+    BASE: "Base",
+    "sft": "SFT",
+    "fsft": "FSFT",
+    "dft": "DFT",
+    "trim": "TrimSFT",
+    "trim-e": "TrimSFT-E",
+    "trim-h": "TrimSFT-H",
+}
+"""What the paper calls them, in the order of its tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One quickstart; the defaults are those of `trimsft quickstart`."""
+
+    seed: int = 0
+    """Of the training data, of its order and of the samples; the problems of the benchmarks are always the same."""
+    methods: tuple[str, ...] = tuple(name for name in LABELS if name != BASE)
+    rows: int = 1200
+    """Of training data: one epoch."""
+    batch: int = 24
+    learning_rate: float = 5e-4
+    problems: int = 40
+    """Of each tier."""
+    samples: int = 8
+    max_tokens: int = 128
+    """Twice what the longest solutions take: who has not answered by then will not."""
+    table_rows: int = 100
+    """Held-out solutions whose tokens are measured before and after."""
+
+    def __post_init__(self) -> None:
+        least = {
+            "seed": 0,
+            "rows": 1,
+            "batch": 1,
+            "problems": 1,
+            "samples": 1,
+            "max_tokens": 1,
+            "table_rows": 1,
+        }
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                raise ValueError(f"{name}: must be a whole number of at least {low}, got {value!r}")
+        known = [name for name in LABELS if name != BASE]
+        for method in self.methods:
+            if method not in known:
+                raise ValueError(f"methods: unknown name {method!r}; known: {', '.join(known)}")
+
+    @classmethod
+    def fast(cls, seed: int = 0) -> Settings:
+        """Two methods, under a minute."""
+        return cls(seed=seed, methods=("sft", "trim"), rows=600, problems=16, table_rows=40)
+
+    @property
+    def steps(self) -> int:
+        """Updates of one training."""
+        return -(-self.rows // self.batch)
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        return tuple(TIERS)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Every run, the base first."""
+        return (BASE, *self.methods)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"methods": list(self.methods)}
+
+
+def training_words(settings: Settings, method: str, *, data: Path, model: Path, out: Path) -> list[str]:
+    """The command line of `trimsft train` that trains one method."""
+    fields = {
+        "model_name_or_path": model,
+        "dataset_name": data,
+        "output_dir": out,
+        "objective": method,
+        "num_train_epochs": 1,
+        "per_device_train_batch_size": settings.batch,
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.1,
+        "weight_decay": 0.01,
+        "adam_beta2": 0.95,
+        "max_grad_norm": 1.0,
+        "max_length": 256,
+        "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
+        "seed": settings.seed,
+        "use_cpu": "true",
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": "true",
+    }
+    return [word for name, value in fields.items() for word in (f"--{name}", str(value))]

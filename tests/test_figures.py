@@ -1,0 +1,17 @@
+"""The data beside a figure are the formulas."""
+
+from pathlib import Path
+
+import numpy as np
+
+from trimsft.figures import weighting_functions
+
+
+def test_figure_data_are_the_formulas(tmp_path: Path) -> None:
+    weighting_functions(tmp_path / "figure.svg")
+    table = np.genfromtxt(tmp_path / "figure.csv", delimiter=",", names=True, deletechars="")
+    band = np.exp(-((table["gap"] - 1.5) ** 2) / (2 * 0.8**2))
+    assert np.allclose(table["trim_m1.5_tau0.8"], band, atol=1e-6)
+    assert np.allclose(table["trim_e_m1.5_tau0.8"], np.where(table["gap"] < 1.5, band, 1), atol=1e-6)
+    assert np.allclose(table["trim_h_m1.5_tau0.8"], np.where(table["gap"] > 1.5, band, 1), atol=1e-6)
+    assert (table["sft"] == 1).all()
