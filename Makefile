@@ -24,7 +24,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv)"
 
-quickstart: $(RUNTIME) ## six objectives on one small batch: CPU, seconds, no data to fetch
+quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
 	@$(RUN) trimsft.cli quickstart --out runs/quickstart
 ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."

@@ -18,7 +18,7 @@ def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
 def test_methods_differ_in_nothing_but_the_objective() -> None:
     settings, words = Settings(seed=3), {}
     for method in settings.methods:
-        words[method] = training_words(settings, method, data=Path("d"), model=Path("m"), out=Path("o"))
+        words[method] = training_words(settings, method, data=Path("d"), out=Path("o"))
         words[method].remove(method)
     assert all(rest == words["sft"] for rest in words.values())
     assert words["sft"][words["sft"].index("--seed") + 1] == "3"
@@ -27,7 +27,7 @@ def test_methods_differ_in_nothing_but_the_objective() -> None:
 def test_training_knows_every_word() -> None:
     from trimsft.train.settings import parse
 
-    words = training_words(Settings(), "trim-e", data=Path("d.jsonl"), model=Path("m"), out=Path("o"))
+    words = training_words(Settings(), "trim-e", data=Path("d.jsonl"), out=Path("o"))
     args = parse(words).args
     assert (args.objective, args.learning_rate, args.adam_beta2, args.seed) == ("trim-e", 5e-4, 0.95, 0)
     assert args.get_warmup_steps(50) == 5

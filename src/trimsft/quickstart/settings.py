@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.lab import TIERS
+from trimsft.lab import TIERS, FineTuning, base_model_path
 
 BASE = "base"
 LABELS = {
@@ -39,6 +39,15 @@ class Settings:
     """Twice what the longest solutions take: who has not answered by then will not."""
     table_rows: int = 100
     """Held-out solutions whose tokens are measured before and after."""
+    slip_rate: float = FineTuning.slip_rate
+    filler_rate: float = FineTuning.filler_rate
+    unfamiliar_share: float = FineTuning.unfamiliar_share
+    """Imperfections of the training data, see `lab.FineTuning`."""
+    margin: float = 1.5
+    bandwidth: float = 0.8
+    base: str = ""
+    """Folder of another base model of the lab; empty: the one of the package."""
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         least = {
@@ -54,6 +63,9 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ValueError(f"{name}: must be a whole number of at least {low}, got {value!r}")
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"device: must be cpu or cuda, got {self.device!r}")
+        self.data()  # refuses shares that are none
         known = [name for name in LABELS if name != BASE]
         for method in self.methods:
             if method not in known:
@@ -63,6 +75,20 @@ class Settings:
     def fast(cls, seed: int = 0) -> Settings:
         """Two methods, under a minute."""
         return cls(seed=seed, methods=("sft", "trim"), rows=600, problems=16, table_rows=40)
+
+    def data(self, rows: int | None = None, seed_offset: int = 0) -> FineTuning:
+        """What is trained on; with an offset, other rows of the same kind."""
+        return FineTuning(
+            rows=rows or self.rows,
+            seed=self.seed + seed_offset,
+            slip_rate=self.slip_rate,
+            filler_rate=self.filler_rate,
+            unfamiliar_share=self.unfamiliar_share,
+        )
+
+    @property
+    def base_model(self) -> Path:
+        return Path(self.base).resolve() if self.base else base_model_path()
 
     @property
     def steps(self) -> int:
@@ -82,13 +108,15 @@ class Settings:
         return asdict(self) | {"methods": list(self.methods)}
 
 
-def training_words(settings: Settings, method: str, *, data: Path, model: Path, out: Path) -> list[str]:
+def training_words(settings: Settings, method: str, *, data: Path, out: Path) -> list[str]:
     """The command line of `trimsft train` that trains one method."""
     fields = {
-        "model_name_or_path": model,
+        "model_name_or_path": settings.base_model,
         "dataset_name": data,
         "output_dir": out,
         "objective": method,
+        "margin": settings.margin,
+        "bandwidth": settings.bandwidth,
         "num_train_epochs": 1,
         "per_device_train_batch_size": settings.batch,
         "learning_rate": settings.learning_rate,
@@ -100,7 +128,8 @@ def training_words(settings: Settings, method: str, *, data: Path, model: Path, 
         "max_length": 256,
         "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
         "seed": settings.seed,
-        "use_cpu": "true",
+        "use_cpu": str(settings.device == "cpu").lower(),
+        "bf16": "false",
         "logging_steps": 1,
         "save_strategy": "no",
         "report_to": "none",

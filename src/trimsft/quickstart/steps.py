@@ -59,11 +59,9 @@ Tell = Callable[..., None]
 def write_data(place: Place, settings: Settings) -> None:
     """What all methods train on, and held-out rows of the same kind."""
     if not place.train_data.exists():
-        lab.write_training(place.train_data, lab.FineTuning(rows=settings.rows, seed=settings.seed))
+        lab.write_training(place.train_data, settings.data())
     if not place.held_out_data.exists():
-        lab.write_training(
-            place.held_out_data, lab.FineTuning(rows=settings.table_rows, seed=settings.seed + HELD_OUT)
-        )
+        lab.write_training(place.held_out_data, settings.data(settings.table_rows, HELD_OUT))
 
 
 def is_done(place: Place, settings: Settings, name: str) -> bool:
@@ -99,9 +97,7 @@ def _train(place: Place, settings: Settings, name: str, tell: Tell) -> None:
     tell("training", done=0, total=settings.steps)
     from trimsft.train.command import main
 
-    words = training_words(
-        settings, name, data=place.train_data.resolve(), model=lab.base_model_path(), out=place.run(name)
-    )
+    words = training_words(settings, name, data=place.train_data.resolve(), out=place.run(name))
     if code := main(words):
         raise StepError(_last_word(place.log(name)) or f"trimsft train ended with exit code {code}")
 
@@ -113,7 +109,7 @@ def _evaluate(place: Place, settings: Settings, name: str, tell: Tell) -> None:
 
     run = place.run(name)
     asked = EvalSettings(
-        model=str(lab.base_model_path() if name == BASE else run),
+        model=str(settings.base_model if name == BASE else run),
         out=run,
         benchmarks=settings.tiers,
         limit=settings.problems,
@@ -137,7 +133,7 @@ def _measure_tokens(place: Place, settings: Settings, name: str, tell: Tell) -> 
     from trimsft.analyze import write_token_table
 
     rows = [json.loads(line) for line in place.held_out_data.read_text(encoding="utf-8").splitlines()]
-    model = lab.base_model_path() if name == BASE else RunDirectory(place.run(name)).model_dir
+    model = settings.base_model if name == BASE else RunDirectory(place.run(name)).model_dir
     pairs = [{"problem": row["problem"], "solution": row["solution"]} for row in rows]
     write_token_table(model, pairs, place.tokens(name))
 

@@ -31,7 +31,6 @@ from trimsft.quickstart.steps import Place, do_run
 MOST = 6
 """Each takes most of a gigabyte."""
 QUIET = {
-    "CUDA_VISIBLE_DEVICES": "",  # the same figures everywhere; the model is too small to gain by a GPU
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -172,6 +171,10 @@ def _cause(code: int | None) -> str:
 
 def _serve(pipe: Connection, place: Place, settings: Settings) -> None:
     os.environ.update(QUIET)
+    if settings.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = (
+            ""  # the same figures everywhere; so small a model gains little by a GPU
+        )
     _say_into(Path(os.devnull))
     names = _listen(pipe)
     import torch

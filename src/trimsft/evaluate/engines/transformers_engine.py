@@ -26,6 +26,9 @@ from trimsft.evaluate.engines.base import (
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
+CPU_ROWS_SMALL = 256
+SMALL = 50_000_000
+"""Parameters; a step of a smaller model is mostly overhead."""
 
 
 class TransformersEngine:
@@ -232,7 +235,7 @@ class TransformersEngine:
         if self.batch_size is not None:
             return self.batch_size
         if self.model.device.type != "cuda":
-            return CPU_ROWS
+            return CPU_ROWS_SMALL if self.model.num_parameters() < SMALL else CPU_ROWS
         import torch
 
         config = self.model.config.get_text_config()

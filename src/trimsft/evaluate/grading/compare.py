@@ -113,6 +113,8 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         group = gold if gold.kind != "leaf" else answer
         if len(group.parts) == 1:
             other = answer if group is gold else gold
+            if group.kind == "set" and key(other.text) == "\\emptyset":
+                return group.parts[0].text == ""  # a set that holds the empty one is not empty
             pair = (group.parts[0], other) if group is gold else (other, group.parts[0])
             return _same(*pair, ctx)
         return False
@@ -166,6 +168,8 @@ def _same_items(gold: Sequence[Shape], answer: Sequence[Shape], ctx: _Context) -
 
 def _same_equation(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     """`x=5` is `5`; two equations are the same when one is a multiple of the other."""
+    if answer.kind == "equation" and len(answer.parts) > 2 and answer.contradicts_itself():
+        return False  # math-verify would take the last part, whatever stands before it
     if gold.kind == answer.kind == "equation":
         if len(gold.parts) == 2 == len(answer.parts):
             if key(gold.parts[0].text) == key(answer.parts[0].text) and gold.names_a_value():

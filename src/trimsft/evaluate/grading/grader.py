@@ -21,7 +21,7 @@ from trimsft.evaluate.grading import qwen
 from trimsft.evaluate.grading.boxes import extract_all, extract_answer
 from trimsft.evaluate.grading.compare import compare
 from trimsft.evaluate.grading.leaves import same_leaf
-from trimsft.evaluate.grading.limits import fit_for_algebra, too_complex
+from trimsft.evaluate.grading.limits import fit_for_algebra, misread, too_complex
 from trimsft.evaluate.grading.normalize import clean
 from trimsft.evaluate.grading.pool import Pool
 from trimsft.evaluate.grading.rules import Grade, Rules, Status
@@ -199,6 +199,8 @@ class _Judgement:
 
     def _algebra(self, gold: str, answer: str, loose: bool = False) -> bool | None:
         if not (fit_for_algebra(gold) and fit_for_algebra(answer)):
+            return None
+        if not loose and (misread(gold) or misread(answer)):
             return None
         if self._left <= 0.01 or self._timed_out:
             return None

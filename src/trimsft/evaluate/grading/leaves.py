@@ -19,10 +19,14 @@ from trimsft.evaluate.grading.values import MP, Evaluation, TooLarge, Undefined,
 _INTEGER = re.compile(r"[+-]?\s*\d+")
 _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
 _PERCENT = re.compile(r"\\?%\s*$")
+_LETTER_UNIT = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
 _WORD = re.compile(r"\\text\s*\{([^{}]*)\}|([A-Za-z][A-Za-z '\-]{2,})")
 _CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
 _KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
 _DISCRETE = {f"call:{name}" for name in ("floor", "ceil", "factorial", "binom", "gcd", "lcm")}
+_COUNTING = _DISCRETE - {"call:floor", "call:ceil"}
+_REALS = {f"sym:{name}" for name in "xyzt"}
+"""By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
 _SAME = MP.mpf(10) ** -24
 """Relative; two evaluations to 33 digits that differ by less are equal."""
 _CANCELLED = MP.mpf(10) ** -28
@@ -45,6 +49,9 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
     """Whether two single values are the same; units and percent signs are taken off first."""
     if key(gold) == key(answer):
         return True
+    letters = _LETTER_UNIT.sub(r" \1", gold), _LETTER_UNIT.sub(r" \1", answer)
+    if letters != (gold, answer) and same_value(*letters, rules):
+        return True  # 5\text{m} and 5m, whatever m is
     words = word_of(gold), word_of(answer)
     if words != (None, None):
         return _same_word(gold, answer, words)
@@ -52,10 +59,12 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
         gold_unit = canonical_unit(rules.unit)
-    if "%" in (gold_unit, answer_unit) or _PERCENT.search(gold) or _PERCENT.search(answer):
-        return _same_percent(gold_value, answer_value, gold_unit == "%", answer_unit == "%", rules)
+    percent = _PERCENT.search(gold) is not None, _PERCENT.search(answer) is not None
+    gold_unit, answer_unit = "%" if percent[0] else gold_unit, "%" if percent[1] else answer_unit
     if gold_unit and answer_unit and gold_unit != answer_unit:
         return False
+    if "%" in (gold_unit, answer_unit):
+        return _same_percent(gold_value, answer_value, gold_unit == "%", answer_unit == "%", rules)
     return same_value(gold_value, answer_value, rules)
 
 
@@ -69,9 +78,7 @@ def _same_word(gold: str, answer: str, words: tuple[str | None, str | None]) -> 
 
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool | None:
     """`50%` is 0.5. A missing sign is forgiven above 1, where the bare number cannot be the ratio itself."""
-    gold, gold_sign = _PERCENT.subn("", gold)
-    answer, answer_sign = _PERCENT.subn("", answer)
-    gold_is, answer_is = gold_is or bool(gold_sign), answer_is or bool(answer_sign)
+    gold, answer = _PERCENT.sub("", gold), _PERCENT.sub("", answer)
     same = same_value(gold, answer, rules)
     if gold_is and answer_is:
         return same
@@ -190,7 +197,34 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     if rules.tolerance is not None:
         return rules.tolerance
     decimals = [_DECIMAL.search(side) is not None for side in (gold, answer)]
-    return DECIMAL_TOLERANCE if sum(decimals) == 1 and not any(integers) else 0.0
+    if sum(decimals) != 1:
+        return 0.0
+    return DECIMAL_TOLERANCE if _may_be_rounded(gold if decimals[1] else answer) else 0.0
+
+
+def _may_be_rounded(text: str) -> bool:
+    """Whether writing an exact value as a decimal may need rounding: not an integer, nor `n^2+1`."""
+    tree = tree_of(text)
+    if tree is None:
+        return True
+    if any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree)):
+        return _has_parts(tree)
+    try:
+        value = Evaluation()(tree)
+    except (TooLarge, Undefined):
+        return True
+    if isinstance(value, Fraction):
+        return value.denominator != 1
+    return bool(abs(value) > 10**20 or abs(value - MP.nint(MP.re(value))) > _SAME * abs(value))
+
+
+def _has_parts(tree: Tree) -> bool:
+    r"""Whether coefficients other than integers occur: a quotient, a root, a negative power, \pi or e."""
+    if tree[0] in ("div", "call") or tree in (("sym", "\\pi"), ("sym", "e")):
+        return True
+    if tree[0] == "pow" and tree[2][0] == "neg":
+        return True
+    return any(_has_parts(part) for part in tree if isinstance(part, tuple))
 
 
 def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
@@ -199,6 +233,8 @@ def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
         yield 0, "positive"
     elif kinds & _DISCRETE:
         yield from ((point, "integer") for point in range(12))
+        if not kinds & _COUNTING and {kind for kind in kinds if kind.startswith("sym")} <= _REALS:
+            yield from ((point, "positive") for point in range(4))
     else:
         yield from ((point, kind) for kind in ("positive", "mixed") for point in range(2))
 

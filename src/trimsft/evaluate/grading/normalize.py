@@ -15,6 +15,7 @@ import unicodedata
 
 from trimsft.evaluate.grading.numerals import number_in_words
 from trimsft.evaluate.grading.spellings import DROPPED, LITERAL, MAP, RENAMED, SUBSCRIPTS, SUPERSCRIPTS
+from trimsft.evaluate.grading.unit_words import UNIT_OF
 
 MAX_ANSWER = 2_000
 """Characters; the longest gold of the seven benchmarks has 210."""
@@ -34,9 +35,12 @@ _SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
 _SPOKEN = re.compile(
-    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\}?\s*\.?\s*\$?"
+    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
 )
 _SPOKEN_LENGTH = 200
+_DOLLARS = re.compile(r"\\?\$\s*((?:\d[\d,]*(?:\.\d+)?|\.\d+))\s*\.?")
+_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
+_TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
 _EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
 _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
 
@@ -46,13 +50,16 @@ def clean(text: str) -> str:
     if (number := _spoken(text.strip())) is not None:
         return str(number)
     text = _from_unicode(text)
+    text = _DOLLARS.sub(r"\1\\text{ dollars}", text) if _DOLLARS.fullmatch(text.strip()) else text
     text = text.replace("\\$", "").replace("$", "").replace("**", "^")
     if "\\begin" not in text:  # elsewhere a doubled backslash is an escaped one, not a new row
         text = _DOUBLED.sub(r"\\", text)
     text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
     text = _GROUPING.sub("", text)
     text = _ENVIRONMENT.sub(lambda m: f"\\{m[1] or m[2]}{{pmatrix}}", text)
+    text = _FONT.sub(r" \1 ", text)  # bold or slanted letters are symbols, upright ones may be units
     text = _COMMAND.sub(_respell, text)
+    text = _TEXT_COMMAND.sub(r" \1 ", text)
     text = _EMPTY_TEXT.sub(" ", text).replace("{}", " ")
     text = _SINGLE.sub(_plain_letter, text)
     text = _WORD_OR.sub(",", text)
@@ -88,9 +95,12 @@ def _respell(command: re.Match[str]) -> str:
 
 
 def _plain_letter(found: re.Match[str]) -> str:
-    r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays."""
-    before = found.string[: found.start()].rstrip()[-1:]
-    return found.group() if before and before in "0123456789})" and found[1].isalpha() else f" {found[1]}"
+    r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays; 70K is no temperature, 70 K is."""
+    before = found.string[: found.start()]
+    spaced = before.endswith(" ") or found.group().partition("{")[2].startswith(" ")
+    is_unit = found[1] in UNIT_OF and (found[1] != "K" or spaced)
+    after_value = before.rstrip()[-1:] in tuple("0123456789})")
+    return found.group() if is_unit and after_value else f" {found[1]}"
 
 
 def _unwrap(text: str) -> str:

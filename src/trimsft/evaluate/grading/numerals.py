@@ -14,6 +14,7 @@ _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _SMALL = {word: value for value, word in enumerate([*_ONES.split(), *_TEENS.split()])}
 _TEN = {word: 10 * value for value, word in enumerate(_TENS.split(), 2)}
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+NUMBER_WORDS = (*_SMALL, *_TEN)
 _WORD = re.compile(r"[a-z]+")
 _WORDS = re.compile(r"[A-Za-z]+(?:(?: |-)[A-Za-z]+)*")  # a hyphen elsewhere is a minus
 _LONGEST = 200

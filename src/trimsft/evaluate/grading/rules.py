@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
-GRADER_VERSION = "2"
+GRADER_VERSION = "3"
 """Raised whenever a grade may change: caches and stored samples carry it."""
 
 DECIMAL_TOLERANCE = 1e-6

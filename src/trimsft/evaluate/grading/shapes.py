@@ -12,7 +12,11 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trimsft.evaluate.grading.leaves import number_of
+from trimsft.evaluate.grading.leaves import number_of, same_value, tree_of
+from trimsft.evaluate.grading.rules import Rules
+from trimsft.evaluate.grading.unit_words import denies
+from trimsft.evaluate.grading.units import split_unit
+from trimsft.evaluate.grading.values import kinds_of
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
@@ -23,7 +27,16 @@ _MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _NAME = re.compile(
     r"(?:[A-Za-z]|\\[A-Za-z]+|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{[^{}]*\}|\w)|(?<=\()\s*\d+\s*(?=\)))+"
 )
-_MEMBER = re.compile(r"^\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
+_NO_NAME = re.compile(
+    r"^\s*-|\\(?:sqrt|ln|log|lg|exp|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|sinh|cosh|tanh)(?![A-Za-z])|\|"
+)
+"""What makes of a letter another value: minus x, a function of x, the size of x."""
+_LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
+_CHAIN = Rules(tolerance=0.01)
+"""For the parts of a chain, where x = 1/3 = 0.33 is no contradiction."""
+_WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
+_ZEROS_FIRST = re.compile(r"\d,0\d")
+_MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
 _INFINITY = "\\infty"
 
 
@@ -36,16 +49,30 @@ class Shape:
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
-    """Brackets of `brackets`, relations of `inequality`, columns of `matrix`."""
+    """Brackets of `brackets`, relations of `inequality` and `equation`, columns of `matrix`."""
 
     def names_a_value(self) -> bool:
         r"""Whether this equation only gives a value its name: x = 5, f(x) = ..., \frac{NO}{BO} = ..., a chain."""
         if len(self.parts) > 2:
-            return True
+            first = self._statement()[0].text
+            return _numeric(first) or _may_name(first)
         name = self.parts[0].text
         if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
             return False  # an equation in its own right
-        return len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
+        fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
+        return fits and _may_name(name)
+
+    def contradicts_itself(self) -> bool:
+        """Whether this chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
+        if any(_WORKING.search(part.text) for part in self._statement()):
+            return False
+        numbers = [value for part in self._statement() if _numeric(value := split_unit(part.text)[0])]
+        return any(same_value(numbers[0], number, _CHAIN) is False for number in numbers[1:])
+
+    def _statement(self) -> tuple[Shape, ...]:
+        r"""The parts that belong together: of `2x = 10 \to x = 5` the last two."""
+        after = max((at + 1 for at, mark in enumerate(self.marks) if mark == "\\to"), default=0)
+        return self.parts[after:] if len(self.parts) - after > 1 else self.parts
 
     def as_fraction(self) -> str | None:
         """`7:32` as `(7)/(32)`, unless it looks like a time of day."""
@@ -119,6 +146,15 @@ def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
     return Shape("brackets", f"{marks[0]}{ends[0].text},{ends[1].text}{marks[1]}", ends, marks)
 
 
+def _may_name(text: str) -> bool:
+    return not _NO_NAME.search(_LENGTH.sub("", text)) and not denies(text)
+
+
+def _numeric(text: str) -> bool:
+    tree = tree_of(text)
+    return tree is not None and not any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree))
+
+
 def _is_name(text: str) -> bool:
     return (
         re.fullmatch(r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?\s*", text) is not None and "infty" not in text
@@ -129,7 +165,11 @@ def readings(text: str) -> list[str]:
     """A comma between digits groups thousands, or separates: 1,000 is tried as a number, then as a list."""
     grouped = _GROUPED.sub(lambda m: m.group().replace(",", ""), text)
     loose = _LOOSE_GROUPED.sub(lambda m: m.group().replace(",", ""), text)
-    return list(dict.fromkeys([grouped, text, loose])) if loose != text else [text]
+    if loose == text:
+        return [text]
+    # no list has an item like 080
+    found = [grouped, loose] if _ZEROS_FIRST.search(text) else [grouped, text, loose]
+    return list(dict.fromkeys(found))
 
 
 @lru_cache(maxsize=20_000)
@@ -177,7 +217,7 @@ def _list(text: str) -> Shape | None:
 def _relation(text: str) -> Shape | None:
     pieces, met = split_outside(text, {"=", "\\to"})
     if met and all(pieces):
-        return Shape("equation", text, tuple(_side(piece) for piece in pieces))
+        return Shape("equation", text, tuple(_side(piece) for piece in pieces), tuple(met))
     pieces, met = split_outside(text, _ORDER)
     if met and all(pieces):
         return Shape("inequality", text, tuple(_side(piece) for piece in pieces), tuple(met))
