@@ -20,7 +20,8 @@ def test_methods_differ_in_nothing_but_the_objective() -> None:
     for method in settings.methods:
         words[method] = training_words(settings, method, data=Path("d"), out=Path("o"))
         words[method].remove(method)
-    assert all(rest == words["sft"] for rest in words.values())
+    band = ["--margin", "1.5", "--bandwidth", "0.8"]
+    assert all(rest == words["sft"] + band * name.startswith("trim") for name, rest in words.items())
     assert words["sft"][words["sft"].index("--seed") + 1] == "3"
 
 
@@ -29,6 +30,8 @@ def test_training_knows_every_word() -> None:
 
     words = training_words(Settings(), "trim-e", data=Path("d.jsonl"), out=Path("o"))
     args = parse(words).args
+    for method in Settings().methods:  # a band is refused by methods that have none
+        parse(training_words(Settings(margin=4.0), method, data=Path("d.jsonl"), out=Path("o")))
     assert (args.objective, args.learning_rate, args.adam_beta2, args.seed) == ("trim-e", 5e-4, 0.95, 0)
     assert args.get_warmup_steps(50) == 5
 

@@ -115,8 +115,6 @@ def training_words(settings: Settings, method: str, *, data: Path, out: Path) ->
         "dataset_name": data,
         "output_dir": out,
         "objective": method,
-        "margin": settings.margin,
-        "bandwidth": settings.bandwidth,
         "num_train_epochs": 1,
         "per_device_train_batch_size": settings.batch,
         "learning_rate": settings.learning_rate,
@@ -135,4 +133,6 @@ def training_words(settings: Settings, method: str, *, data: Path, out: Path) ->
         "report_to": "none",
         "disable_tqdm": "true",
     }
+    if method.startswith("trim"):  # the others have no band, and refuse one
+        fields |= {"margin": settings.margin, "bandwidth": settings.bandwidth}
     return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
