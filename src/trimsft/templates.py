@@ -202,6 +202,18 @@ def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
     return ids
 
 
+def encode_completions(solutions: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """What is trained of each solution: its tokens and one eos, whether or not the text ends in one."""
+    eos: str = tokenizer.eos_token
+    bare = []
+    for solution in solutions:
+        while solution.rstrip().endswith(eos):
+            solution = solution.rstrip().removesuffix(eos)
+        bare.append(solution)
+    # eos as an id: in text, a tokenizer might split it or swallow spaces around it
+    return [[*ids, tokenizer.eos_token_id] for ids in encode_texts(bare, tokenizer)]
+
+
 def _start(tokenizer: Any, template: PromptTemplate) -> list[int]:
     """What the tokenizer puts before a text, usually bos or nothing; a chat template writes that itself."""
     if not isinstance(template, TextTemplate):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimsft.templates import PromptTemplate, encode_prompts, encode_texts
+from trimsft.templates import PromptTemplate, encode_completions, encode_prompts
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ def encode_rows(
 ) -> list[Example]:
     """The tokens that training on these rows sees; what lies beyond `max_length` is cut off, as training does."""
     prompts = encode_prompts([row["problem"] for row in rows], tokenizer, template)
-    bare = [_without_eos(row["solution"], tokenizer.eos_token) for row in rows]
-    completions = [[*ids, tokenizer.eos_token_id] for ids in encode_texts(bare, tokenizer)]
+    completions = encode_completions([row["solution"] for row in rows], tokenizer)
     examples = []
     for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=first):
         room = None if max_length is None else max(0, max_length - len(prompt))
@@ -60,9 +59,3 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def _without_eos(solution: str, eos: str) -> str:
-    while solution.rstrip().endswith(eos):
-        solution = solution.rstrip().removesuffix(eos)
-    return solution

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from trimsft.head import linear_cross_entropy
 from trimsft.head.problem import softcapped
+from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import SFT, TokenStats
 
-_PROBE = (1.0, -4.0, 40.0)
-"""Logits whose way through the model shows what it does to them after the head."""
 _CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
 
 
@@ -86,7 +85,8 @@ class Reader:
                 f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass; "
                 "the token table needs models that use it once"
             )
-        _check_transform(out.logits, self.scale, self.softcap, type(self.model).__name__)
+        name, harm = type(self.model).__name__, "its token table would be wrong"
+        check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
         return seen[0]
 
 
@@ -94,7 +94,7 @@ class Reader:
 def _in_place_of_the_head(head: Any, seen: list[Tensor]) -> Iterator[None]:
     def catch(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
         seen.append(hidden)
-        return hidden.new_tensor(_PROBE).reshape(1, 1, -1)
+        return hidden.new_tensor(PROBE).reshape(1, 1, -1)
 
     own = head.__dict__.get("forward")
     head.forward = catch
@@ -116,25 +116,3 @@ def _rank_and_norm(logits_RV: Tensor, gold_R: Tensor, tokens: TokenStats) -> tup
     others_R = logits_RV.mul_(2).exp_().sum(dim=1)
     # not sum p^2 - 2p + 1, which loses all digits where p is near 1
     return rank_R, (others_R + tokens.doubt.square()).sqrt().float()
-
-
-def logit_transform(model: Any) -> tuple[float, float | None]:
-    """(scale, softcap) that the model applies to its logits after the head, as its configuration names them."""
-    config = model.config.get_text_config()
-    scale = None
-    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
-        scale = getattr(config, name, None) if scale is None else scale
-    divisor = getattr(config, "logits_scaling", None)
-    if scale is None and divisor is not None:
-        scale = divisor if config.model_type == "hyperclovax" else 1 / divisor
-    return 1.0 if scale is None else float(scale), getattr(config, "final_logit_softcapping", None)
-
-
-def _check_transform(seen: Tensor, scale: float, softcap: float | None, name: str) -> None:
-    expected = softcapped(torch.tensor(_PROBE), scale, softcap)
-    actual = seen.detach().float().cpu().flatten()
-    if actual.shape != expected.shape or not torch.allclose(actual, expected, rtol=0.02, atol=1e-3):
-        raise NotImplementedError(
-            f"{name} changes its logits in a way trimsft does not know ({_PROBE} became {tuple(actual.tolist())}, "
-            f"expected {tuple(expected.tolist())}); its token table would be wrong"
-        )

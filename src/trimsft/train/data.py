@@ -20,8 +20,8 @@ from trimsft.templates import (
     PromptTemplate,
     TemplateError,
     choose_template,
+    encode_completions,
     encode_prompts,
-    encode_texts,
 )
 from trimsft.train.data_config import DataConfig
 from trimsft.train.lengths import IGNORED
@@ -93,22 +93,12 @@ def _encode_batch(
     problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
 ) -> dict[str, list[list[int]]]:
     """Prompt and completion are tokenised apart, as in generation, where the prompt's last token is settled."""
-    eos = tokenizer.eos_token_id
     prompts = encode_prompts(problems, tokenizer, template)
-    bare = [_without_eos(solution, tokenizer.eos_token) for solution in solutions]
-    # eos as an id: in text, a tokenizer might split it or swallow spaces around it
-    completions = [[*ids, eos] for ids in encode_texts(bare, tokenizer)]
-    pairs = list(zip(prompts, completions, strict=True))
+    pairs = list(zip(prompts, encode_completions(solutions, tokenizer), strict=True))
     return {
         "input_ids": [prompt + completion for prompt, completion in pairs],
         "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
     }
-
-
-def _without_eos(solution: str, eos: str) -> str:
-    while solution.rstrip().endswith(eos):
-        solution = solution.rstrip().removesuffix(eos)
-    return solution
 
 
 def _refuse_rendering_settings(config: DataConfig) -> None:

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from transformers.utils import ModelOutput
 
 from trimsft.head import DEFAULT_SKIP_BELOW, LossOutput, linear_cross_entropy
+from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Objective, TokenStats
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=nn.Module)
 IGNORE = -100
-_PROBE = (1.0, -4.0, 40.0)
-"""Logits whose way through the model shows what it does to them after the head."""
+_HARM = (
+    "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
+)
 
 
 @dataclass
@@ -175,7 +177,8 @@ def _fused_forward(
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     result = call.result(type(self).__name__)
     if not call.settings.checked:
-        _check_transform(outputs.logits, call.placeholder, call.settings, type(self).__name__)
+        scale, softcap = call.settings.logit_scale, call.settings.softcap
+        check_transform(outputs.logits[..., 1:], scale, softcap, type(self).__name__, harm=_HARM)
         call.settings.checked = True
     output = _output(self, outputs, call.loss, result)
     return output if kwargs.get("return_dict", True) is not False else output.to_tuple()
@@ -213,7 +216,7 @@ class _Call:
         result = self.settings(hidden, head, self.labels, self.normalizer)
         self.results.append(result)
         # the loss, so that hooks on the output are on its way back, and once the probe
-        probe = result.loss.new_tensor(() if self.settings.checked else _PROBE)
+        probe = result.loss.new_tensor(() if self.settings.checked else PROBE)
         # made by cat, whatever its length: of a view FSDP warns
         return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
@@ -281,33 +284,6 @@ def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
         weight = weight.full_tensor()
         bias = bias.full_tensor() if isinstance(bias, DTensor) else bias
     return weight, bias
-
-
-def logit_transform(model: Any) -> tuple[float, float | None]:
-    """(scale, softcap) that the model applies to its logits after the head, as its configuration names them."""
-    config = model.config.get_text_config()
-    scale = None
-    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
-        scale = getattr(config, name, None) if scale is None else scale
-    divisor = getattr(config, "logits_scaling", None)
-    if scale is None and divisor is not None:
-        scale = divisor if config.model_type == "hyperclovax" else 1 / divisor
-    return 1.0 if scale is None else float(scale), getattr(config, "final_logit_softcapping", None)
-
-
-def _check_transform(seen: Tensor, placeholder: Tensor, settings: FusedHead, name: str) -> None:
-    """The model has just treated the placeholder as logits: did it do to the probe what `settings` say?"""
-    probe = placeholder.detach()[..., 1:].float()
-    expected = probe * settings.logit_scale
-    if settings.softcap is not None:
-        expected = settings.softcap * torch.tanh(expected / settings.softcap)
-    actual = seen.detach()[..., 1:].float()
-    if actual.shape != expected.shape or not torch.allclose(actual, expected, rtol=0.02, atol=1e-3):
-        raise NotImplementedError(
-            f"{name} changes its logits in a way trimsft does not know ({_PROBE} became "
-            f"{tuple(actual.flatten().tolist())}, expected {tuple(expected.flatten().tolist())}); the fused loss "
-            "would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
-        )
 
 
 def _base_of(model: Any) -> Any:
