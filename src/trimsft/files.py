@@ -7,6 +7,7 @@ log.keep_until(lambda record: record["step"] > restored_step)
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -26,21 +27,28 @@ class RunError(RuntimeError):
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file so that its name never stands for half of it: beside, to disk, rename."""
+    """Write a file so that its name never stands for half of it."""
+    with written_beside(path) as beside:
+        beside.write_bytes(content)
+    return path
+
+
+@contextlib.contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; on the way out it goes to disk and takes the name, unless something failed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    beside = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)  # mkstemp makes files that nobody else may read
-        os.replace(beside, path)
+        yield beside
+        sync(beside)
+        beside.chmod(0o644)  # mkstemp makes files that nobody else may read
+        beside.replace(path)
     except BaseException:
-        os.unlink(beside)
+        beside.unlink()
         raise
     sync(path.parent)
-    return path
 
 
 def sync(path: Path) -> None:

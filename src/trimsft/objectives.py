@@ -149,6 +149,15 @@ OBJECTIVES: dict[str, type[BuiltinObjective]] = {
     "trim-e": TrimSFTEasy,
     "trim-h": TrimSFTHard,
 }
+PAPER_NAMES = {
+    "sft": "SFT",
+    "fsft": "FSFT",
+    "dft": "DFT",
+    "trim": "TrimSFT",
+    "trim-e": "TrimSFT-E",
+    "trim-h": "TrimSFT-H",
+}
+"""What the paper calls them, in the order of its tables."""
 
 
 def make_objective(name: str, **parameters: float) -> BuiltinObjective:

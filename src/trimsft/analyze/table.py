@@ -9,8 +9,6 @@ Metadata under the key `trimsft`, as JSON: {"model": "runs/trim/model", "data": 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from trimsft.files import RunError, sync
+from trimsft.files import RunError, written_beside
 from trimsft.objectives import TokenStats
 
 SCHEMA = pa.schema(
@@ -120,17 +118,6 @@ class TableWriter:
 @contextmanager
 def writing(path: Path, metadata: Mapping[str, Any]) -> Iterator[TableWriter]:
     """Write a table beside its place, and put it there when all went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        schema = SCHEMA.with_metadata({_KEY: json.dumps(metadata).encode()})
-        with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
-            yield TableWriter(writer)
-        sync(Path(beside))
-        os.chmod(beside, 0o644)  # mkstemp makes files that nobody else may read
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
-    sync(path.parent)
+    schema = SCHEMA.with_metadata({_KEY: json.dumps(metadata).encode()})
+    with written_beside(path) as beside, pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+        yield TableWriter(writer)

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.lab import TIERS, FineTuning, base_model_path
+from trimsft.objectives import PAPER_NAMES
 
 BASE = "base"
-LABELS = {
-    BASE: "Base",
-    "sft": "SFT",
-    "fsft": "FSFT",
-    "dft": "DFT",
-    "trim": "TrimSFT",
-    "trim-e": "TrimSFT-E",
-    "trim-h": "TrimSFT-H",
-}
-"""What the paper calls them, in the order of its tables."""
+LABELS = {BASE: "Base", **PAPER_NAMES}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,16 +26,8 @@ from trimsft.analyze.page.sources import Interval, Run, read_run
 from trimsft.analyze.page.visible import json_for_script, visible
 from trimsft.analyze.statistics import PARAMETERS, confidence, diagnose, objective_of
 from trimsft.files import write_whole
-from trimsft.objectives import OBJECTIVES, TokenStats
+from trimsft.objectives import OBJECTIVES, PAPER_NAMES, TokenStats
 
-NAMES = {
-    "sft": "SFT",
-    "fsft": "FSFT",
-    "dft": "DFT",
-    "trim": "TrimSFT",
-    "trim-e": "TrimSFT-E",
-    "trim-h": "TrimSFT-H",
-}
 _ORDER = ("math500", "olympiadbench", "minerva", "amc", "aime24", "lab-easy", "lab-medium", "lab-hard")
 """Benchmarks whose columns have a usual order; others follow by name."""
 
@@ -187,7 +179,7 @@ def _token_parts(runs: Sequence[Run], parameters: Mapping[str, float]) -> dict[s
     examples = token_examples(runs)
     data = {
         "runs": [visible(run.label) for run in runs],
-        "objectives": NAMES,
+        "objectives": PAPER_NAMES,
         "parameters": dict(parameters),
         "edges": GAP_EDGES,
         "examples": [{key: example[key] for key in ("tokens", "ids", "runs")} for example in examples],
@@ -231,7 +223,7 @@ def _diagnostics(runs: Sequence[Run], parameters: Mapping[str, float]) -> list[d
         trained = next((run for run in runs[1:] if run.objective == name), None)
         after = diagnose(trained.table, objective, **band) if trained and trained.table else None
         rows.append(
-            {"name": NAMES[name], "before": diagnose(runs[0].table, objective, **band), "after": after}
+            {"name": PAPER_NAMES[name], "before": diagnose(runs[0].table, objective, **band), "after": after}
         )
     return rows
 
