@@ -257,7 +257,7 @@ def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(model), revision=revision)
     except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(f"model: no tokenizer at {str(model)!r}: {one_line(error)}") from error
+        raise EngineError(f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
 
 
 def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:
@@ -266,8 +266,13 @@ def _load_model(model: str | Path, revision: str | None, dtype: str, device: str
     try:
         loaded = AutoModelForCausalLM.from_pretrained(str(model), revision=revision, dtype=dtype)
     except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(f"model: cannot load {str(model)!r}: {one_line(error)}") from error
+        raise EngineError(f"model: cannot load {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
     return loaded.to(device)
+
+
+def _unfound(model: str | Path) -> str:
+    """Said first where a name is no folder, since the library then speaks of the hub alone."""
+    return "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
 
 
 def _eos_of(model: Any) -> list[int]:
