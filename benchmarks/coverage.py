@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import Interval, column_intervals, resampled_means
-from trimsft.evaluate.run_intervals import interval_over_runs
+from trimsft.scoring.bootstrap import Interval, column_intervals, resampled_means
+from trimsft.scoring.run_intervals import interval_over_runs
 
 UNIT = (0.0, 1.0)
 

@@ -5,7 +5,7 @@
         --problems 100 --results docs/results/lab_h200.json
 
 A condition changes one thing of the quickstart's settings. Every condition and seed is an ordinary quickstart folder
-below --out: stopped, the same command continues. Intervals are over seeds and problems (`evaluate.run_intervals`).
+below --out: stopped, the same command continues. Intervals are over seeds and problems (`scoring.run_intervals`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 from rich.console import Console
 
 from trimsft.bench.head import machine
-from trimsft.evaluate.bootstrap import Interval
-from trimsft.evaluate.scores import over_runs
 from trimsft.quickstart import Settings, run
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.scores import over_runs
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "default": {},

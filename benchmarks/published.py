@@ -29,7 +29,7 @@ from trimsft.evaluate.grading import GRADER_VERSION, Grader
 from trimsft.evaluate.judge import judge
 from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
-from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.scoring.scores import BenchmarkScore
 
 SHOWN = 12
 """Differences of a kind that go into the JSON."""

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from trimsft.evaluate.bootstrap import Interval
+from tests.scoring.graded import random_counts, score_of
 from trimsft.evaluate.command import summary
-from trimsft.evaluate.compare import compare, compare_runs
 from trimsft.evaluate.formats import FORMATS, escape_csv, escape_latex, one_line, render, to_rich
 from trimsft.evaluate.tables import Cell, Table, comparison_table, score_table
-
-from .graded import random_counts, score_of
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.compare import compare, compare_runs
 
 HOSTILE = [
     "a|b",

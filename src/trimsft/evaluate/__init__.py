@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.evaluate.grading import Grade, grade
-    from trimsft.evaluate.subsets import majority_at_k, pass_at_k
+    from trimsft.scoring.subsets import majority_at_k, pass_at_k
 
 __all__ = ["Grade", "grade", "majority_at_k", "pass_at_k"]
 
-_HOMES = {"Grade": "grading", "grade": "grading", "majority_at_k": "subsets", "pass_at_k": "subsets"}
+_HOMES = {
+    "Grade": "trimsft.evaluate.grading",
+    "grade": "trimsft.evaluate.grading",
+    "majority_at_k": "trimsft.scoring.subsets",
+    "pass_at_k": "trimsft.scoring.subsets",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Grading brings sympy and numpy along; who only asks for help does not wait for them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"trimsft.evaluate.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -23,7 +23,6 @@ from trimsft.evaluate.benchmarks import (
     describe_source,
     load_benchmark,
 )
-from trimsft.evaluate.compare import compare_runs
 from trimsft.evaluate.engines.base import Engine, EngineError, Sampling
 from trimsft.evaluate.formats import render, to_rich
 from trimsft.evaluate.generate import Evaluation, Progress, check_protocol, fill
@@ -32,9 +31,10 @@ from trimsft.evaluate.judge import judge, read_scores
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import IncompleteEvaluation as IncompleteEvaluation
 from trimsft.evaluate.samples import SampleRecord
-from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.tables import Table, comparison_table, score_table
 from trimsft.runs import RunDirectory, RunError
+from trimsft.scoring.compare import compare_runs
+from trimsft.scoring.scores import BenchmarkScore
 from trimsft.templates import TemplateError, check_template_name, resolve_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")

@@ -17,8 +17,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trimsft.evaluate.bootstrap import Interval
 from trimsft.evaluate.tables import DOWN, UP, Cell, Table
+from trimsft.scoring.bootstrap import Interval
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

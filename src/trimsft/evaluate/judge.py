@@ -2,22 +2,26 @@
 
 Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be made again at any time. A grade:
 
-    {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}"}
+    {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}",
+     "cluster": 0}
+
+`cluster` says which samples of a problem voted together; null where one abstains or is the greedy one.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trimsft.evaluate.benchmarks import Problem
-from trimsft.evaluate.bootstrap import RESAMPLES
 from trimsft.evaluate.grading import GRADER_VERSION, Grader, Rules
-from trimsft.evaluate.problems import SampleResult
-from trimsft.evaluate.samples import Sample, SampleRecord
-from trimsft.evaluate.scores import BenchmarkScore, score
+from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.runs import RunError, write_whole
+from trimsft.scoring.bootstrap import RESAMPLES
+from trimsft.scoring.clusters import cluster
+from trimsft.scoring.problems import Equivalent, SampleResult
+from trimsft.scoring.scores import BenchmarkScore, score
 
 
 def judge(
@@ -31,8 +35,19 @@ def judge(
 def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> BenchmarkScore:
     samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
     results = grade_samples(samples, problems, grader)
+    equivalents = {
+        name: functools.partial(grader.equivalent, rules=rules_of(problem))
+        for name, problem in problems.items()
+    }
+    votes = _votes(results, equivalents)
     lines = (
-        {"problem": r.problem, "sample": s.sample, "status": r.status, "answer": r.answer}
+        {
+            "problem": r.problem,
+            "sample": s.sample,
+            "status": r.status,
+            "answer": r.answer,
+            "cluster": votes.get(s.key),
+        }
         for r, s in zip(results, samples, strict=True)
     )
     write_whole(record.folder / "grades.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
@@ -40,7 +55,7 @@ def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> B
         record.settings()["benchmark"],
         results,
         grader.equivalent,
-        by_problem=lambda name: functools.partial(grader.equivalent, rules=rules_of(problems[name])),
+        by_problem=equivalents.__getitem__,
         expected=problems,
         resamples=resamples,
         seed=seed,
@@ -49,6 +64,21 @@ def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> B
     content = {"grader": how, **found.as_dict()}
     write_whole(record.folder / "scores.json", (json.dumps(content, indent=1) + "\n").encode())
     return found
+
+
+def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent]) -> dict[Key, int | None]:
+    """The cluster of each drawn sample; `score` makes the same ones again, from what the grader remembers."""
+    drawn: dict[str, list[SampleResult]] = {}
+    for result in results:
+        if not result.greedy:
+            drawn.setdefault(result.problem, []).append(result)
+    return {
+        Key(name, result.sample): number
+        for name, sampled in drawn.items()
+        for result, number in zip(
+            sampled, cluster([result.answer for result in sampled], equivalents[name]), strict=True
+        )
+    }
 
 
 def grade_samples(

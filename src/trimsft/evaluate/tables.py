@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trimsft.evaluate.bootstrap import RESAMPLES, Interval
-from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.scores import BenchmarkScore, macro
+from trimsft.scoring.bootstrap import RESAMPLES, Interval
+from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
+from trimsft.scoring.scores import BenchmarkScore, macro
 
 UP, DOWN = "↑", "↓"
 _FEWER_IS_BETTER = ("no_answer", "truncated")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimsft.evaluate.bootstrap import Interval
-from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
-from trimsft.evaluate.scores import BenchmarkScore, macro
 from trimsft.quickstart.settings import BASE, LABELS
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.compare import AVERAGE, Comparison, compare_runs
+from trimsft.scoring.scores import BenchmarkScore, macro
 
 BASELINE = "sft"
 Scores = Mapping[str, Sequence[BenchmarkScore]]

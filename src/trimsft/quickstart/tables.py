@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trimsft.evaluate.bootstrap import Interval
-from trimsft.evaluate.compare import AVERAGE
 from trimsft.evaluate.tables import DOWN, UP
 from trimsft.quickstart.results import BASELINE, Results
 from trimsft.quickstart.settings import LABELS
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.compare import AVERAGE
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -257,7 +257,9 @@ def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(model), revision=revision)
     except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
+        raise EngineError(
+            f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}"
+        ) from error
 
 
 def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimsft.evaluate.scores import BenchmarkScore, macro, over_runs, score
+from trimsft.scoring.scores import BenchmarkScore, macro, macros, over_runs, score
 
 from .graded import random_counts, same, samples_of, score_of
 
@@ -211,3 +211,11 @@ def test_what_cannot_be_averaged_is_refused():
         macro([one, other])
     with pytest.raises(ValueError, match="got none"):
         macro([])
+
+
+def test_means_of_several_metrics_are_those_of_each():
+    scores = [score_of("a", random_counts(40, seed=1)), score_of("b", [0] * 9)]
+    together = macros(scores, ["average", "pass@8", "tokens"], resamples=300)
+    for metric, found in together.items():
+        alone = over_runs([scores], metric, resamples=300)
+        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import Array, Bounds
-from trimsft.evaluate.clusters import cluster, representatives
-from trimsft.evaluate.subsets import majority_curve, pass_curve
+from trimsft.scoring.bootstrap import Array, Bounds
+from trimsft.scoring.clusters import cluster, representatives
+from trimsft.scoring.subsets import majority_curve, pass_curve
 
 Equivalent = Callable[[str, str], bool]
 

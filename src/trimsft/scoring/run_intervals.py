@@ -40,7 +40,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import RESAMPLES, Array, Bounds, Interval, mean_interval
+from trimsft.scoring.bootstrap import RESAMPLES, Array, Bounds, Interval, mean_interval
 
 
 def interval_over_runs(

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import RESAMPLES, Array, Interval, mean_interval
-from trimsft.evaluate.problems import metric_bounds
-from trimsft.evaluate.scores import BenchmarkScore, require_same_problems
-from trimsft.evaluate.significance import holm, sign_flip
+from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, mean_intervals
+from trimsft.scoring.problems import metric_bounds
+from trimsft.scoring.scores import BenchmarkScore, require_same_problems
+from trimsft.scoring.significance import holm, sign_flip
 
 LEVEL = 0.05
 AVERAGE = "average"
@@ -127,6 +127,38 @@ def compare_runs(
     return correct_for_many(found)
 
 
+def compare_pairs(
+    pairs: Sequence[tuple[Sequence[BenchmarkScore], Sequence[BenchmarkScore]]],
+    metrics: Sequence[str],
+    *,
+    names: Sequence[tuple[str, str]],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[dict[str, list[Comparison]]]:
+    """What `compare_runs` finds of each pair alone, by metric; they share the resampled problems, and so the time.
+
+    Args:
+        pairs: baseline and candidate, all with the same benchmarks and problems.
+        names: of each pair.
+    """
+    paired = [_paired(*pair) for pair in pairs]
+    places = [[of_pair[place : place + 1] for of_pair in paired] for place in range(len(paired[0]))]
+    names_of = [place[0][0][0].benchmark for place in places]
+    if len(places) > 1:
+        places, names_of = [*places, paired], [*names_of, AVERAGE]
+    found = [
+        _compare_each(place, benchmark, metrics, names, resamples, seed)
+        for place, benchmark in zip(places, names_of, strict=True)
+    ]
+    return [
+        {
+            metric: correct_for_many([of_place[pair][number] for of_place in found])
+            for number, metric in enumerate(metrics)
+        }
+        for pair in range(len(pairs))
+    ]
+
+
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
@@ -153,16 +185,46 @@ def _compare(
     resamples: int,
     seed: int,
 ) -> Comparison:
-    for a, b in pairs:
+    return _compare_each([pairs], benchmark, [metric], [names], resamples, seed)[0][0]
+
+
+def _compare_each(
+    place: Sequence[Sequence[tuple[BenchmarkScore, BenchmarkScore]]],
+    benchmark: str,
+    metrics: Sequence[str],
+    names: Sequence[tuple[str, str]],
+    resamples: int,
+    seed: int,
+) -> list[list[Comparison]]:
+    """One comparison for each pair of runs and each metric, with intervals from the same resampled problems."""
+    for a, b in (pair for pairs in place for pair in pairs):
         require_same_problems(a, b, a.benchmark)
+    bounds = [None if metric_bounds(metric) is None else (-1.0, 1.0) for metric in metrics]
+    strata = [
+        np.stack([b.values(metric) - a.values(metric) for a, b in sides for metric in metrics], axis=1)
+        for sides in zip(*place, strict=True)
+    ]
+    differences = iter(mean_intervals(strata, bounds * len(place), resamples=resamples, seed=seed))
+    return [
+        [_with_difference(next(differences), pairs, benchmark, metric, of_pair, seed) for metric in metrics]
+        for pairs, of_pair in zip(place, names, strict=True)
+    ]
+
+
+def _with_difference(
+    difference: Interval,
+    pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]],
+    benchmark: str,
+    metric: str,
+    names: tuple[str, str],
+    seed: int,
+) -> Comparison:
     values = [(a.values(metric), b.values(metric)) for a, b in pairs]
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     steps = _steps(metric, *pairs[0]) if len(pairs) == 1 else None
     p_value = sign_flip(weighed if steps is None else values[0][1] - values[0][0], steps=steps, seed=seed)
-    bounds = None if metric_bounds(metric) is None else (-1.0, 1.0)
-    strata = [(after - before)[:, None] for before, after in values]
-    flips = _flips(pairs, values) if bounds else []
+    flips = _flips(pairs, values) if metric_bounds(metric) else []
     return Comparison(
         baseline=names[0],
         candidate=names[1],
@@ -171,7 +233,7 @@ def _compare(
         problems=len(weighed),
         before=float(np.mean([before.mean() for before, _ in values])),
         after=float(np.mean([after.mean() for _, after in values])),
-        difference=mean_interval(strata, bounds, resamples=resamples, seed=seed),
+        difference=difference,
         p_value=p_value,
         p_holm=p_value,
         higher=int((weighed > 0).sum()),

@@ -2,7 +2,7 @@
 
 result = score("gsm8k", samples, equivalent)          # samples: SampleResult, one for each response
 result.average.value, result.pass_at[8].low, result.majority_at[8].high, result.greedy
-macro([result, score("math500", ...)])                # mean over benchmarks
+macro([result, score("math500", ...)])                # mean over benchmarks; macros: of several metrics at once
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.evaluate.bootstrap import RESAMPLES, Array, Interval, column_intervals
-from trimsft.evaluate.problems import (
+from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, column_intervals, mean_intervals
+from trimsft.scoring.problems import (
     Equivalent,
     ProblemScore,
     SampleResult,
@@ -25,7 +25,7 @@ from trimsft.evaluate.problems import (
     metric_values,
     summarize,
 )
-from trimsft.evaluate.run_intervals import interval_over_runs
+from trimsft.scoring.run_intervals import interval_over_runs
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,22 @@ def macro(
     scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """The mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
-    return over_runs([scores], metric, resamples=resamples, seed=seed)
+    return macros(scores, [metric], resamples=resamples, seed=seed)[metric]
+
+
+def macros(
+    scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Interval]:
+    """`macro` of each of these metrics, for the price of one."""
+    if not scores:
+        raise ValueError("scores: must be of one benchmark or more, got none")
+    strata = [
+        np.stack([table.values(metric) for metric in metrics], axis=1)
+        for _, table in sorted(_by_benchmark(scores).items())
+    ]
+    bounds = [metric_bounds(metric) for metric in metrics]
+    found = mean_intervals(strata, bounds, resamples=resamples, seed=seed)
+    return dict(zip(metrics, found, strict=True))
 
 
 def over_runs(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.evaluate.bootstrap import Array
+from trimsft.scoring.bootstrap import Array
 
 DRAWS = 20_000
 _FEW = 16  # differences whose 65,536 sign patterns are enumerated

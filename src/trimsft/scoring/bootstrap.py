@@ -89,13 +89,25 @@ def mean_interval(
     if not strata or any(stratum.ndim != 2 or stratum.shape[1] != 1 for stratum in strata):
         shapes = [stratum.shape for stratum in strata]
         raise ValueError(f"strata: must be one or more arrays of [problems, 1], got {shapes}")
+    return mean_intervals(strata, [bounds], resamples=resamples, seed=seed)[0]
+
+
+def mean_intervals(
+    strata: Sequence[Array], bounds: Sequence[Bounds | None], *, resamples: int = RESAMPLES, seed: int = 0
+) -> list[Interval]:
+    """The same for each column of strata that are [P, M], all from the same resampled problems."""
     rng = np.random.default_rng(seed)
     share = 1 / len(strata)
-    draws_R = np.sum([share * resampled_means(stratum, resamples, rng)[:, 0] for stratum in strata], axis=0)
-    mean = float(sum(share * stratum.mean() for stratum in strata))
-    influence = [share * (stratum[:, 0] - stratum.mean()) / len(stratum) for stratum in strata]
-    fewest = min(len(stratum) for stratum in strata)
-    return _interval(mean, draws_R, np.concatenate(influence), _slack(fewest, len(strata)), bounds)
+    draws_RM = np.sum([share * resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
+    means_M = np.sum([share * stratum.mean(axis=0) for stratum in strata], axis=0)
+    influence_PM = np.concatenate(
+        [share * (stratum - stratum.mean(axis=0)) / len(stratum) for stratum in strata]
+    )
+    slack = _slack(min(len(stratum) for stratum in strata), len(strata))
+    return [
+        _interval(float(mean), draws_R, influence_P, slack, bound)
+        for mean, draws_R, influence_P, bound in zip(means_M, draws_RM.T, influence_PM.T, bounds, strict=True)
+    ]
 
 
 def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) -> Array:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.evaluate.bootstrap import Interval
-from trimsft.evaluate.compare import compare, compare_macro, compare_runs, correct_for_many
-from trimsft.evaluate.significance import holm, sign_flip
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.compare import compare, compare_macro, compare_pairs, compare_runs, correct_for_many
+from trimsft.scoring.significance import holm, sign_flip
 
 from .graded import random_counts, score_of
 
@@ -231,3 +231,34 @@ def test_a_comparison_is_json():
     found = compare(score_of("toy", [0, 8]), score_of("toy", [8, 8]), resamples=50)
     record = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert record["significant"] is False and record["better"][0]["problem"] == "p000"
+
+
+def test_pairs_are_compared_together_as_each_alone():
+    runs = {
+        name: [
+            score_of("b", random_counts(60, seed=1, shift=shift)),
+            score_of("a", random_counts(30, seed=2, shift=shift)),
+        ]
+        for name, shift in (("x", 0.0), ("y", 0.5), ("z", 0.9))
+    }
+    names = [("x", "y"), ("x", "z"), ("z", "y")]
+    metrics = ["average", "greedy", "majority@8", "tokens"]
+    pairs = [(runs[a], runs[b]) for a, b in names]
+    together = compare_pairs(pairs, metrics, names=names, resamples=400)
+    for (a, b), found in zip(names, together, strict=True):
+        for metric in metrics:
+            alone = compare_runs(runs[a], {b: runs[b]}, metric, name=a, resamples=400)
+            for one, other in zip(found[metric], alone, strict=True):
+                numbers = (*other.difference.as_dict().values(), other.p_holm)
+                assert (*one.difference.as_dict().values(), one.p_holm) == pytest.approx(numbers, abs=1e-12)
+                assert (one.benchmark, one.baseline, one.candidate) == (other.benchmark, a, b)
+                assert one.better == other.better
+
+
+def test_the_difference_seen_from_the_other_run_is_its_mirror():
+    """So a table of pairs needs each pair once."""
+    a, b = score_of("toy", random_counts(50, seed=1)), score_of("toy", random_counts(50, seed=1, shift=0.7))
+    there, back = (compare(*pair, resamples=2000).difference for pair in ((a, b), (b, a)))
+    assert (back.value, back.low, back.high) == pytest.approx(
+        (-there.value, -there.high, -there.low), abs=1e-12
+    )
