@@ -1,0 +1,253 @@
+"""`token_statistics`: everything the head says about each token, for whoever looks at tokens and trains nothing.
+
+    found = token_statistics(hidden_TH, weight_VH, labels_T, top=5)
+    found.tokens.gap, found.rank, found.gradient_norm, found.top_ids
+
+One matmul for each chunk of rows, into float32, then one pass over the chunk that adds up, of all logits z but the
+gold token's, relative to the largest of them, c (s = z - c):
+
+    total = sum e^s     moment = sum s e^s     squares = sum e^2s     above = how many z > z_gold
+
+The rest follows from these, row by row, and nothing waits for the device.
+
+Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives, B blocks of a row.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trimsft.head.problem import softcapped
+from trimsft.objectives import TokenStats
+
+CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
+"""Size of one chunk of float32 logits: small enough for the cache of a CPU, large enough for a full-speed matmul."""
+_BLOCK = 256
+"""Neighbours of which only the largest is looked at first, in the search for alternatives."""
+_FLOOR = -1e4
+"""Stands for s = -inf in s * e^s, which is 0 from far above it on."""
+
+Backend = Literal["auto", "torch", "triton"]
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """One entry per token, in order; on the device of the hidden states."""
+
+    tokens: TokenStats
+    """nll, gap, gold logit, competitor and entropy."""
+    rank: Tensor
+    """1 + how many logits are larger than the gold token's; int32."""
+    gradient_norm: Tensor
+    """||softmax(z) - onehot(gold)||_2; float32."""
+    top_ids: Tensor | None = None
+    """[T, K] the most probable tokens, the gold one among them, largest first; int32."""
+    top_logprobs: Tensor | None = None
+    """[T, K] float32."""
+
+
+@torch.no_grad()
+def token_statistics(
+    hidden_TH: Tensor,
+    weight_VH: Tensor,
+    labels_T: Tensor,
+    *,
+    bias: Tensor | None = None,
+    logit_scale: float = 1.0,
+    softcap: float | None = None,
+    top: int = 0,
+    backend: Backend = "auto",
+) -> TokenStatistics:
+    """Statistics of every label, from logits z = softcap * tanh(logit_scale * (hidden @ weight.T + bias) / softcap).
+
+    `hidden_TH[i]` predicts `labels_T[i]`; all labels lie within the vocabulary, which is not checked on a device that
+    would have to be waited for. Logits that are not finite make the nll or the gap so.
+
+    Args:
+        top: how many of the most probable tokens to name.
+        backend: auto is triton for CUDA tensors, torch elsewhere and for float64.
+    """
+    vocabulary, tokens = len(weight_VH), len(labels_T)
+    _check(hidden_TH, weight_VH, labels_T, top)
+    kernel = backend == "triton" or (
+        backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and _has_triton()
+    )
+    logits_of = _Matmul(weight_VH, bias, hidden_TH)
+    add_up = _add_up_in_one_pass if kernel else _InTorch(logits_of)
+    sums, tops = [], []
+    for start in range(0, max(tokens, 1), logits_of.rows):
+        labels_R = labels_T[start : start + logits_of.rows]
+        logits_RV = logits_of(hidden_TH[start : start + logits_of.rows])
+        if top:
+            tops.append(_largest(logits_RV, min(top, vocabulary)))
+        sums.append(add_up(logits_RV, labels_R, logit_scale, softcap))  # may write over the logits
+        del logits_RV  # before the next one is made
+    found = _finished(sums[0] if len(sums) == 1 else _joined(sums))
+    if not top:
+        return found
+    highest_TK, ids_TK = (torch.cat(parts) for parts in zip(*tops, strict=True))
+    log_total_T1 = (found.tokens.nll + found.tokens.gold_logit)[:, None]
+    logprobs_TK = softcapped(highest_TK, logit_scale, softcap).float() - log_total_T1
+    return TokenStatistics(found.tokens, found.rank, found.gradient_norm, ids_TK.int(), logprobs_TK)
+
+
+def _check(hidden_TH: Tensor, weight_VH: Tensor, labels_T: Tensor, top: int) -> None:
+    if hidden_TH.dim() != 2 or weight_VH.dim() != 2 or hidden_TH.shape[1] != weight_VH.shape[1]:
+        raise ValueError(
+            f"hidden_TH: must be [tokens, {weight_VH.shape[-1]}] to go with a weight of {tuple(weight_VH.shape)}, "
+            f"got {tuple(hidden_TH.shape)}"
+        )
+    if labels_T.shape != hidden_TH.shape[:1]:
+        raise ValueError(f"labels_T: must have shape ({len(hidden_TH)},), got {tuple(labels_T.shape)}")
+    if len(weight_VH) < 2:
+        raise ValueError(
+            f"weight_VH: a vocabulary of {len(weight_VH)} leaves no competitor; at least 2 are needed"
+        )
+    if top < 0:
+        raise ValueError(f"top: must be 0 or more, got {top}")
+    if labels_T.device.type == "cpu" and len(labels_T):
+        low, high = int(labels_T.min()), int(labels_T.max())
+        if low < 0 or high >= len(weight_VH):
+            raise ValueError(f"labels_T: must be 0 to {len(weight_VH) - 1}, got {low if low < 0 else high}")
+
+
+class _Matmul:
+    """Logits of a chunk in float32 (float64 for float64), with the bias, before scale and softcap."""
+
+    def __init__(self, weight_VH: Tensor, bias_V: Tensor | None, hidden_TH: Tensor) -> None:
+        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
+        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
+        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
+        self.weight_HV = (weight_VH if self.mixed else weight_VH.to(self.wide)).T
+        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
+        size = CHUNK_BYTES["cuda" if hidden_TH.is_cuda else "cpu"]
+        rows = size // (len(weight_VH) * self.wide.itemsize)
+        self.rows = max(16, rows // 128 * 128 if rows > 128 else rows)
+        self._most = min(self.rows, len(hidden_TH))
+        self._space = None if self.mixed else self.new_space()
+
+    def __call__(self, hidden_RH: Tensor) -> Tensor:
+        if self._space is None:
+            logits_RV = torch.mm(hidden_RH, self.weight_HV, out_dtype=self.wide)
+        else:
+            space_RV = self._space[: len(hidden_RH)]
+            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_HV, out=space_RV)
+        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
+
+    def new_space(self) -> Tensor:
+        """Room for a chunk, used again by all: on a CPU new memory takes longer than the sums."""
+        return self.weight_HV.new_empty(self._most, self.weight_HV.shape[1], dtype=self.wide)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What one pass over the logits of some rows leaves; see the head of this file."""
+
+    gold: Tensor
+    competitor_logit: Tensor
+    competitor: Tensor
+    above: Tensor
+    total: Tensor
+    moment: Tensor
+    squares: Tensor
+
+
+class _InTorch:
+    """The sums on any device, pass by pass; over the logits themselves."""
+
+    def __init__(self, logits_of: _Matmul) -> None:
+        self._spare = logits_of.new_space()
+
+    def __call__(
+        self, logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None
+    ) -> _Sums:
+        spare_RV = self._spare[: len(logits_RV)]
+        logits_RV = softcapped(logits_RV, logit_scale, softcap)
+        gold_R1 = logits_RV.gather(1, labels_R[:, None])
+        logits_RV.scatter_(1, labels_R[:, None], -torch.inf)
+        # as floats, which are added faster than truth values, and exactly
+        above_R = torch.gt(logits_RV, gold_R1, out=spare_RV).sum(dim=1)
+        highest_R, competitor_R = logits_RV.max(dim=1)
+        exps_RV = torch.exp(logits_RV.sub_(highest_R[:, None]), out=spare_RV)
+        total_R = exps_RV.sum(dim=1)
+        moment_R = logits_RV.clamp_(min=_FLOOR).mul_(exps_RV).sum(dim=1)
+        squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
+        return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
+
+
+def _add_up_in_one_pass(
+    logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None
+) -> _Sums:
+    """In a kernel that reads every logit once."""
+    from trimsft.head.statistics_kernel import row_sums
+
+    floats = torch.empty(5, len(labels_R), device=logits_RV.device)
+    counts = torch.empty(2, len(labels_R), dtype=torch.int32, device=logits_RV.device)
+    if len(labels_R):
+        with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
+            row_sums[(len(labels_R),)](
+                logits_RV, logits_RV.stride(0), labels_R, floats, counts, len(labels_R), logits_RV.shape[1],
+                float(logit_scale), float(softcap or 1.0), HAS_SOFTCAP=softcap is not None,
+                LANES=256, WIDTH=8, STAGES=4, num_warps=8,
+            )  # fmt: skip
+    gold_R, highest_R, total_R, moment_R, squares_R = floats
+    competitor_R, above_R = counts
+    return _Sums(gold_R, highest_R, competitor_R.long(), above_R, total_R, moment_R, squares_R)
+
+
+def _finished(sums: _Sums) -> TokenStatistics:
+    """From the sums to the statistics, each in the form that keeps its digits however sure the model is.
+
+    With g = gap and Z = total + e^g, the softmax's denominator over e^c:
+
+        nll      = log(1 + total e^-g)
+        entropy  = log Z - (moment + g e^g) / Z        where g <= 0
+                 = nll + (g total - moment) / Z        elsewhere
+        gradient = sqrt(squares / Z^2 + (1 - p)^2)     not from sum p^2 - 2p + 1: no digit is left of it near p = 1
+    """
+    gap, total = sums.gold - sums.competitor_logit, sums.total
+    nll = torch.logaddexp(total.log() - gap, torch.zeros_like(gap))
+    partition = total + gap.exp()
+    low = gap.clamp(max=0)
+    unsure = partition.log() - (sums.moment + low * low.exp()) / partition
+    entropy = torch.where(gap <= 0, unsure, nll + (gap * total - sums.moment) / partition)
+    norm = (sums.squares / partition.square() + torch.expm1(-nll).square()).sqrt()
+    tokens = TokenStats(
+        nll=nll.float(),
+        gap=gap.float(),
+        gold_logit=sums.gold.float(),
+        competitor=sums.competitor,
+        entropy=entropy.float(),
+    )
+    return TokenStatistics(tokens, (1 + sums.above).int(), norm.float())
+
+
+def _joined(sums: list[_Sums]) -> _Sums:
+    return _Sums(*(torch.cat([getattr(part, name) for part in sums]) for name in _Sums.__dataclass_fields__))
+
+
+def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest logits of each row and their ids, found in the blocks whose own largest are largest."""
+    vocabulary = logits_RV.shape[1]
+    blocks = vocabulary // _BLOCK
+    if blocks <= 2 * count:
+        return logits_RV.topk(count, dim=1)
+    whole = blocks * _BLOCK
+    peaks_RB = logits_RV[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(dim=2)
+    blocks_RK1 = peaks_RB.topk(count, dim=1).indices[:, :, None]
+    within = torch.arange(_BLOCK, device=logits_RV.device)
+    rest = torch.arange(whole, vocabulary, device=logits_RV.device).expand(len(logits_RV), -1)
+    columns = torch.cat([(blocks_RK1 * _BLOCK + within).flatten(1), rest], dim=1)
+    highest_RK, places_RK = logits_RV.gather(1, columns).topk(count, dim=1)
+    return highest_RK, columns.gather(1, places_RK)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

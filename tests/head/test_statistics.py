@@ -1,0 +1,179 @@
+"""Everything the head says about a token, against float64 on materialised logits."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.head.oracle import Head, make_head
+from trimsft.head import statistics
+from trimsft.head.statistics import token_statistics
+
+EPS = torch.finfo(torch.float32).eps
+BACKENDS = ["torch", pytest.param("triton", marks=pytest.mark.filterwarnings("ignore::RuntimeWarning"))]
+FLOATS = ("nll", "gap", "gold_logit", "entropy", "gradient_norm")
+
+
+def device_of(backend: str) -> str:
+    return "cuda" if torch.cuda.is_available() and backend == "triton" else "cpu"
+
+
+def found(head: Head, backend: str, **options):
+    """What `token_statistics` says, on the CPU."""
+    here = head.to(device_of(backend))
+    got = token_statistics(here.hidden, here.weight, here.labels, bias=here.bias, backend=backend, **options)
+    names = {name: getattr(got.tokens, name) for name in (*FLOATS[:4], "competitor")}
+    names |= {name: getattr(got, name) for name in ("rank", "gradient_norm", "top_ids", "top_logprobs")}
+    return {name: value.cpu() for name, value in names.items() if value is not None}
+
+
+def exact(head: Head, logit_scale: float = 1.0, softcap: float | None = None):
+    head = head.to(torch.float64)
+    logits = torch.nn.functional.linear(head.hidden, head.weight, head.bias) * logit_scale
+    logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
+    gold = head.labels[:, None]
+    gold_logit, others = logits.gather(1, gold)[:, 0], logits.scatter(1, gold, -torch.inf)
+    shares, others_shares = logits.softmax(1), logits.softmax(1).scatter(1, gold, 0.0)
+    doubt = others_shares.sum(1)  # 1 - p without cancellation
+    nll = torch.where(doubt < 0.5, -torch.log1p(-doubt), -logits.log_softmax(1).gather(1, gold)[:, 0])
+    return {
+        "nll": nll,
+        "gap": gold_logit - others.max(1).values,
+        "gold_logit": gold_logit,
+        "entropy": torch.special.entr(shares.scatter(1, gold, 0.0)).sum(1) + nll * torch.exp(-nll),
+        "gradient_norm": (others_shares.square().sum(1) + doubt.square()).sqrt(),
+        "competitor": others.argmax(1),
+        "rank": 1 + (logits > gold_logit[:, None]).sum(1),
+        "logprobs": logits.log_softmax(1),
+        "logits": logits,
+    }
+
+
+def assert_exact(got, right, *, relative: float = 64 * EPS) -> None:
+    """Within what rounding the logits to float32 may do to each number."""
+    size = float(right["logits"].abs().max())
+    for name in FLOATS:
+        error = (got[name].double() - right[name]).abs()
+        # a logit is off by a few roundings of its size, which moves the others by as much times their slope
+        slope = right[name].abs().clamp(max=1.0) if name in ("nll", "entropy", "gradient_norm") else 1.0
+        allowed = (
+            relative * (right[name].abs() + size * slope) + EPS
+        )  # 1 + x rounds where one token has it all
+        assert (error <= allowed).all(), (name, float((error / allowed).max()))
+    assert got["competitor"].tolist() == right["competitor"].tolist()
+    assert got["rank"].tolist() == right["rank"].tolist()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("vocabulary", [2, 37, 2048, 2049, 5003])
+@pytest.mark.parametrize(
+    ("bias", "options"),
+    [(False, {}), (True, {}), (False, {"logit_scale": 0.3}), (True, {"logit_scale": 2.0, "softcap": 6.0})],
+)
+def test_statistics_are_those_of_float64(backend, vocabulary, bias, options) -> None:
+    head = make_head(9, 32, vocabulary, bias=bias)
+    assert_exact(found(head, backend, **options), exact(head, **options))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("gap", [40.0, 15.0, 1e-3, -15.0, -40.0])
+def test_deep_tails_keep_their_digits(backend, gap) -> None:
+    """Where p is 1 - 1e-14 or 1e-17, nll, entropy and norm still have six digits."""
+    logits = torch.linspace(-3, 0, 301)[None].repeat(4, 1)
+    labels = torch.tensor([0, 7, 299, 150])
+    logits[torch.arange(4), labels] = gap
+    got, right = (
+        found(Head(logits, torch.eye(301), labels), backend),
+        exact(Head(logits, torch.eye(301), labels)),
+    )
+    for name in ("nll", "entropy", "gradient_norm"):
+        torch.testing.assert_close(got[name].double(), right[name], rtol=1e-5, atol=0)
+    assert got["rank"].tolist() == [1 if gap > 0 else 301] * 4
+    assert got["gap"].tolist() == pytest.approx([gap] * 4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ties(backend) -> None:
+    """Of equal competitors the first; a gold token that ties with it has gap 0 and rank 1."""
+    logits = torch.zeros(3, 4100)
+    logits[0, [7, 4099]] = 5.0
+    logits[1, [3, 9, 4000]] = 5.0
+    logits[2, [2048, 2047]] = 5.0
+    got = found(Head(logits, torch.eye(4100), torch.tensor([0, 3, 2048])), backend)
+    assert got["competitor"].tolist() == [7, 9, 2047]
+    assert got["gap"].tolist() == [-5.0, 0.0, 0.0]
+    assert got["rank"].tolist() == [3, 1, 1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_inputs_have_exact_gaps(backend, dtype) -> None:
+    """Logits of 20 and more, where a bfloat16 step is 0.125: the gap is that of the rounded inputs, to float32."""
+    head = make_head(20, 64, 1000, logit_size=12.0, bias=True, dtype=dtype)
+    assert_exact(found(head, backend), exact(head))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_most_probable_tokens(backend) -> None:
+    for vocabulary in (3, 50, 5003):
+        head = make_head(11, 16, vocabulary)
+        options = {"logit_scale": 1.5, "softcap": 9.0}
+        got, right = found(head, backend, top=5, **options), exact(head, **options)
+        logprobs, ids = right["logprobs"].topk(min(5, vocabulary), dim=1)
+        assert got["top_ids"].tolist() == ids.tolist()
+        torch.testing.assert_close(got["top_logprobs"].double(), logprobs, rtol=1e-5, atol=1e-5)
+        assert_exact(got, right)
+    assert "top_ids" not in found(head, backend)
+
+
+class Largest(TorchDispatchMode):
+    """The size of the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(tensor, torch.Tensor):
+                self.numel = max(self.numel, tensor.numel())
+        return made
+
+
+def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
+    head = make_head(100, 16, 3000)
+    whole = found(head, "torch", top=3)
+    monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
+    with Largest() as largest:
+        parts = found(head, "torch", top=3)
+    assert largest.numel == max(16 * 3000, head.weight.numel())
+    for name, values in whole.items():
+        torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_logits_that_are_not_finite_show(backend, bad) -> None:
+    logits = torch.zeros(3, 50)
+    logits[0, 4], logits[1, 9] = bad, bad
+    got = found(Head(logits, torch.eye(50).fill_diagonal_(1), torch.tensor([1, 9, 5])), backend)
+    fine = torch.isfinite(got["nll"]) & torch.isfinite(got["gap"])
+    assert not fine[:2].any()
+
+
+def test_no_tokens() -> None:
+    got = token_statistics(torch.empty(0, 8), torch.randn(20, 8), torch.empty(0, dtype=torch.int64), top=2)
+    assert got.rank.shape == (0,) and got.top_ids.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "labels", "options", "message"),
+    [
+        (torch.zeros(2, 7), [1, 2], {}, r"hidden_TH: must be \[tokens, 8\]"),
+        (torch.zeros(2, 8), [1], {}, r"labels_T: must have shape \(2,\)"),
+        (torch.zeros(2, 8), [1, 20], {}, "labels_T: must be 0 to 19, got 20"),
+        (torch.zeros(2, 8), [1, -100], {}, "labels_T: must be 0 to 19, got -100"),
+        (torch.zeros(2, 8), [1, 2], {"top": -1}, "top: must be 0 or more, got -1"),
+    ],
+)
+def test_wrong_input_is_named(hidden, labels, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        token_statistics(hidden, torch.zeros(20, 8), torch.tensor(labels), **options)
