@@ -1,0 +1,126 @@
+"""Bars: token categories, and pass@k beside best-of-k (Figure 2 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trimsft.figures.style import (
+    AMBER,
+    BLUE,
+    COLUMN,
+    FORMATS,
+    GREY,
+    SMALL,
+    legend_below,
+    lines_of,
+    plain,
+    save,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Spread = tuple[float, float, float]
+"""Value, low and high end of its interval."""
+_SHARES = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
+
+
+def category_bars(
+    shares: Mapping[str, tuple[float, float, float]],
+    path: str | Path,
+    *,
+    paper: Mapping[str, tuple[float, float, float]] | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's as marks."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(SMALL):
+        figure = Figure(figsize=(COLUMN, 2.6), layout="constrained")
+        axes = figure.subplots()
+        height = 0.8 / len(_SHARES)
+        places = np.arange(len(shares))
+        for number, (label, colour) in enumerate(_SHARES):
+            at = places + (number - 1) * height
+            axes.barh(at, [row[number] for row in shares.values()], 0.9 * height, color=colour, label=label)
+            if paper is not None:
+                theirs = [paper[name][number] for name in shares]
+                axes.plot(
+                    theirs,
+                    at,
+                    "d",
+                    color="white",
+                    markeredgecolor="black",
+                    label="paper" if number == 2 else None,
+                )
+        axes.set_yticks(places, [plain(name) for name in shares])
+        axes.invert_yaxis()
+        axes.set(xlabel="percent", xlim=(0, None))
+        axes.tick_params(axis="y", length=0)
+        legend_below(figure, axes, last="paper")
+        rows = [
+            [source, name, *values]
+            for source, table in (("ours", shares), ("paper", paper or {}))
+            for name, values in table.items()
+        ]
+        return save(figure, path, ["source", "category", "tokens", "sft_mass", "trim_mass"], rows, formats)
+
+
+def sampling_bars(
+    metrics: Mapping[str, Mapping[str, Mapping[str, Spread]]],
+    path: str | Path,
+    *,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """metric -> benchmark -> run -> value in percent with its interval; a panel for each metric."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    runs = list(dict.fromkeys(run for panel in metrics.values() for bars in panel.values() for run in bars))
+    with matplotlib.rc_context(SMALL):
+        figure = Figure(figsize=(2 * COLUMN, 2.4), layout="constrained")
+        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        for axes, (metric, benchmarks) in zip(panels, metrics.items(), strict=True):
+            _grouped(axes, benchmarks, runs)
+            axes.set_title(metric, loc="left")
+        panels[0].set_ylabel("percent")
+        legend_below(figure, panels[0])
+        rows = (
+            [metric, benchmark, run, *spread]
+            for metric, benchmarks in metrics.items()
+            for benchmark, bars in benchmarks.items()
+            for run, spread in bars.items()
+        )
+        return save(figure, path, ["metric", "benchmark", "run", "value", "low", "high"], rows, formats)
+
+
+def _grouped(axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], runs: Sequence[str]) -> None:
+    width = 0.84 / len(runs)
+    lines = lines_of(runs)
+    for number, run in enumerate(runs):
+        places = [place for place, bars in enumerate(benchmarks.values()) if run in bars]
+        spreads = np.array([bars[run] for bars in benchmarks.values() if run in bars]).reshape(-1, 3)
+        values, low, high = spreads.T
+        axes.bar(
+            np.array(places) + (number - (len(runs) - 1) / 2) * width,
+            values,
+            0.92 * width,
+            color=lines[run].colour,
+            label=plain(run),
+            yerr=np.maximum(0, [values - low, high - values]),
+            error_kw={"linewidth": 0.6, "ecolor": "black"},
+        )
+    turned = len(benchmarks) > 3
+    axes.set_xticks(
+        range(len(benchmarks)),
+        [plain(name) for name in benchmarks],
+        rotation=20 if turned else 0,
+        ha="right" if turned else "center",
+    )
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(0, None)

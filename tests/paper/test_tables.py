@@ -1,0 +1,135 @@
+"""What can be computed again from the paper's tables is; where it comes out otherwise, the data say so."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from trimsft import paper
+
+SOURCE = next(iter(sorted((Path(__file__).parents[3] / "shared" / "paper").glob("*.txt"))), None)
+PRINTED = 0.0051
+"""Half of the last printed digit."""
+
+
+def listed(kind: str) -> set[int]:
+    return {entry.line for entry in paper.disagreements() if entry.kind == kind}
+
+
+def test_every_table_is_there() -> None:
+    assert [len(paper.scores(table)) for table in paper.SCORE_TABLES] == [30, 9, 15, 17, 17]
+    assert len(paper.weight_diagnostics()) == 8
+    assert len(paper.gradient_mass()) == 9
+    assert [row.category for row in paper.token_categories()] == ["numeric", "symbol", "connector", "other"]
+    with pytest.raises(ValueError, match="unknown name 'table 1'; known: main"):
+        paper.scores("table 1")
+
+
+def test_a_few_numbers_by_eye() -> None:
+    best = {(row.model, row.method): row for row in paper.scores("main")}
+    row = best["Qwen2.5-Math-1.5B", "trim"]
+    assert row.scores == {
+        "math500": 66.95,
+        "olympiadbench": 29.41,
+        "minerva": 24.96,
+        "amc": 27.95,
+        "aime24": 9.58,
+    }
+    assert row.average == 31.77 and row.setting is None
+    assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
+    assert paper.scores("bandwidth_ablation")[9].setting == paper.Setting(6, 0.5)
+    assert paper.scores("bandwidth_ablation")[9].average == 33.10
+    assert paper.weight_diagnostics()[-2].high_weight == 86.34
+    assert paper.gradient_mass()[5].low == 93.80 and paper.gradient_mass()[5].method == "trim-h"
+    assert paper.token_categories()[1].trim_mass == 22.78
+    assert paper.label("gradient_mass") == "tab:gradient-mass"
+
+
+def test_averages_are_means_of_their_rows_but_where_listed() -> None:
+    rows = [row for table in paper.SCORE_TABLES for row in paper.scores(table) if row.average is not None]
+    wrong = {
+        row.line
+        for row in rows
+        if abs(sum(row.scores.values()) / len(row.scores) - row.average) > PRINTED  # type: ignore[operator]
+    }
+    assert len(rows) == 64 and wrong == listed("average") == {543}
+
+
+def test_numbers_printed_twice_agree_but_where_listed() -> None:
+    found: dict[tuple[object, ...], set[float]] = defaultdict(set)
+    lines: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for table in paper.SCORE_TABLES[1:]:
+        for row in paper.scores(table):
+            for name, value in {**row.scores, "average": row.average}.items():
+                if value is not None:
+                    found[row.method, row.setting, name].add(value)
+                    lines[row.method, row.setting, name].add(row.line)
+    for diagnosis in paper.weight_diagnostics():
+        found[diagnosis.method, diagnosis.setting, "average"].add(diagnosis.average)
+        lines[diagnosis.method, diagnosis.setting, "average"].add(diagnosis.line)
+    differing = [key for key, values in found.items() if len(values) > 1]
+    assert len(differing) == len(listed("repeated")) == 4
+    assert all(lines[key] & listed("repeated") for key in differing)
+
+
+def test_aime_scores_are_those_of_240_answers_but_where_listed() -> None:
+    rows = [row for table in paper.SCORE_TABLES for row in paper.scores(table)]
+    off = {
+        row.line for row in rows if abs(row.scores["aime24"] - round(row.scores["aime24"] * 2.4) / 2.4) > 0.03
+    }
+    assert off == listed("grid")
+
+
+def test_amc_scores_are_those_of_85_problems() -> None:
+    scores = [row.scores["amc"] for table in paper.SCORE_TABLES for row in paper.scores(table)]
+
+    def distance(problems: int) -> float:
+        steps = [score * problems * 8 / 100 for score in scores]
+        return sum(abs(step - round(step)) for step in steps) / len(steps)
+
+    assert min(range(20, 160), key=distance) == 85
+    assert distance(85) < 0.1 < 0.2 < distance(83)  # a quarter of a step is chance
+    assert [entry.expected for entry in paper.disagreements() if entry.kind == "count"] == [85]
+
+
+def test_statements_that_the_tables_do_not_bear_out() -> None:
+    rows = {
+        (row.method, row.setting.margin): row.scores
+        for row in paper.scores("half_trims_complete")
+        if row.setting
+    }
+    assert [m for m in range(1, 6) if rows["trim-e", m]["aime24"] > rows["trim", m]["aime24"]] == [2]
+    sft = next(row.scores for row in paper.scores("margin_ablation") if row.method == "sft")
+    above = [
+        m for m in range(1, 6) if all(rows["trim-h", m][name] > sft[name] for name in ("math500", "amc"))
+    ]
+    assert above == [3, 4, 5]
+    assert len(listed("statement")) == 2
+
+
+def test_shares_sum_to_100() -> None:
+    for row in paper.gradient_mass():
+        assert row.low + row.middle + row.high == pytest.approx(100, abs=0.02)
+    for field in ("ratio", "sft_mass", "trim_mass"):
+        assert sum(getattr(row, field) for row in paper.token_categories()) == pytest.approx(100, abs=0.02)
+
+
+@pytest.mark.skipif(SOURCE is None, reason="needs the paper's source")
+def test_lines_are_those_of_the_source() -> None:
+    assert SOURCE is not None
+    lines = SOURCE.read_text(encoding="utf-8").split("\n")
+    for table in paper.SCORE_TABLES:
+        for row in paper.scores(table):
+            printed = [float(number) for number in re.findall(r"\d+\.\d\d", lines[row.line - 1])]
+            assert printed[: len(row.scores)] == list(row.scores.values())
+            assert printed[len(row.scores) :] == ([] if row.average is None else [row.average])
+    for weights in paper.weight_diagnostics():
+        numbers = f"{weights.high_weight:.2f} & {weights.effective_ratio:.3f} & {weights.average:.2f}"
+        assert numbers in lines[weights.line - 1]
+    for mass in paper.gradient_mass():
+        plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", lines[mass.line - 1])
+        assert f"{mass.low:.2f} & {mass.middle:.2f} & {mass.high:.2f}" in plain
+    for entry in paper.disagreements():
+        if entry.kind not in ("statement", "count") and entry.printed is not None:
+            assert f"{entry.printed:.2f}" in lines[entry.line - 1]
