@@ -71,8 +71,8 @@ class Browser:
             raise
         self._session = f"/session/{opened['sessionId']}"
 
-    def open(self, page: Path) -> None:
-        self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri()})
+    def open(self, page: Path, fragment: str = "") -> None:
+        self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri() + fragment})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What the script returns; chromedriver is above the page's policy, the page's own script is not."""
@@ -87,6 +87,16 @@ class Browser:
         for key in keys:
             for kind in ("keyDown", "keyUp"):
                 self.command("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def width(self, pixels: int, height: int = 900) -> None:
+        """A window of any width; the real one cannot be narrower than 500."""
+        self.command(
+            "Emulation.setDeviceMetricsOverride",
+            width=pixels,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def dark(self) -> None:
         self.command(

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.analyze.tiny import CONFIGS, ROWS, make_folder
-from trimsft.analyze import heads, read_token_table, tokens, write_token_table
-from trimsft.analyze.encoding import encode_rows
+from trimsft.analyze import heads, passes, read_token_table, tokens, write_token_table
+from trimsft.analyze.encoding import Example, encode_rows, make_batches
 from trimsft.files import RunError
+from trimsft.head import statistics
 from trimsft.templates import choose_template
 
 NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
@@ -72,24 +72,10 @@ def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
     assert np.ptp(exact["gap"]) > 1 and exact["rank"].max() > 10  # or the test would show little
 
 
-def test_certain_tokens_keep_their_digits() -> None:
-    """With p = 1 in float32 the gradient is tiny, not 0 and not rounding noise."""
-    logits, gold = torch.tensor([[20.0, 0.0, 0.0, -5.0]]), torch.tensor([0])
-    tokens_ = heads.linear_cross_entropy(
-        torch.eye(4)[:1] * 0 + logits, torch.eye(4), gold, heads.SFT()
-    ).tokens
-    rank, norm = heads._rank_and_norm(logits.clone(), gold, tokens_)
-    exact = logits.double().softmax(1) - torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64)
-    others = exact[0, 1:]
-    right = (others.square().sum() + others.sum() ** 2).sqrt().item()
-    assert norm.item() == pytest.approx(right, rel=1e-5, abs=0)
-    assert rank.item() == 1
-
-
 def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch) -> None:
     whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), first_examples=99)
-    monkeypatch.setattr(tokens, "_WINDOW", 5)
-    monkeypatch.setattr(heads, "_CHUNK_BYTES", {"cpu": 1})
+    monkeypatch.setattr(passes, "WINDOW", 5)
+    monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1})
     write_token_table(folder, ROWS, tmp_path / "b.parquet", batch_tokens=1)
     assert pq.ParquetFile(tmp_path / "b.parquet").num_row_groups == 3
     parts = read_token_table(tmp_path / "b.parquet", first_examples=99)
@@ -116,7 +102,8 @@ def test_lines_are_in_order_and_texts_make_up_the_solution(folder, tmp_path) -> 
 
 def test_metadata_say_how_it_was_made(folder, tmp_path) -> None:
     def metadata(rows, **options):
-        return read_token_table(write_token_table(folder, rows, tmp_path / "t.parquet", **options)).metadata
+        path = write_token_table(folder, rows, tmp_path / "t.parquet", overwrite=True, **options)
+        return read_token_table(path).metadata
 
     one = metadata(ROWS)
     assert one["model"] == str(folder) and one["template"] == "plain"
@@ -145,19 +132,6 @@ def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
     assert read_token_table(tmp_path / "t.parquet").metadata["model"] == str(tmp_path / "model")
 
 
-def test_a_table_that_cannot_be_finished_leaves_the_old_one(folder, tmp_path) -> None:
-    path = write_token_table(folder, ROWS, tmp_path / "t.parquet", limit=1)
-    before = path.read_bytes()
-
-    def stop(done, total):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_token_table(folder, ROWS, path, on_progress=stop)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
     long = {"problem": "x" * 300, "solution": "It is so."}
     path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
@@ -176,14 +150,14 @@ def test_numbers_out_of_range_are_named(folder, tmp_path) -> None:
 
 
 def test_non_finite_logits_name_the_rows(folder, tmp_path, monkeypatch) -> None:
-    load = tokens._load
+    load = tokens.load_model
 
     def broken(*args):
-        tokenizer, reader = load(*args)
-        reader.head.weight.data[3] = torch.nan
-        return tokenizer, reader
+        model = load(*args)
+        model.get_output_embeddings().weight.data[3] = torch.nan
+        return model
 
-    monkeypatch.setattr(tokens, "_load", broken)
+    monkeypatch.setattr(tokens, "load_model", broken)
     with pytest.raises(FloatingPointError, match=r"rows 0, .*non-finite logits"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
@@ -194,30 +168,56 @@ def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_p
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
-class Largest(TorchDispatchMode):
-    """The size of the largest tensor that any operation makes."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, tuple | list) else [made]:
-            if isinstance(tensor, torch.Tensor):
-                self.numel = max(self.numel, tensor.numel())
-        return made
-
-
-def test_logits_of_all_tokens_never_exist_and_the_model_stays_what_it_was(folder, monkeypatch) -> None:
+def test_the_model_stays_what_it_was(folder) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.randint(2, 250, (8, 50))
-    monkeypatch.setattr(heads, "_CHUNK_BYTES", {"cpu": 1})
-    monkeypatch.setattr("trimsft.head.chunked.CHUNK_BYTES", {"cpu": 1})
     before = model(ids).logits
-    with Largest() as largest:
-        look = heads.Reader(model).look(ids, torch.ones_like(ids), ids)
-    assert len(look.rank) == 8 * 49
-    assert largest.numel < before.numel() / 4
+    example = Example(0, [5, 6, 7], [8, 9])
+    (batch,) = make_batches([example], 100)
+    assert len(heads.Reader(model).start(batch).wait()["rank"]) == 2
     assert torch.equal(model(ids).logits, before)
+
+
+def test_a_model_in_memory(folder, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    one = write_token_table(model, ROWS, tmp_path / "a.parquet", tokenizer=tokenizer)
+    other = write_token_table(folder, ROWS, tmp_path / "b.parquet")
+    assert pq.read_table(one).equals(pq.read_table(other))
+    with pytest.raises(ValueError, match="tokenizer: is needed for a model in memory"):
+        write_token_table(model, ROWS, tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="device: 'cpu' has no effect on a model in memory"):
+        write_token_table(model, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer, device="cpu")
+    with pytest.raises(ValueError, match="tokenizer: has no effect"):
+        write_token_table(folder, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer)
+
+
+def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(40)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with pytest.raises(ValueError, match="the head of LlamaForCausalLM only 40; use the tokenizer"):
+        write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
+    folder = make_folder(tmp_path / kind, kind)
+    path = write_token_table(folder, ROWS, tmp_path / "t.parquet", top=3)
+    table = read_token_table(path, examples=range(12))
+    assert table["top_ids"].shape == table["top_logprobs"].shape == (len(table), 3)
+    logprobs = table["top_logprobs"]
+    assert (np.diff(logprobs, axis=1) <= 0).all() and (logprobs < 0).all()
+    first = table["rank"] == 1
+    competitor = np.where(first, table["top_ids"][:, 1], table["top_ids"][:, 0])
+    assert (competitor == table["competitor_id"]).all()
+    low = table["rank"] <= 3
+    gold = np.take_along_axis(logprobs, np.minimum(table["rank"], 3)[:, None] - 1, 1)[:, 0]
+    assert low.any() and np.allclose(-gold[low], table["nll"][low], atol=1e-5)
+    named = zip(table.texts["top_texts"], table.texts["competitor_text"], first, strict=True)
+    assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
+    assert "top_ids" not in read_token_table(path).columns
+    assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
 
 
 def test_the_file_is_no_token_table(tmp_path) -> None:

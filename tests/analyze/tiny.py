@@ -17,7 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from trimsft.analyze.table import SCHEMA, writing
+from trimsft.analyze.categories import categorise
+from trimsft.analyze.table import SCHEMA, schema_with, writing
 
 ROWS = [
     {"problem": f"What is {n}+{n}?", "solution": "It is so. " * (n % 3) + f"It is \\boxed{{{2 * n}}}."}
@@ -83,34 +84,47 @@ def make_folder(folder: Path, kind: str = "llama", **tokenizer: Any) -> Path:
 
 
 def make_table(
-    path: Path, texts: list[list[str]], *, shift: float = 0.0, prompts: tuple[str, ...] = ()
+    path: Path,
+    texts: list[list[str]],
+    *,
+    shift: float = 0.0,
+    prompts: tuple[str, ...] = (),
+    gap: Any = None,
+    top: bool = False,
 ) -> Path:
     """A token table with these texts: gaps from -3 to 12, the other numbers as if there were two tokens."""
     flat = [(example, place, text) for example, row in enumerate(texts) for place, text in enumerate(row)]
-    gap = np.linspace(-3, 12, len(flat)) + shift
+    gap = (np.linspace(-3, 12, len(flat)) if gap is None else np.asarray(gap)) + shift
     p = 1 / (1 + np.exp(-gap))
     columns = {
         "example": [example for example, _, _ in flat],
         "position": [place for _, place, _ in flat],
         "token_id": range(len(flat)),
         "text": [text for _, _, text in flat],
+        "category": [kind for row in texts for kind in categorise(row)],
         "nll": -np.log(p),
         "gap": gap,
-        "competitor_id": [7] * len(flat),
-        "competitor_text": [flat[-1][2]] * len(flat),
+        "competitor_id": [len(flat) - 1] * len(flat),
+        "competitor_text": [flat[-1][2] for _ in flat],
         "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
         "rank": np.where(gap > 0, 1, 2),
         "gradient_norm": np.sqrt(2) * (1 - p),
     }
     arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
+    if top:  # gold and competitor
+        arrays["top_ids"] = [[place, len(flat) - 1] for place in range(len(flat))]
+        arrays["top_logprobs"] = np.log(np.stack([p, 1 - p], axis=1)).tolist()
+        arrays["top_texts"] = [[text, flat[-1][2]] for _, _, text in flat]
     metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
-    with writing(path, metadata) as table:
+    with writing(path, metadata, schema_with(2 if top else 0)) as table:
         table.append(arrays)
     return path
 
 
 def _cast(values: Any, kind: Any) -> Any:
-    return list(values) if str(kind) == "string" else np.array(values, dtype=kind.to_pandas_dtype())
+    if str(kind) == "string":
+        return list(values)
+    return np.array(values, dtype="int8" if "dictionary" in str(kind) else kind.to_pandas_dtype())
 
 
 def make_eval(folder: Path, benchmark: str, correct: list[int], *, text: str = "so \\boxed{2}") -> None:
@@ -137,8 +151,13 @@ def make_eval(folder: Path, benchmark: str, correct: list[int], *, text: str = "
     right = dict(zip(names, correct, strict=True))
     _lines(
         where / "grades.jsonl",
-        [{"problem": n, "sample": s, "status": "correct" if s < right[n] else "wrong"} for n, s in keys],
+        [_grade(n, s, correct=s < right[n]) for n, s in keys],
     )
+
+
+def _grade(problem: str, sample: int, *, correct: bool) -> dict[str, Any]:
+    status, answer = ("correct", "2") if correct else ("wrong", "3")
+    return {"problem": problem, "sample": sample, "status": status, "answer": answer}
 
 
 def _lines(path: Path, records: list[dict[str, Any]]) -> None:

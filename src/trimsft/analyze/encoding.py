@@ -2,13 +2,18 @@
 
 {"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}
 -> Example(number=0, prompt=[31, 7, ...], completion=[12, 40, ..., 1])
+-> Batch(ids=[[31, 7, ..., 1, pad], ...], places=[4, 5, ...], labels=[12, 40, ...])
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from trimsft.templates import PromptTemplate, encode_completions, encode_prompts
 
@@ -24,6 +29,19 @@ class Example:
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples that go through the model together, padded on the right."""
+
+    examples: list[Example]
+    ids: Tensor
+    """[examples, longest]"""
+    places: Tensor
+    """Of each trained token, in order: where in the flattened batch the hidden state stands that predicts it."""
+    labels: Tensor
+    """The trained tokens."""
 
 
 def encode_rows(
@@ -42,6 +60,36 @@ def encode_rows(
         room = None if max_length is None else max(0, max_length - len(prompt))
         examples.append(Example(number, prompt[:max_length], completion[:room]))
     return examples
+
+
+def make_batches(
+    examples: Sequence[Example], batch_tokens: int, *, filler: int = 0, pinned: bool = False
+) -> Iterator[Batch]:
+    """Rows of like length together, each batch within `batch_tokens` when padded; rows cut before their solution
+    are left out."""
+    batch: list[Example] = []
+    for example in sorted(examples, key=len):  # each new one is the longest so far
+        if not example.completion:
+            continue
+        if batch and (len(batch) + 1) * len(example) > batch_tokens:
+            yield _padded(batch, filler, pinned)
+            batch = []
+        batch.append(example)
+    if batch:
+        yield _padded(batch, filler, pinned)
+
+
+def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
+    longest = len(examples[-1])
+    ids = np.full((len(examples), longest), filler, dtype=np.int64)
+    places, labels = [], []
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = example.prompt + example.completion
+        start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
+        places.append(np.arange(start, start + len(example.completion)))
+        labels += example.completion
+    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.array(labels))]
+    return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
 def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -3,98 +3,146 @@
 The model's own forward runs with its output embedding replaced, so that the hidden states are those the head would
 get, whatever the model does before it; the statistics come from them in float32, chunk by chunk.
 
-Shapes: N tokens of a batch, T trained ones, R rows of a chunk, H hidden size, V vocabulary.
+    look = Reader(model).start(batch)     # a device is given work and not waited for
+    look.wait()["gap"]
+
+Shapes: T trained tokens, H hidden size, K alternatives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from trimsft.head import linear_cross_entropy
-from trimsft.head.problem import softcapped
+from trimsft.analyze.encoding import Batch
+from trimsft.head.statistics import TokenStatistics, token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import SFT, TokenStats
 
-_CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one forward pass says about the trained tokens of a batch, in order."""
-
-    tokens: TokenStats
-    rank: Tensor
-    """1 where no logit is larger than the gold token's; int32."""
-    gradient_norm: Tensor
-    """||softmax(z) - onehot(gold)||_2; float32."""
+_FLOATS = ("nll", "gap", "entropy", "gradient_norm")
+_WHOLE = ("competitor_id", "rank")
 
 
 class Reader:
     """A model and its head."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, *, top: int = 0) -> None:
+        self.model = model.eval()
         self.head = model.get_output_embeddings()
         if self.head is None:
             raise TypeError(f"model: {type(model).__name__} has no output embedding (lm_head)")
         self.scale, self.softcap = logit_transform(model)
+        self.top = top
+        config = model.config.get_text_config()
+        self.device: torch.device = self.head.weight.device
+        self.vocabulary = len(self.head.weight)
+        # another token than the model's own padding, at which some models print a warning
+        self.filler = 1 if getattr(config, "pad_token_id", None) == 0 else 0
+        # no token sees what stands to its right, so padding there needs no mask, and attention is faster without one
+        self._needs_mask = bool(getattr(config, "use_bidirectional_attention", False))
+        self._is_checked = False
+        # made once: a copy from the host would be waited for
+        self._probe = self.head.weight.new_tensor(PROBE).reshape(1, 1, -1)
 
     @torch.no_grad()
-    def look(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Look:
-        """Statistics of every label that is not -100; labels stand under their own token, as in training."""
-        hidden = self._hidden_states(input_ids, attention_mask)
-        gold = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=-100)
-        hidden_TH, gold_T = hidden[gold != -100], gold[gold != -100]
-        weight, bias = self.head.weight, getattr(self.head, "bias", None)
-        tokens = linear_cross_entropy(
+    def start(self, batch: Batch) -> Look:
+        """Statistics of every trained token of a batch, in order, as soon as the device has them."""
+        if int(batch.ids.max()) >= self.vocabulary:
+            raise ValueError(
+                f"model: the tokenizer has token {int(batch.ids.max())}, the head of {type(self.model).__name__} only "
+                f"{self.vocabulary}; use the tokenizer that belongs to the model"
+            )
+        ids, places_T, labels_T = (
+            tensor.to(self.device, non_blocking=True) for tensor in (batch.ids, batch.places, batch.labels)
+        )
+        hidden_TH = self._hidden_states(ids, self._mask(batch)).flatten(end_dim=-2).index_select(0, places_T)
+        found = token_statistics(
             hidden_TH,
-            weight,
-            gold_T,
-            SFT(),
-            bias=bias,
+            self.head.weight,
+            labels_T,
+            bias=getattr(self.head, "bias", None),
             logit_scale=self.scale,
             softcap=self.softcap,
-            entropy=True,
-        ).tokens
-        rank_T = torch.empty(len(gold_T), dtype=torch.int32, device=gold_T.device)
-        norm_T = torch.empty_like(tokens.nll)
-        wide = torch.promote_types(hidden_TH.dtype, torch.float32)
-        size = _CHUNK_BYTES["cuda" if hidden_TH.is_cuda else "cpu"]
-        step = max(16, size // (len(weight) * wide.itemsize))
-        weight_HV = weight.to(wide).T
-        for start in range(0, len(gold_T), step):
-            rows = slice(start, start + step)
-            logits_RV = hidden_TH[rows].to(wide) @ weight_HV
-            logits_RV = logits_RV if bias is None else logits_RV.add_(bias.to(wide))
-            logits_RV = softcapped(logits_RV, self.scale, self.softcap)
-            rank_T[rows], norm_T[rows] = _rank_and_norm(logits_RV, gold_T[rows], tokens[rows])
-        return Look(tokens, rank_T, norm_T)
+            top=self.top,
+        )
+        return Look(batch, found)
 
-    def _hidden_states(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def _mask(self, batch: Batch) -> Tensor | None:
+        if not self._needs_mask:
+            return None
+        lengths = torch.tensor([[len(example)] for example in batch.examples])
+        return (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
+
+    def _hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         seen: list[Tensor] = []
-        with _in_place_of_the_head(self.head, seen):
+        with _in_place_of_the_head(self.head, seen, self._probe):
             out = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
         if len(seen) != 1:
             raise NotImplementedError(
                 f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass; "
                 "the token table needs models that use it once"
             )
-        name, harm = type(self.model).__name__, "its token table would be wrong"
-        check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
+        if not self._is_checked:  # once: the answer has to be waited for, and does not change
+            name, harm = type(self.model).__name__, "its token table would be wrong"
+            check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
+            self._is_checked = True
         return seen[0]
 
 
+class Look:
+    """Statistics on their way to the host."""
+
+    def __init__(self, batch: Batch, found: TokenStatistics) -> None:
+        self.batch = batch
+        tokens = found.tokens
+        assert tokens.entropy is not None
+        floats = [tokens.nll, tokens.gap, tokens.entropy, found.gradient_norm]
+        parts = [torch.stack(floats), torch.stack([tokens.competitor.int(), found.rank])]
+        parts += [part for part in (found.top_ids, found.top_logprobs) if part is not None]
+        self._host = [_copied(part) for part in parts]
+        self._arrived = torch.cuda.Event() if found.rank.is_cuda else None
+        if self._arrived is not None:
+            self._arrived.record(torch.cuda.current_stream(found.rank.device))
+
+    def wait(self) -> dict[str, NDArray[Any]]:
+        """By the names of the table's columns."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        floats, whole, *top = (part.numpy() for part in self._host)
+        named = dict(zip(_FLOATS, floats, strict=True)) | dict(zip(_WHOLE, whole, strict=True))
+        named |= dict(zip(("top_ids", "top_logprobs"), top, strict=False))
+        self._require_finite(named)
+        return named
+
+    def _require_finite(self, named: dict[str, NDArray[Any]]) -> None:
+        bad = ~(np.isfinite(named["nll"]) & np.isfinite(named["gap"]))
+        if not bad.any():
+            return
+        numbers = [example.number for example in self.batch.examples]
+        rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        raise FloatingPointError(
+            f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in the "
+            "weights of the model, or give it another dtype"
+        )
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    if not tensor.is_cuda:
+        return tensor.cpu()
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor, non_blocking=True)
+
+
 @contextmanager
-def _in_place_of_the_head(head: Any, seen: list[Tensor]) -> Iterator[None]:
+def _in_place_of_the_head(head: Any, seen: list[Tensor], probe: Tensor) -> Iterator[None]:
     def catch(hidden: Tensor, *_: Any, **__: Any) -> Tensor:
         seen.append(hidden)
-        return hidden.new_tensor(PROBE).reshape(1, 1, -1)
+        return probe.clone()  # models may write over their logits
 
     own = head.__dict__.get("forward")
     head.forward = catch
@@ -104,15 +152,3 @@ def _in_place_of_the_head(head: Any, seen: list[Tensor]) -> Iterator[None]:
         del head.forward
         if own is not None:
             head.forward = own
-
-
-def _rank_and_norm(logits_RV: Tensor, gold_R: Tensor, tokens: TokenStats) -> tuple[Tensor, Tensor]:
-    gold_R1 = gold_R[:, None]
-    above_R = (logits_RV > logits_RV.gather(1, gold_R1)).sum(dim=1, dtype=torch.int32)
-    # two matmuls may round a near tie differently; the gap decides which side it is on
-    rank_R = torch.where(tokens.gap >= 0, 1, above_R.clamp(min=1) + 1)
-    total_R = tokens.nll + tokens.gold_logit  # log of the sum of exponentials
-    logits_RV.sub_(total_R[:, None]).scatter_(1, gold_R1, -torch.inf)
-    others_R = logits_RV.mul_(2).exp_().sum(dim=1)
-    # not sum p^2 - 2p + 1, which loses all digits where p is near 1
-    return rank_R, (others_R + tokens.doubt.square()).sqrt().float()

@@ -86,6 +86,12 @@ def gradient_mass(weights: Array, gradient_norm: Array) -> Array:
     return weights * gradient_norm
 
 
+def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
+    """The sum of the values of each of `count` groups."""
+    found: Array = np.bincount(groups, weights=values, minlength=count).astype(np.float64)
+    return found
+
+
 def region_shares(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
     """Percent of the mass in each region; the borders belong to the middle."""
     total = float(mass.sum())

@@ -1,15 +1,17 @@
 """`tokens.parquet`: one line for each trained token, and how it was made in the schema's metadata.
 
-    example position token_id text   nll   gap   competitor_id competitor_text entropy rank gradient_norm
-          0        0       52 "Step" 0.11  2.31            77 "So"               0.42    1         0.147
+    example position token_id text   category nll   gap   competitor_id competitor_text entropy rank gradient_norm
+          0        0       52 "Step" other    0.11  2.31            77 "So"               0.42    1         0.147
 
-Metadata under the key `trimsft`, as JSON: {"model": "runs/trim/model", "data": {"rows": 100, "sha256": ...}, ...}
+where it was asked for, with the most probable tokens, the gold one among them: top_ids, top_logprobs, top_texts.
+
+Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model": "runs/trim/model", "data": {...}, ...}
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +23,19 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from trimsft.analyze.categories import CATEGORIES
 from trimsft.files import RunError, written_beside
 from trimsft.objectives import TokenStats
 
+VERSION = 2
+"""Of the columns and what they mean; goes into the metadata as `schema`."""
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
         ("position", pa.int32()),  # within the completion, from 0
         ("token_id", pa.int32()),
         ("text", pa.string()),
+        ("category", pa.dictionary(pa.int8(), pa.string())),
         ("nll", pa.float32()),
         ("gap", pa.float32()),
         ("competitor_id", pa.int32()),
@@ -39,9 +45,28 @@ SCHEMA = pa.schema(
         ("gradient_norm", pa.float32()),
     ]
 )
+TOP_SCHEMA = pa.schema(
+    [
+        ("top_ids", pa.list_(pa.int32())),
+        ("top_logprobs", pa.list_(pa.float32())),
+        ("top_texts", pa.list_(pa.string())),
+    ]
+)
 _KEY = b"trimsft"
 _NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
-_TEXTS = ("text", "competitor_text")
+_TEXTS = ("text", "competitor_text", "top_texts")
+_TOPS = ("top_ids", "top_logprobs")
+# floats hardly repeat: a dictionary of them is made and thrown away
+_REPEATING = (
+    "example",
+    "position",
+    "token_id",
+    "text",
+    "category",
+    "competitor_id",
+    "competitor_text",
+    "rank",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +74,9 @@ class TokenTable:
     """A token table in memory: numbers as arrays, texts where they were asked for."""
 
     columns: Mapping[str, NDArray[Any]]
-    texts: Mapping[str, Sequence[str]]
+    """`category` as indexes into `CATEGORIES`; beside texts also `top_ids` and `top_logprobs`, [tokens, k]."""
+    texts: Mapping[str, Sequence[Any]]
+    """text and competitor_text of each token; `top_texts`, k of them."""
     metadata: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> NDArray[Any]:
@@ -70,35 +97,132 @@ class TokenTable:
         )
 
 
-def read_token_table(path: Path, *, first_examples: int | None = None) -> TokenTable:
-    """All numbers of a table; or, of its first examples only, the texts as well."""
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, FileNotFoundError) as error:
-        raise RunError(f"{path}: not readable as a token table ({error}); make it again") from error
-    with file:
+# ---- reading
+
+
+def read_token_table(
+    path: Path, *, first_examples: int | None = None, examples: Collection[int] | None = None
+) -> TokenTable:
+    """All numbers of a table; or, of its first examples or of some only, the texts as well.
+
+    Only the row groups that hold those examples are read.
+    """
+    if first_examples is not None and examples is not None:
+        raise ValueError("examples: give these or first_examples, not both")
+    if first_examples is not None:
+        examples = range(first_examples)
+    with _opened(path) as file:
         missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
         if missing:
             raise RunError(f"{path}: no column {missing[0]!r}, so it is no token table; make it again")
-        metadata = json.loads((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
-        table = file.read(columns=list(_NUMBERS)) if first_examples is None else _first(file, first_examples)
-    return TokenTable(
-        columns={name: table.column(name).to_numpy() for name in _NUMBERS},
-        texts={name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names},
-        metadata=metadata,
-    )
+        metadata = _metadata_of(file.schema_arrow)
+        table = file.read(columns=list(_NUMBERS)) if examples is None else _examples(file, examples)
+    numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
+    numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
+    texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
+    return TokenTable(numbers, texts, metadata)
 
 
-def _first(file: pq.ParquetFile, examples: int) -> pa.Table:
-    """Row groups hold whole examples in order, so reading ends with the first that lies beyond."""
-    parts = []
+def read_metadata(path: Path) -> dict[str, Any]:
+    """How a table was made."""
+    with _opened(path) as file:
+        return _metadata_of(file.schema_arrow)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RunError(f"{path}: not readable as a token table ({error}); make it again") from error
+    with file:
+        yield file
+
+
+def _metadata_of(schema: pa.Schema) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
+    return metadata
+
+
+def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
+    """Row groups hold whole examples in order, and their statistics say which."""
+    wanted = np.unique(np.fromiter(examples, dtype=np.int64))
+    place = file.schema_arrow.names.index("example")
+    groups = []
     for group in range(file.num_row_groups):
-        part = file.read_row_group(group)
-        keep = part.column("example").to_numpy() < examples
-        parts.append(part.filter(pa.array(keep)))
-        if not keep.all():
-            break
-    return pa.concat_tables(parts) if parts else file.read()
+        seen = file.metadata.row_group(group).column(place).statistics
+        low, high = (seen.min, seen.max) if seen is not None and seen.has_min_max else (-np.inf, np.inf)
+        if ((wanted >= low) & (wanted <= high)).any():
+            groups.append(group)
+    table = file.read_row_groups(groups)
+    keep = np.isin(table.column("example").to_numpy(), wanted)
+    return table.filter(pa.array(keep))
+
+
+def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    if name != "category":
+        values: NDArray[Any] = column.to_numpy()
+        return values
+    parts = [np.empty(0, dtype=np.int8)]
+    for chunk in column.chunks:  # each row group has a dictionary of its own
+        words = chunk.dictionary.to_pylist() if pa.types.is_dictionary(chunk.type) else [None]
+        unknown = [word for word in words if word not in CATEGORIES]
+        if unknown or chunk.null_count:
+            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}; make it again")
+        indexes = np.array([CATEGORIES.index(word) for word in words], dtype=np.int8)
+        parts.append(indexes[chunk.indices.to_numpy()])
+    return np.concatenate(parts)
+
+
+def _matrix(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Lists of one length as the rows of a matrix."""
+    joined = column.combine_chunks()
+    flat: NDArray[Any] = joined.flatten().to_numpy()
+    return flat.reshape(len(joined), -1) if len(joined) else flat.reshape(0, 0)
+
+
+def same_tokens(tables: Mapping[str, TokenTable]) -> None:
+    """Refuse tables that are not about the same tokens of the same data: nothing could be compared."""
+    named = list(tables.items())
+    for label, table in named[1:]:
+        first_label, first = named[0]
+        pair = f"{first_label!r} and {label!r} are not about the same tokens"
+        for key in ("data", "template", "max_length"):
+            was, now = (_told(each.metadata, key) for each in (first, table))
+            if was != now and (key == "data" or not _equal_tokens(first, table)):
+                raise RunError(f"tables: {pair}: {key} is {was} and {now}; make both from the same rows")
+        if not _equal_tokens(first, table):
+            raise RunError(
+                f"tables: {pair}: {len(first):,} and {len(table):,} tokens; their tokenizers differ, so compare them "
+                "apart"
+            )
+
+
+def _told(metadata: Mapping[str, Any], key: str) -> str:
+    value = metadata.get(key)
+    if isinstance(value, Mapping):
+        return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
+    return repr(value)
+
+
+def _equal_tokens(one: TokenTable, other: TokenTable) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
+
+
+# ---- writing
+
+
+def schema_with(top: int) -> pa.Schema:
+    """The columns of a table with so many alternatives."""
+    return pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if top else SCHEMA
+
+
+def as_arrow(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Columns by name, as arrays, lists or Arrow's own; `category` as indexes into `CATEGORIES`."""
+    kind = pa.DictionaryArray.from_arrays(
+        pa.array(columns["category"], type=pa.int8()), pa.array(CATEGORIES, type=pa.string())
+    )
+    return pa.table({name: {**columns, "category": kind}[name] for name in schema.names}, schema=schema)
 
 
 class TableWriter:
@@ -108,16 +232,23 @@ class TableWriter:
         self._writer = writer
         self.tokens = 0
 
-    def append(self, columns: Mapping[str, Any]) -> None:
+    def append(self, columns: Mapping[str, Any] | pa.Table) -> None:
         """One row group."""
-        table = pa.table({name: columns[name] for name in SCHEMA.names}, schema=self._writer.schema)
+        table = columns if isinstance(columns, pa.Table) else as_arrow(columns, self._writer.schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.tokens += table.num_rows
 
 
 @contextmanager
-def writing(path: Path, metadata: Mapping[str, Any]) -> Iterator[TableWriter]:
+def writing(path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA) -> Iterator[TableWriter]:
     """Write a table beside its place, and put it there when all went well."""
-    schema = SCHEMA.with_metadata({_KEY: json.dumps(metadata).encode()})
-    with written_beside(path) as beside, pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+    told = {"schema": VERSION, **metadata}
+    schema = schema.with_metadata({_KEY: json.dumps(told).encode()})
+    repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
+    options = {"compression": "zstd", "use_dictionary": [name for name in repeating if _has(schema, name)]}
+    with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:
         yield TableWriter(writer)
+
+
+def _has(schema: pa.Schema, column: str) -> bool:
+    return column.partition(".")[0] in schema.names

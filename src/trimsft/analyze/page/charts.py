@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
-from trimsft.analyze.page.sources import Interval
 from trimsft.analyze.page.visible import visible
 from trimsft.analyze.statistics import Array
+from trimsft.scoring.bootstrap import Interval
 
 SERIES = 8
 """How many the style sheet tells apart; more repeat."""

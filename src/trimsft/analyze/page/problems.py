@@ -1,109 +1,117 @@
-"""A few problems with all samples of a few runs side by side, chosen by a rule that is stated on the page.
+"""What every problem came to under every run, and which of them flipped between two.
 
-The rule: of all problems, the two that the last of the shown runs gained most on against the one before it, and the two
-it lost most on; ties go to the first benchmark and the first problem.
+    rows = problem_rows(runs, ["math500"])
+    rows[0].outcomes[1]                  # Outcome(right=5, samples=8, vote=1.0, greedy=True) under the second run
+    flips(rows, 0, 1)                    # those that differ between the first two runs, largest change first
+
+The pair that is shown first is SFT and TrimSFT where both are there, else the first run and the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trimsft.analyze.page.sources import Run
-from trimsft.analyze.page.visible import visible
-
-EACH = 2
-"""Gains, and losses, that are shown."""
-LONGEST = 2000
-"""Characters of a sample that are shown."""
+from trimsft.scoring.subsets import majority_curve
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One sample as it is shown."""
+class Outcome:
+    """One problem under one run."""
 
-    name: str
-    text: str
-    left_out: int
-    """Characters beyond those shown."""
-    status: str
-    """As it was graded: correct, wrong, no_answer, ..."""
+    right: int
+    samples: int
+    vote: float | None
+    """Whether the vote of all samples is right: 1 or 0, between them for ties; None where that is not recorded."""
+    greedy: bool | None
+
+    @property
+    def share(self) -> float:
+        return self.right / self.samples if self.samples else 0.0
 
 
 @dataclass(frozen=True)
-class ShownProblem:
-    """One problem, and for each run its samples, greedy first."""
+class ProblemRow:
+    """One problem, with an outcome for each run that was asked it."""
 
     benchmark: str
     name: str
+    number: int
+    """From 1, in the order in which the benchmark has them."""
     text: str
     answer: str
-    why: str
-    runs: list[tuple[str, list[Answer]]]
+    outcomes: tuple[Outcome | None, ...]
+
+    def change(self, a: int, b: int) -> float:
+        """By how much of its samples run b is right more often than run a; 0 where one was not asked."""
+        before, after = self.outcomes[a], self.outcomes[b]
+        return 0.0 if before is None or after is None else after.share - before.share
+
+    def differs(self, a: int, b: int) -> bool:
+        """Whether anything changed: samples, vote or greedy answer."""
+        before, after = self.outcomes[a], self.outcomes[b]
+        if before is None or after is None:
+            return False
+        return (before.share, before.vote, before.greedy) != (after.share, after.vote, after.greedy)
 
 
-def side_by_side(runs: Sequence[Run]) -> list[Run]:
-    """Base, SFT and TrimSFT where they are; else the first, the second and the last."""
-    with_scores = [run for run in runs if run.scores]
-    if not with_scores:
-        return []
-    by_objective = {run.objective: run for run in with_scores[1:]}
-    named = [by_objective.get("sft"), by_objective.get("trim")]
-    chosen = [with_scores[0], *(run for run in named if run is not None)]
-    if len(chosen) < 3:
-        chosen = [with_scores[0], *with_scores[1:2], with_scores[-1]]
-    return list({run.label: run for run in chosen}.values())
+def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
+    """The places of the two runs to compare first; none where fewer than two are evaluated."""
+    scored = [place for place, run in enumerate(runs) if run.scores]
+    if len(scored) < 2:
+        return None
+    by_objective = {runs[place].objective: place for place in scored[1:]}
+    if {"sft", "trim"} <= by_objective.keys():
+        return by_objective["sft"], by_objective["trim"]
+    return scored[0], scored[-1]
 
 
-def shown_problems(runs: Sequence[Run], benchmarks: Sequence[str], each: int = EACH) -> list[ShownProblem]:
-    """The problems that the last run gained most on, then those it lost most on, over all benchmarks."""
-    if not runs:
-        return []
-    before, after = runs[max(0, len(runs) - 2)], runs[-1]
-    gains = {
-        (benchmark, problem): gain
-        for benchmark in benchmarks
-        if all(benchmark in run.scores for run in runs)
-        for problem, gain in _gains(before, after, benchmark).items()
-    }
-    best = sorted(gains, key=lambda which: -gains[which])[:each]
-    worst = [which for which in sorted(gains, key=lambda which: gains[which]) if which not in best][:each]
-    said = f"samples right under {after.label} than under {before.label}"
-    return [
-        _problem(runs, *which, f"{abs(gains[which])} {'fewer' if gains[which] < 0 else 'more'} {said}")
-        for which in best + worst
-    ]
+def problem_rows(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[ProblemRow]:
+    """All problems of all runs, benchmark by benchmark, in the order in which they were asked."""
+    rows = []
+    for benchmark in benchmarks:
+        asked: dict[str, Mapping[str, Any]] = {}
+        for run in runs:
+            asked = {str(row.get("id")): row for row in run.problems(benchmark)} | asked
+        found = [_outcomes(run, benchmark) for run in runs]
+        names = [name for name in asked if any(name in outcomes for outcomes in found)]
+        rows += [
+            ProblemRow(
+                benchmark=benchmark,
+                name=name,
+                number=number,
+                text=str(asked[name].get("problem", "")),
+                answer=str(asked[name].get("answer", "")),
+                outcomes=tuple(outcomes.get(name) for outcomes in found),
+            )
+            for number, name in enumerate(names, start=1)
+        ]
+    return rows
 
 
-def _gains(before: Run, after: Run, benchmark: str) -> dict[str, int]:
-    """By how many right samples each problem differs, in the order of the file."""
-    was, now = (
-        {problem["problem"]: int(problem["correct"]) for problem in run.scores[benchmark]["per_problem"]}
-        for run in (before, after)
-    )
-    return {name: now[name] - was[name] for name in was if name in now}
+def flips(rows: Sequence[ProblemRow], a: int, b: int) -> list[ProblemRow]:
+    """The problems that differ between two runs, the largest change first; equal ones in their order."""
+    return sorted((row for row in rows if row.differs(a, b)), key=lambda row: -abs(row.change(a, b)))
 
 
-def _problem(runs: Sequence[Run], benchmark: str, name: str, why: str) -> ShownProblem:
-    asked = next((row for row in runs[0].problems(benchmark) if row.get("id") == name), {})
-    return ShownProblem(
-        benchmark=benchmark,
-        name=visible(name),
-        text=visible(asked.get("problem", "")),
-        answer=visible(asked.get("answer", "")),
-        why=why,
-        runs=[(run.label, _answers(run, benchmark, name)) for run in runs],
-    )
-
-
-def _answers(run: Run, benchmark: str, problem: str) -> list[Answer]:
-    samples = [sample for sample in run.samples(benchmark) if sample["problem"] == problem]
-    return [
-        Answer(
-            name="greedy" if sample["sample"] < 0 else f"sample {sample['sample'] + 1}",
-            text=visible(sample["text"][:LONGEST]),
-            left_out=max(0, len(sample["text"]) - LONGEST),
-            status=str(sample.get("status", "not graded")),
+def _outcomes(run: Run, benchmark: str) -> dict[str, Outcome]:
+    score = run.scores.get(benchmark, {})
+    return {
+        str(record["problem"]): Outcome(
+            right=int(record["correct"]),
+            samples=int(record.get("samples", score["samples"])),
+            vote=_vote(record),
+            greedy=record.get("greedy"),
         )
-        for sample in sorted(samples, key=lambda sample: int(sample["sample"]))
-    ]
+        for record in score.get("per_problem", ())
+    }
+
+
+def _vote(record: Mapping[str, Any]) -> float | None:
+    """majority@n of the n samples: the share of right ones among the largest clusters."""
+    if not record.get("samples") or "right" not in record or "wrong" not in record:
+        return None
+    samples = int(record["samples"])
+    return float(majority_curve(tuple(record["right"]), tuple(record["wrong"]), samples)[samples - 1])

@@ -3,13 +3,12 @@
 runs/trim/
   config.yaml, manifest.json          which objective, versions, command (both may be missing)
   eval/<benchmark>/scores.json ...    as `trimsft eval` writes them
-  tokens.parquet                      as `write_token_table` writes it
+  tokens.parquet                      as `write_token_table` writes it; alone it may stand for a run
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from typing import Any
 from trimsft.analyze.table import TokenTable, read_token_table
 from trimsft.files import JsonLines, RunError
 from trimsft.objectives import OBJECTIVES
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.scores import BenchmarkScore, macros
 
 _BY_LABEL = {
     "trimsft": "trim",
@@ -31,15 +32,6 @@ _BY_LABEL = {
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A figure in percent and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Run:
     """One row of the tables."""
 
@@ -49,6 +41,8 @@ class Run:
     """Name of the objective it was trained with, where that is known."""
     scores: Mapping[str, Mapping[str, Any]]
     """scores.json of each benchmark."""
+    counts: Mapping[str, BenchmarkScore]
+    """The same with the counts of every problem, where the file has all of them."""
     settings: Mapping[str, Any]
     """settings.json of the first benchmark."""
     manifest: Mapping[str, Any]
@@ -57,22 +51,28 @@ class Run:
 
     @property
     def tokens_path(self) -> Path:
-        return self.folder / "tokens.parquet"
+        return self.folder if self.folder.is_file() else self.folder / "tokens.parquet"
 
     def interval(self, benchmark: str, metric: str) -> Interval | None:
-        """A metric of one benchmark: average, greedy, pass@k or majority@k."""
+        """A metric of one benchmark in percent, as recorded: average, greedy, pass@k or majority@k."""
         score = self.scores.get(benchmark)
         if score is None:
             return None
         kind, _, k = metric.partition("@")
         found = score[f"{kind}_at"].get(k) if k and kind != "average" else score[kind]
-        return None if found is None else Interval(*(100 * found[side] for side in ("value", "low", "high")))
+        return None if found is None else percent(Interval(**found))
 
-    def mean_interval(self, benchmarks: Sequence[str], metric: str) -> Interval | None:
-        """The mean over benchmarks; none where one is missing."""
-        found = [self.interval(benchmark, metric) for benchmark in benchmarks]
-        whole = [interval for interval in found if interval is not None]
-        return mean_of(whole) if whole and len(whole) == len(found) else None
+    def mean_intervals(self, benchmarks: Sequence[str], metrics: Sequence[str]) -> dict[str, Interval]:
+        """Mean over benchmarks in percent, as `trimsft eval` shows it; not of metrics that one of them lacks."""
+        if not all(benchmark in self.counts for benchmark in benchmarks):
+            return {}
+        known = [
+            metric
+            for metric in metrics
+            if all(self.interval(name, metric) is not None for name in benchmarks)
+        ]
+        found = macros([self.counts[name] for name in benchmarks], known) if benchmarks and known else {}
+        return {metric: percent(interval) for metric, interval in found.items()}
 
     def samples(self, benchmark: str) -> list[dict[str, Any]]:
         """Texts and grades of all samples of a benchmark; greedy is number -1."""
@@ -87,35 +87,40 @@ class Run:
         return _lines(self.folder / "eval" / benchmark / "problems.jsonl")
 
 
-def mean_of(intervals: Sequence[Interval]) -> Interval:
-    """Mean of independent figures; distances to the bounds add up as the roots of sums of squares (MOVER)."""
-    count = len(intervals)
-    value = sum(interval.value for interval in intervals) / count
-    below = math.sqrt(sum((interval.value - interval.low) ** 2 for interval in intervals)) / count
-    above = math.sqrt(sum((interval.high - interval.value) ** 2 for interval in intervals)) / count
-    return Interval(value, value - below, value + above)
+def percent(interval: Interval) -> Interval:
+    """The same in percent."""
+    return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high)
 
 
 def read_run(label: str, folder: Path) -> Run:
-    """Whatever of a run is there."""
-    if not folder.is_dir():
+    """Whatever of a run is there; `folder` may also be a token table."""
+    is_table = folder.is_file() and folder.suffix == ".parquet"
+    if not folder.is_dir() and not is_table:
         raise RunError(f"runs: {label!r} has no folder {str(folder)!r}; name a run directory")
     scores: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for path in sorted(folder.glob("eval/*/scores.json")):
         scores[path.parent.name] = _object(path)
         settings = settings or _object(path.with_name("settings.json"))
-    tokens = folder / "tokens.parquet"
+    tokens = folder if is_table else folder / "tokens.parquet"
     manifest = _object(folder / "manifest.json")
     return Run(
         label=label,
         folder=folder,
         objective=_objective(label, folder),
         scores=scores,
+        counts={name: counts for name, score in scores.items() if (counts := _counts(score)) is not None},
         settings=settings,
         manifest=manifest,
         table=read_token_table(tokens) if tokens.is_file() else None,
     )
+
+
+def _counts(score: Mapping[str, Any]) -> BenchmarkScore | None:
+    try:
+        return BenchmarkScore.from_dict({name: value for name, value in score.items() if name != "grader"})
+    except (ValueError, KeyError, TypeError):
+        return None  # of another version: its figures are shown as they are recorded
 
 
 def _objective(label: str, folder: Path) -> str | None:

@@ -1,0 +1,226 @@
+// Two chosen runs: differences, the problems that flipped, and exports. The state stands in the address, under keys "e.".
+const holder = document.getElementById("data-evaluation");
+const data = holder && JSON.parse(holder.textContent);
+
+// ---- files to keep
+const download = (name, type, text) => {
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+};
+const csvCell = (value) => {
+  const text = value === null || value === undefined ? "" : String(value);
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // spreadsheets run formulas
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+};
+const csv = (rows) => rows.map((row) => row.map(csvCell).join(",") + "\r\n").join("");
+const standalone = (svg) => { // with the styles that the page gives it
+  const copy = svg.cloneNode(true);
+  const from = [svg, ...svg.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((node, place) => {
+    const style = getComputedStyle(from[place]);
+    for (const name of ["fill", "stroke", "stroke-width", "font-family", "font-size", "text-anchor"]) node.setAttribute(name, style.getPropertyValue(name));
+    node.removeAttribute("class");
+  });
+  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor })) paper.setAttribute(name, value);
+  copy.querySelector("title").after(paper);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
+  return new XMLSerializer().serializeToString(copy);
+};
+
+const scoreRows = () => Object.entries(data.scores).flatMap(([metric, rows]) =>
+  rows.flatMap(([label, ...cells]) => cells.map((cell, column) => [metric, label, data.columns[column], ...(cell ?? [null, null, null])])));
+
+const startScores = () => {
+  document.getElementById("scores-csv").addEventListener("click", () =>
+    download("scores.csv", "text/csv", csv([["metric", "run", "benchmark", "percent", "low", "high"], ...scoreRows()])));
+  document.getElementById("scores-svg").addEventListener("click", () =>
+    download("scores.svg", "image/svg+xml", standalone(document.querySelector("#scores figure svg"))));
+};
+
+// ---- two runs
+const KINDS = {
+  changed: ["changed in any way", (flip) => flip.differs],
+  gained: ["more samples right", (flip) => flip.change > 0],
+  lost: ["fewer samples right", (flip) => flip.change < 0],
+  vote: ["majority flipped", (flip) => flip.vote !== 0],
+  greedy: ["greedy flipped", (flip) => flip.greedy !== 0],
+  all: ["all problems", () => true],
+};
+const STEP = 30;
+
+const startPairs = () => {
+  const byId = (id) => document.getElementById(id);
+  const [first, second, benchmark, only] = ["run-a", "run-b", "flip-benchmark", "flip-only"].map(byId);
+  const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+  for (const select of [first, second]) select.append(...data.evaluated.map((run) => option(run, data.runs[run])));
+  const benchmarks = [...new Set(data.problems.map(([at]) => at))];
+  benchmark.append(option("", "all benchmarks"), ...benchmarks.map((at) => option(at, data.columns[at])));
+  only.append(...Object.entries(KINDS).map(([key, [name]]) => option(key, name)));
+
+  const start = { a: data.pair[0], b: data.pair[1], on: "", only: "changed", problem: "", source: false };
+  let state = { ...start };
+  let most = STEP;
+
+  // ---- the address
+  const keys = {
+    a: { write: (run) => data.runs[run], read: (text) => (data.evaluated.includes(data.runs.indexOf(text)) ? data.runs.indexOf(text) : null) },
+    b: { write: (run) => data.runs[run], read: (text) => (data.evaluated.includes(data.runs.indexOf(text)) ? data.runs.indexOf(text) : null) },
+    on: { write: (at) => data.columns[at], read: (text) => (benchmarks.includes(data.columns.indexOf(text)) ? String(data.columns.indexOf(text)) : null) },
+    only: { write: String, read: (text) => (Object.hasOwn(KINDS, text) ? text : null) },
+    problem: { write: String, read: (text) => (data.problems.some((problem) => problemKey(problem) === text) ? text : null) },
+    source: { write: () => "1", read: (text) => text === "1" || null },
+  };
+  const problemKey = ([at, number]) => `${data.columns[at]}/${number}`;
+  const inAddress = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
+  const read = () => {
+    const found = inAddress();
+    state = { ...start };
+    for (const [name, { read: parse }] of Object.entries(keys)) {
+      const text = found.get(`e.${name}`);
+      state[name] = (text !== null ? parse(text) : null) ?? start[name];
+    }
+  };
+  const write = () => {
+    const found = inAddress();
+    const before = found.toString();
+    for (const [name, { write: format }] of Object.entries(keys)) {
+      if (state[name] === start[name]) found.delete(`e.${name}`);
+      else found.set(`e.${name}`, format(state[name]));
+    }
+    if (found.toString() !== before) history.replaceState(history.state, "", `#${found}`);
+  };
+
+  // ---- differences
+  const signed = (value) => (Math.abs(value) < 0.05 ? "0.0" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`);
+  const drawDifferences = () => {
+    const [low, high] = [Math.min(state.a, state.b), Math.max(state.a, state.b)];
+    const found = data.differences[`${low},${high}`];
+    const turned = state.a > state.b;
+    const cell = (numbers) => {
+      const made = element("td", "figure");
+      if (!numbers) { made.append("–"); return made; }
+      const [value, from, to, p, marked] = turned ? [-numbers[0], -numbers[2], -numbers[1], ...numbers.slice(3)] : numbers;
+      made.append(signed(value), marked ? (value > 0 ? " ↑ " : " ↓ ") : " ", element("span", "spread", `[${signed(from)}, ${signed(to)}]`));
+      made.title = `p = ${p} (sign-flip test, Holm)`;
+      if (marked) made.classList.add("best");
+      return made;
+    };
+    const rows = found ? data.metrics.map((metric, place) => element("tr", "", Object.assign(element("th", "", metric), { scope: "row" }), ...found[place].map(cell))) : [];
+    byId("difference-rows").replaceChildren(...rows);
+    byId("differences").hidden = !found;
+    byId("not-compared").hidden = Boolean(found) || state.a === state.b;
+    byId("compare-command").textContent = `trimsft compare ${[state.a, state.b].map((run) => quoted(data.folders[run])).join(" ")}`;
+    byId("pair-name").textContent = `${data.runs[state.b]} minus ${data.runs[state.a]}`;
+  };
+  const quoted = (text) => (/^[\w./~-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+  // ---- flips
+  const flipOf = (problem, place) => {
+    const [before, after] = [problem[3 + state.a], problem[3 + state.b]];
+    if (!before || !after) return null;
+    const share = ([right, samples]) => (samples ? right / samples : 0);
+    const flipped = (p, q) => (p === null || q === null ? 0 : Math.sign((q > 0.5) - (p > 0.5)));
+    const change = share(after) - share(before);
+    const differs = change !== 0 || before[2] !== after[2] || before[3] !== after[3];
+    return { problem, place, before, after, change, differs, vote: flipped(before[2], after[2]), greedy: flipped(before[3], after[3]) };
+  };
+  const selected = () => {
+    const flips = data.problems.map(flipOf).filter((flip) => flip && (state.on === "" || String(flip.problem[0]) === state.on));
+    const kept = flips.filter(KINDS[state.only][1]).sort((p, q) => Math.abs(q.change) - Math.abs(p.change) || p.place - q.place);
+    return { flips, kept };
+  };
+  const mark = (value) => (value === null ? "–" : value === 1 ? "✓" : value > 0 ? "tie" : "✗");
+  const from = (p, q) => (mark(p) === mark(q) ? mark(p) : `${mark(p)} → ${mark(q)}`);
+  const summary = ({ problem, before, after, change, vote, greedy }) => {
+    const [at, number, id] = problem;
+    const count = before[1] === after[1] ? `${before[0]} → ${after[0]} of ${after[1]}` : `${before[0]} of ${before[1]} → ${after[0]} of ${after[1]}`;
+    const cell = (className, label, text) => element("span", className, element("span", "label", `${label} `), text);
+    const direction = change > 0 ? "up" : change < 0 ? "down" : "";
+    const shift = before[1] === after[1] ? after[0] - before[0] : change;
+    const shown = shift === 0 ? "0" : `${shift > 0 ? "+" : "−"}${Math.abs(Number(shift.toFixed(2)))}`;
+    return element("summary", "flip-line",
+      element("span", "which", id, element("span", "note", ` ${data.columns[at]}, no. ${number}`)),
+      cell("count", "right", count), element("span", `shift ${direction}`, shown),
+      cell(vote ? "flipped" : "", "vote", from(before[2], after[2])), cell(greedy ? "flipped" : "", "greedy", from(before[3], after[3])));
+  };
+  const side = (run) => ({ run, label: data.runs[run], folder: data.folders[run] });
+  const details = (flip) => {
+    const made = element("details", "flip", summary(flip));
+    const fill = () => { if (made.children.length < 2) made.append(problemBody(data, flip.place, [side(state.a), side(state.b)], !state.source)); };
+    const key = problemKey(flip.problem);
+    if (key === state.problem) { made.open = true; made.dataset.chosen = ""; fill(); }
+    made.addEventListener("toggle", () => {
+      made.toggleAttribute("data-chosen", made.open);
+      if (made.open) fill();
+      if (made.open) state.problem = key;
+      else if (state.problem === key) state.problem = "";
+      write();
+    });
+    return made;
+  };
+  const tell = (flips, kept) => {
+    const count = (test) => flips.filter(test).length;
+    const ways = (name) => `${count((flip) => flip[name])} (${count((flip) => flip[name] > 0)} to right, ${count((flip) => flip[name] < 0)} to wrong)`;
+    byId("flip-counts").textContent = `${data.runs[state.a]} → ${data.runs[state.b]} on ${counted(flips.length, "problem")}: ` +
+      `${count((flip) => flip.differs)} changed; more samples right on ${count((flip) => flip.change > 0)}, fewer on ${count((flip) => flip.change < 0)}; ` +
+      `the majority flipped on ${ways("vote")}, greedy on ${ways("greedy")}. Shown: ${Math.min(most, kept.length)} of ${kept.length}, largest change first.`;
+  };
+  const drawFlips = () => {
+    const { flips, kept } = selected();
+    const linked = kept.findIndex((flip) => problemKey(flip.problem) === state.problem);
+    most = Math.max(most, linked + 1); // a link may lead further down
+    byId("flip-list").replaceChildren(...kept.slice(0, most).map(details));
+    byId("flip-more").hidden = kept.length <= most;
+    tell(flips, kept);
+  };
+  const draw = () => {
+    Object.assign(first, { value: state.a });
+    Object.assign(second, { value: state.b });
+    Object.assign(benchmark, { value: state.on });
+    Object.assign(only, { value: state.only });
+    byId("mathematics").checked = !state.source;
+    drawDifferences();
+    drawFlips();
+  };
+  const change = (changed) => {
+    state = { ...state, ...changed };
+    most = STEP;
+    write();
+    draw();
+  };
+
+  first.addEventListener("change", () => change({ a: Number(first.value) }));
+  second.addEventListener("change", () => change({ b: Number(second.value) }));
+  byId("swap").addEventListener("click", () => change({ a: state.b, b: state.a }));
+  benchmark.addEventListener("change", () => change({ on: benchmark.value }));
+  only.addEventListener("change", () => change({ only: only.value }));
+  byId("mathematics").addEventListener("change", (event) => change({ source: !event.target.checked }));
+  byId("flip-more").addEventListener("click", () => { most += STEP; drawFlips(); });
+  byId("flips-csv").addEventListener("click", () => {
+    const sides = ["a", "b"].flatMap((side) => ["run", "right", "samples", "majority", "greedy"].map((name) => `${side}_${name}`));
+    const rows = selected().kept.map(({ problem, before, after }) =>
+      [data.columns[problem[0]], problem[1], problem[2], data.runs[state.a], ...before, data.runs[state.b], ...after]);
+    download("flips.csv", "text/csv", csv([["benchmark", "number", "id", ...sides], ...rows]));
+  });
+  window.addEventListener("beforeprint", () => { // on paper, what the reader opened and no more
+    for (const flip of document.querySelectorAll("details.flip")) flip.open = "chosen" in flip.dataset;
+  });
+  window.addEventListener("hashchange", () => { read(); draw(); });
+
+  read();
+  draw();
+  const target = state.problem && document.querySelector("details.flip[open]");
+  if (target) target.scrollIntoView();
+};
+
+if (data && data.evaluated.length) {
+  startScores();
+  if (data.pair) startPairs();
+  for (const part of document.querySelectorAll(".evaluation-script")) part.hidden = false;
+  for (const part of document.querySelectorAll(".evaluation-plain")) part.hidden = true;
+}

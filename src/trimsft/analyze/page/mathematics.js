@@ -1,0 +1,384 @@
+// LaTeX made readable: formulas become MathML, built node by node and with text only. What is not understood stands as its
+// source. Depth, length and number of nodes are bounded, so that no text can make it hang or fail.
+const MATHML = "http://www.w3.org/1998/Math/MathML";
+const DEEPEST = 24, LONGEST = 4000, MOST_NODES = 3000;
+const INFIX = "math-infix"; // a mark that a row is to be divided at
+
+class Unreadable extends Error {}
+
+class Formula {
+  constructor(source) {
+    if (source.length > LONGEST) throw new Unreadable("too long");
+    Object.assign(this, { source, at: 0, depth: 0, nodes: 0 });
+  }
+
+  node(name, children = [], attributes = {}) {
+    if (++this.nodes > MOST_NODES) throw new Unreadable("too much");
+    const made = document.createElementNS(MATHML, name);
+    if (typeof children === "string") made.textContent = children;
+    else made.append(...children);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  }
+
+  row(children) {
+    const infix = children.findIndex((child) => child.className === INFIX);
+    if (infix >= 0) return this.divided(children.slice(0, infix), children[infix].textContent, children.slice(infix + 1));
+    return children.length === 1 ? children[0] : this.node("mrow", signsSettled(children));
+  }
+
+  divided(above, name, below) { // {a \over b}, {n \choose k}
+    const parts = this.deeper(() => [this.row(above), this.row(below)]);
+    if (name === "over") return this.node("mfrac", parts);
+    return this.node("mrow", [this.sign("(", {}), this.node("mfrac", parts, { linethickness: "0" }), this.sign(")", {})]);
+  }
+
+  deeper(parse) {
+    if (++this.depth > DEEPEST) throw new Unreadable("too deep");
+    const found = parse();
+    this.depth -= 1;
+    return found;
+  }
+
+  // ---- reading
+
+  peek() { return this.source[this.at]; }
+
+  skipSpace() { while (this.at < this.source.length && /\s/.test(this.peek())) this.at += 1; }
+
+  take(text) {
+    const found = this.source.startsWith(text, this.at);
+    if (found) this.at += text.length;
+    return found;
+  }
+
+  match(pattern) { // sticky
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.source);
+    if (found) this.at = pattern.lastIndex;
+    return found;
+  }
+
+  command() {
+    const found = this.match(/\\([A-Za-z]+\*?|[^])/y);
+    if (!found) throw new Unreadable("a lone backslash");
+    return found[1];
+  }
+
+  rawGroup() { // the text between braces, as it stands
+    this.skipSpace();
+    if (!this.take("{")) return this.at < this.source.length ? this.source[this.at++] : "";
+    const start = this.at;
+    for (let open = 1; this.at < this.source.length; this.at += 1) {
+      if (this.peek() === "\\") this.at += 1;
+      else if (this.peek() === "{") open += 1;
+      else if (this.peek() === "}" && --open === 0) return this.source.slice(start, this.at++);
+    }
+    throw new Unreadable("unclosed");
+  }
+
+  // ---- rows and what they are made of
+
+  whole() {
+    const found = this.cells(() => this.at >= this.source.length);
+    return found.length === 1 && found[0].length === 1 ? this.row(found[0][0]) : this.table(found, "rows");
+  }
+
+  cells(ended) { // rows of cells of nodes, up to where it ends
+    const rows = [[[]]];
+    for (;;) {
+      this.skipSpace();
+      if (ended()) break;
+      if (this.take("\\\\")) {
+        this.match(/\s*\[[^\]]{0,20}\]/y); // extra space between rows
+        rows.push([[]]);
+      } else if (this.take("&")) rows.at(-1).push([]);
+      else if (this.at >= this.source.length) throw new Unreadable("unclosed");
+      else rows.at(-1).at(-1).push(...this.scripted());
+    }
+    if (rows.length > 1 && rows.at(-1).length === 1 && rows.at(-1)[0].length === 0) rows.pop();
+    return rows;
+  }
+
+  table(rows, kind) {
+    const lines = rows.map((row) => this.node("mtr", row.map((cell) => this.node("mtd", [this.node("mrow", signsSettled(cell))]))));
+    return this.node("mtable", lines, { class: `math-${kind}` });
+  }
+
+  until(ended) { // one row of nodes
+    const found = [];
+    for (;;) {
+      this.skipSpace();
+      if (ended()) return found;
+      if (this.at >= this.source.length) throw new Unreadable("unclosed");
+      found.push(...this.scripted());
+    }
+  }
+
+  group() {
+    return this.deeper(() => {
+      const rows = this.cells(() => this.take("}"));
+      return rows.length === 1 && rows[0].length === 1 ? this.row(rows[0][0]) : this.table(rows, "rows");
+    });
+  }
+
+  argument() { // a group, or one thing
+    this.skipSpace();
+    if (this.at >= this.source.length) throw new Unreadable("an argument is missing");
+    if (this.take("{")) return this.group();
+    if (/[0-9]/.test(this.peek())) return this.node("mn", this.source[this.at++]);
+    return this.deeper(() => this.row(this.atom().nodes));
+  }
+
+  scripted() { // something with what stands above and below it
+    const { nodes, limits = false } = /[\^_]/.test(this.peek()) ? { nodes: [this.node("mrow")] } : this.atom();
+    let above = null, below = null;
+    for (;;) {
+      this.skipSpace();
+      const primes = this.match(/'+/y);
+      const script = primes ? null : this.match(/[\^_]/y);
+      if (!primes && !script) break;
+      const isAbove = primes !== null || script[0] === "^";
+      if ((isAbove ? above : below) !== null) throw new Unreadable("twice above or below");
+      if (primes) {
+        above = this.node("mo", "′".repeat(primes[0].length));
+        const more = this.take("^") ? this.argument() : null;
+        if (more) above = this.node("mrow", [above, more]);
+      } else if (isAbove) above = this.argument();
+      else below = this.argument();
+    }
+    if (above === null && below === null) return nodes;
+    const base = nodes.pop() ?? this.node("mrow");
+    const names = limits ? ["munderover", "munder", "mover"] : ["msubsup", "msub", "msup"];
+    const name = above && below ? names[0] : below ? names[1] : names[2];
+    return [...nodes, this.node(name, [base, below, above].filter((part) => part !== null))];
+  }
+
+  atom() {
+    const number = this.match(/\d+(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+/y);
+    if (number) return { nodes: [this.node("mn", number[0])] };
+    const letter = this.peek();
+    if (letter === "\\") return this.named(this.command());
+    if (letter === "}") throw new Unreadable("closed too often");
+    this.at += 1;
+    if (letter === "{") return { nodes: [this.group()] };
+    if (letter === "~") return { nodes: [this.space(0.25)] };
+    if (letter === "&") throw new Unreadable("a column outside of a table");
+    if (/\p{L}/u.test(letter)) return { nodes: [this.node("mi", letter)] };
+    if (/[\uD800-\uDBFF]/.test(letter) && this.at < this.source.length) {
+      return { nodes: [this.node("mtext", letter + this.source[this.at++])] };
+    }
+    return { nodes: [this.sign({ "-": "−", "*": "∗" }[letter] ?? letter)] };
+  }
+
+  sign(text, attributes = { stretchy: "false" }) {
+    const tight = /^[/|‖]$/.test(text) ? { lspace: "0", rspace: "0" } : {};
+    return this.node("mo", text, { ...attributes, ...tight });
+  }
+
+  space(width) { return this.node("mspace", [], { width: `${width}em` }); }
+
+  text() { // words, perhaps with formulas between them
+    const parts = this.rawGroup().split(/(?<!\\)\$/);
+    if (parts.length % 2 === 0) throw new Unreadable("unclosed");
+    const inside = (source) => Object.assign(new Formula(source), { depth: this.depth }).deeperWhole();
+    return this.row(parts.map((part, place) => (place % 2 ? inside(part) : this.node("mtext", unescaped(part)))));
+  }
+
+  deeperWhole() { return this.deeper(() => this.whole()); }
+
+  // ---- commands
+
+  named(name) {
+    const one = (node, more = {}) => ({ nodes: [node], ...more });
+    if (Object.hasOwn(SPACES, name)) return one(this.space(SPACES[name]));
+    if (SILENT.has(name)) return { nodes: [] };
+    if (Object.hasOwn(LETTERS, name)) return one(this.node("mi", LETTERS[name]));
+    if (Object.hasOwn(LARGE, name)) return one(this.node("mo", LARGE[name], { movablelimits: "true" }), { limits: true });
+    if (Object.hasOwn(OPERATORS, name)) return one(this.sign(OPERATORS[name]));
+    if (FUNCTIONS.has(name)) {
+      const space = name === "bmod" || name === "mod" ? [this.space(0.25)] : [];
+      return { nodes: [...space, this.node("mi", name.replace("bmod", "mod")), ...space], limits: LIMITS.has(name) };
+    }
+    if (/^[%$&#_]$/.test(name)) return one(this.node("mtext", name));
+    if (/^[{}|]$/.test(name)) return one(this.sign(name === "|" ? "‖" : name));
+    if (/^(d|t|c)?frac$/.test(name)) return one(this.node("mfrac", [this.argument(), this.argument()]));
+    if (Object.hasOwn(ACCENTS, name)) return one(this.node("mover", [this.argument(), this.sign(ACCENTS[name], { stretchy: "true" })], { accent: "true" }), { limits: name === "overbrace" });
+    if (Object.hasOwn(BELOW, name)) return one(this.node("munder", [this.argument(), this.sign(BELOW[name], { stretchy: "true" })]), { limits: true });
+    if (UPRIGHT.has(name.replace("*", ""))) return one(this.text());
+    if (Object.hasOwn(STYLED, name)) return one(this.node("mrow", [this.argument()], { class: STYLED[name] }));
+    return this.special(name);
+  }
+
+  special(name) {
+    const one = (...nodes) => ({ nodes });
+    switch (name) {
+      case "sqrt": return one(this.root());
+      case "over": case "choose": return one(this.node("mtext", name, { class: INFIX }));
+      case "xrightarrow": return one(this.node("mover", [this.sign("→", { stretchy: "true" }), this.argument()]));
+      case "binom": case "dbinom": case "tbinom":
+        return one(this.sign("(", {}), this.node("mfrac", [this.argument(), this.argument()], { linethickness: "0" }), this.sign(")", {}));
+      case "mathbb": return one(this.node("mi", [...this.rawGroup()].map((letter) => DOUBLE[letter] ?? letter).join("")));
+      case "left": return one(this.fenced());
+      case "begin": return one(this.environment());
+      case "not": return one(this.sign(`${this.argument().textContent}\u0338`));
+      case "pmod": case "pod": {
+        const word = name === "pmod" ? [this.node("mi", "mod"), this.space(0.25)] : [];
+        return one(this.space(0.5), this.sign("("), ...word, this.argument(), this.sign(")"));
+      }
+      case "overset": case "stackrel": { const above = this.argument(); return one(this.node("mover", [this.argument(), above])); }
+      case "underset": { const below = this.argument(); return one(this.node("munder", [this.argument(), below])); }
+      case "hspace": case "hspace*": case "vspace": this.rawGroup(); return one(this.space(0.5));
+      case "phantom": case "hphantom": case "vphantom": case "label": this.rawGroup(); return one();
+      case "tag": case "tag*": return one(this.space(1), this.node("mtext", `(${unescaped(this.rawGroup())})`));
+      case "middle": return one(this.sign(this.delimiter(), { stretchy: "true" }));
+      case "right": case "end": throw new Unreadable("closed too often");
+      default: return one(this.node("mtext", `\\${name}`, { class: "math-source" }));
+    }
+  }
+
+  root() {
+    this.skipSpace();
+    if (!this.take("[")) return this.node("msqrt", [this.argument()]);
+    const degree = this.deeper(() => this.row(this.until(() => this.take("]"))));
+    return this.node("mroot", [this.argument(), degree]);
+  }
+
+  delimiter() {
+    this.skipSpace();
+    if (this.at >= this.source.length) throw new Unreadable("a bracket is missing");
+    if (this.peek() !== "\\") return this.source[this.at++].replace(".", "");
+    const name = this.command();
+    return Object.hasOwn(OPERATORS, name) ? OPERATORS[name] : name.replace("|", "‖");
+  }
+
+  fenced() {
+    return this.deeper(() => {
+      const left = this.delimiter();
+      const rows = this.cells(() => this.match(/\\right(?![A-Za-z])/y) !== null);
+      const inside = rows.length === 1 && rows[0].length === 1 ? rows[0][0] : [this.table(rows, "rows")];
+      return this.between(left, inside, this.delimiter());
+    });
+  }
+
+  between(left, inside, right) {
+    const bracket = (text) => (text.trim() ? [this.sign(text, { stretchy: "true" })] : []);
+    return this.node("mrow", [...bracket(left), ...signsSettled(inside), ...bracket(right)]);
+  }
+
+  environment() {
+    const name = this.rawGroup();
+    const plain = name.replace("*", "");
+    if (!ROWS.has(plain)) throw new Unreadable("an unknown environment");
+    if (/^(array|tabular|alignat|alignedat)$/.test(plain)) {
+      this.match(/\s*\[[^\]]{0,20}\]/y);
+      this.rawGroup();
+    }
+    const rows = this.deeper(() => this.cells(() => this.take(`\\end{${name}}`)));
+    const fences = FENCES[plain] ?? "  ";
+    const kind = plain.includes("matrix") || plain === "array" ? "matrix" : "rows";
+    return this.between(fences[0], [this.table(rows, kind)], fences[1]);
+  }
+}
+
+// A minus after another sign belongs to what follows it.
+const signsSettled = (nodes) => {
+  nodes.forEach((node, place) => {
+    const before = nodes[place - 1];
+    const leads = !before || (before.localName === "mo" && !/[)\]}|!′…⌋⌉⟩]/.test(before.textContent));
+    if (leads && node.localName === "mo" && /^[−+±∓]$/.test(node.textContent)) node.setAttribute("form", "prefix");
+  });
+  return nodes;
+};
+
+const unescaped = (text) => text.replace(/\\([%$&#_{} ])/g, "$1").replaceAll("~", " ").replace(/^ | $/g, "\u00a0");
+
+const sourceNode = (text) => Object.assign(document.createElement("code"), { className: "math-source", textContent: text });
+
+// One formula as MathML; as its source where it cannot be read.
+const formula = (source, display, whole) => {
+  try {
+    const reader = new Formula(source);
+    const math = document.createElementNS(MATHML, "math");
+    math.append(reader.whole());
+    math.setAttribute("alttext", source);
+    if (display) math.setAttribute("display", "block");
+    return math;
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    return sourceNode(whole);
+  }
+};
+
+// ---- text with formulas in it
+
+const OPENINGS = /\\\\|\\\$|\$\$|\$|\\\(|\\\[|\\begin\{([a-zA-Z]+\*?)\}|\\boxed\s*(?=\{)|\[asy\]/g;
+const CLOSINGS = { "$$": "$$", "\\(": "\\)", "\\[": "\\]", "[asy]": "[/asy]" };
+
+const braced = (text, open) => { // the place after the brace that closes the one at `open`; -1 where none does
+  let depth = 0;
+  for (let at = open; at < Math.min(text.length, open + LONGEST); at += 1) {
+    if (text[at] === "\\") at += 1;
+    else if (text[at] === "{") depth += 1;
+    else if (text[at] === "}" && --depth === 0) return at + 1;
+  }
+  return -1;
+};
+
+const dollarEnd = (text, from) => { // of $...$; -1 where it is a price, or goes over paragraphs
+  let [open, within] = [0, -1]; // \text{if $n$ is odd} has formulas within braces
+  let at = from;
+  for (const last = Math.min(text.length, from + LONGEST); at < last; at += 1) {
+    if (text[at] === "\\") at += 1;
+    else if (text[at] === "{") open += 1;
+    else if (text[at] === "}") open -= 1;
+    else if (text[at] === "\n" && text[at + 1] === "\n") break;
+    else if (text[at] === "$" && open <= 0) return isFormula(text.slice(from, at), text[at + 1]) ? at : -1;
+    else if (text[at] === "$" && within < 0) within = at;
+  }
+  return within >= 0 && isFormula(text.slice(from, within), text[within + 1]) ? within : -1;
+};
+
+const isFormula = (inside, next = "") => {
+  const tight = inside.trim() !== "" && inside === inside.trim() && !/\d/.test(next);
+  return tight || /\\[a-zA-Z]|[\^_]/.test(inside) || /^\s.*[=+].*\s$/s.test(inside);
+};
+
+// The formula that opens here: what is inside, where it ends, whether it stands alone; null where nothing does.
+const formulaAt = (text, found) => {
+  const after = found.index + found[0].length;
+  if (found[0] === "\\\\" || found[0] === "\\$") return null;
+  if (found[0] === "$") {
+    const end = dollarEnd(text, after);
+    return end < 0 ? null : { inside: text.slice(after, end), end: end + 1, display: false };
+  }
+  if (found[0].startsWith("\\boxed")) {
+    const end = braced(text, after);
+    return end < 0 ? null : { inside: text.slice(found.index, end), end, display: false };
+  }
+  const closing = CLOSINGS[found[0]] ?? `\\end{${found[1]}}`;
+  if (found[1] && !ROWS.has(found[1].replace("*", ""))) return null;
+  const end = text.indexOf(closing, after);
+  if (end < 0 || end - after > LONGEST) return null;
+  const inside = found[1] ? text.slice(found.index, end + closing.length) : text.slice(after, end);
+  return { inside, end: end + closing.length, display: found[0] !== "\\(", drawing: found[0] === "[asy]" };
+};
+
+// Text with its formulas readable, as nodes.
+const readable = (text) => {
+  const made = document.createDocumentFragment();
+  let from = 0;
+  let failures = 0; // each may have looked far ahead
+  OPENINGS.lastIndex = 0;
+  for (let found; failures < 200 && (found = OPENINGS.exec(text)); ) {
+    const one = formulaAt(text, found);
+    if (one === null) { failures += 1; continue; }
+    const whole = text.slice(found.index, one.end);
+    const before = text.slice(from, found.index).replaceAll("\\$", "$");
+    made.append(one.display ? before.replace(/\n+$/, "") : before, one.drawing ? sourceNode(whole) : formula(one.inside, one.display, whole));
+    from = OPENINGS.lastIndex = one.end;
+    if (one.display) while (text[from] === "\n") from += 1; // a display has space of its own
+  }
+  made.append(text.slice(from).replaceAll("\\$", "$"));
+  return made;
+};

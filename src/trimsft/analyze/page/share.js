@@ -1,0 +1,126 @@
+// Taking things with you: the address, the clipboard, CSV and SVG.
+const PREFIX = "t."; // other keys of the address belong to other rooms and are left as they are
+
+const finite = (text) => (text === null || text.trim() === "" || !Number.isFinite(Number(text)) ? null : Number(text));
+const between = (value, low, high) => Math.min(high, Math.max(low, value));
+
+// {method, margin, bandwidth, run} from text; what is no setting becomes the fallback
+const settingFrom = ({ method, m, tau, run }, fallback, runs) => ({
+  method: method !== null && Object.hasOwn(given.objectives, method) ? method : fallback.method,
+  margin: between(finite(m) ?? fallback.margin, -1000, 1000),
+  bandwidth: between(finite(tau) ?? fallback.bandwidth, 0.001, 1000),
+  run: runs.includes(finite(run)) ? finite(run) : fallback.run,
+});
+
+const readHash = (view, store) => {
+  const query = new URLSearchParams(location.hash.slice(1));
+  const get = (name) => query.get(PREFIX + name);
+  const runs = store.runs.flatMap((run, number) => (run ? [number] : []));
+  view.a = settingFrom({ method: get("method"), m: get("m"), tau: get("tau"), run: get("run") }, view.defaults, runs);
+  const [method = null, m = null, tau = null, run = null] = (get("b") ?? "").split("~");
+  view.b = get("b") === null ? null : settingFrom({ method, m, tau, run }, view.a, runs);
+  const known = (table, name, fallback) => (name !== null && Object.hasOwn(table, name) ? name : fallback);
+  view.quantity = known(QUANTITIES, get("colour"), "gap");
+  if (view.quantity === "difference" && !view.b) view.quantity = "weight";
+  view.target = known(TARGETS, get("go"), "trimmed");
+  view.sort = known(SORTS, get("sort"), "order");
+  const [gapLow = null, gapHigh = null] = (get("gap") ?? "").split("~").map(finite);
+  const [weightLow = null, weightHigh = null] = (get("w") ?? "").split("~").map(finite);
+  const category = finite(get("kind"));
+  view.filter = {
+    query: (get("find") ?? "").slice(0, 200), gapLow, gapHigh, weightLow, weightHigh,
+    category: given.categories[category] === undefined ? null : category,
+  };
+  const at = (get("at") ?? "").split("~").map(finite);
+  const example = store.examples.find(({ number }) => number === at[0]);
+  view.at = example && at[1] >= 0 && at[1] < example.length ? example.start + Math.floor(at[1]) : null;
+};
+
+const writeHash = (view) => {
+  const query = new URLSearchParams(location.hash.slice(1).includes("=") ? location.hash.slice(1) : "");
+  for (const name of [...query.keys()]) if (name.startsWith(PREFIX)) query.delete(name);
+  const { a, b, filter, defaults } = view;
+  const put = (name, value, usual) => { if (value !== null && value !== usual) query.set(PREFIX + name, value); };
+  put("method", a.method, defaults.method);
+  put("m", a.margin, defaults.margin);
+  put("tau", a.bandwidth, defaults.bandwidth);
+  put("run", a.run, defaults.run);
+  if (b) put("b", [b.method, b.margin, b.bandwidth, b.run].join("~"));
+  put("colour", view.quantity, "gap");
+  put("go", view.target, "trimmed");
+  put("sort", view.sort, "order");
+  put("find", filter.query, "");
+  put("kind", filter.category, null);
+  put("gap", `${filter.gapLow ?? ""}~${filter.gapHigh ?? ""}`, "~");
+  put("w", `${filter.weightLow ?? ""}~${filter.weightHigh ?? ""}`, "~");
+  if (view.at !== null) {
+    const example = view.exampleOf(view.at);
+    put("at", `${example.number}~${view.at - example.start}`);
+  }
+  const text = query.toString();
+  if (text !== location.hash.slice(1)) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+};
+
+// to the clipboard; where there is none, the text is selected so that a key copies it
+const copyFrom = async (element, say) => {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    say("Copied.");
+  } catch {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    element.focus();
+    say("Selected: press Ctrl+C or ⌘C to copy.");
+  }
+};
+
+const download = (name, kind, parts) => {
+  const address = URL.createObjectURL(new Blob(parts, { type: kind }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+};
+
+// texts as they are shown, as JSON strings, which no spreadsheet takes for formulas
+const quoted = (text) => `"${JSON.stringify(text.replace("\n", "")).replaceAll('"', '""')}"`;
+const tokensCsv = (store, view) => {
+  const head = ["example", "position", "token_id", "text", "category", "run", "nll", "gap", "entropy", "rank", "competitor", "weight_a"];
+  const lines = [[...head, ...(view.b ? ["weight_b"] : [])].join(",")];
+  for (const { place, number, start, length } of store.examples) {
+    if (!view.run || view.run.missing.has(place)) continue;
+    const { nll, gap, entropy, rank, competitor } = view.run;
+    for (let i = start; i < start + length; i++) {
+      if (view.matches && !view.matches[i]) continue;
+      const cells = [number, i - start, store.ids[store.token[i]], quoted(store.texts[store.token[i]]), given.categories[store.category[i]], quoted(given.runs[view.a.run]),
+        tidy(nll[i]), tidy(gap[i]), tidy(entropy[i]), rank[i], quoted(store.texts[competitor[i]]), tidy(view.weights[i])];
+      if (view.b) cells.push(tidy(view.others[i]));
+      lines.push(cells.join(","));
+    }
+  }
+  return `${lines.join("\n")}\n`;
+};
+
+const corpusCsv = (corpus, view, found) => {
+  const lines = ["category,tokens,mean_gap,sd_gap,sum_gradient_norm,sum_weight_a"];
+  for (let cell = 0; cell < corpus.count.length; cell++) {
+    const { category, count, mean, spread, norm } = corpus;
+    lines.push([given.categories[category[cell]], count[cell], tidy(mean[cell]), tidy(spread[cell]), tidy(norm[cell]), tidy(found.w[cell])].join(","));
+  }
+  return `${lines.join("\n")}\n`;
+};
+
+// the drawing with the colours it has now written into it, since the style sheet stays behind
+const standaloneSvg = (svg) => {
+  const copy = svg.cloneNode(true);
+  const originals = svg.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((element, place) => {
+    const style = getComputedStyle(originals[place]);
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "text-anchor"]) {
+      element.setAttribute(name, style.getPropertyValue(name));
+    }
+    element.removeAttribute("class");
+  });
+  copy.setAttribute("font-family", "sans-serif");
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+};

@@ -1,0 +1,156 @@
+// Texts of the examples. Only those near the window have a span for each token; the others keep their height.
+const makeTexts = (pane, store, view) => {
+  const near = new Set();
+  const rendered = new Map(); // example -> {spans, codes}
+  let colours = paints();
+
+  const articles = store.examples.map((example) => {
+    const strip = make("canvas", { className: "strip", width: Math.max(1, example.length), height: 2, title: "all tokens of the example" });
+    const facts = make("span", { className: "note" });
+    const article = make("article", { className: "example" });
+    const text = make("p", { className: "completion" });
+    article.append(make("h3", { textContent: `Example ${example.number + 1} ` }, facts), strip);
+    if (example.prompt) article.append(make("p", { className: "prompt", textContent: example.prompt }));
+    article.append(text);
+    if (example.leftOut) article.append(make("p", { className: "note", textContent: `${grouped(example.leftOut)} more tokens are not shown.` }));
+    strip.addEventListener("click", (event) => {
+      const share = event.offsetX / strip.clientWidth;
+      view.goTo(example.start + Math.min(example.length - 1, Math.floor(share * example.length)));
+    });
+    article.example = example;
+    return { article, text, strip, facts };
+  });
+  pane.replaceChildren(...articles.map(({ article }) => article));
+
+  // a token's class in one number: step of the colour (9: none), dimmed, found
+  const codeOf = (run, { of, edges }, i) => {
+    const value = run ? of(view, run, i) : NaN;
+    const step = Number.isNaN(value) ? 9 : stepOf(edges, value);
+    return step + (view.matches ? (view.matches[i] ? 32 : 16) : 0);
+  };
+  const classOf = (code, { colours: letter }) =>
+    `t${(code & 15) < 9 ? ` ${letter}${code & 15}` : ""}${code & 16 ? " dim" : ""}${code & 32 ? " hit" : ""}`;
+
+  const runFor = ({ place }) => {
+    const run = store.runs[view.a.run];
+    return run && !run.missing.has(place) ? run : null;
+  };
+
+  const render = (example) => {
+    if (rendered.has(example)) return;
+    const { text } = articles[example.place];
+    const [run, quantity] = [runFor(example), QUANTITIES[view.quantity]];
+    const codes = new Uint8Array(example.length);
+    const spans = Array.from({ length: example.length }, (_, place) => {
+      const i = example.start + place;
+      codes[place] = codeOf(run, quantity, i);
+      const span = document.createElement("span");
+      span.className = classOf(codes[place], quantity);
+      span.textContent = store.texts[store.token[i]];
+      span.tabIndex = place ? -1 : 0;
+      span.token = i;
+      return span;
+    });
+    text.replaceChildren(...spans);
+    text.style.minHeight = "";
+    rendered.set(example, { spans, codes, letter: quantity.colours });
+    drawStrip(example);
+    note(example);
+  };
+
+  const note = (example) => {
+    const { length, matches, trimmed, nll } = factsOf(view, example);
+    const known = Number.isNaN(nll) ? "; this model's tokens are others" : `; ${digits(100 * trimmed, 1)} % of its gradient mass trimmed; mean nll ${digits(nll, 3)}`;
+    const found = view.matches ? `; ${grouped(matches)} ${matches === 1 ? "match" : "matches"}` : "";
+    articles[example.place].facts.textContent = `${grouped(length)} tokens${known}${found}`;
+  };
+
+  const leave = (example) => {
+    const { text } = articles[example.place];
+    if (!rendered.has(example) || text.contains(document.activeElement)) return;
+    text.style.minHeight = `${text.offsetHeight}px`;
+    text.replaceChildren();
+    rendered.delete(example);
+  };
+
+  // one pixel a token, which the style sheet stretches: colour above, matches below
+  const drawStrip = (example) => {
+    const { strip } = articles[example.place];
+    const [run, quantity] = [runFor(example), QUANTITIES[view.quantity]];
+    const pixels = new ImageData(Math.max(1, example.length), 2);
+    const row = 4 * pixels.width;
+    for (let place = 0; place < example.length; place++) {
+      const code = codeOf(run, quantity, example.start + place);
+      const paint = (code & 15) < 9 ? colours[quantity.colours + (code & 15)] : [0, 0, 0, 0];
+      pixels.data.set(paint, 4 * place);
+      pixels.data.set(code & 32 ? colours.ink : paint, row + 4 * place);
+      if (code & 16) pixels.data[4 * place + 3] = pixels.data[row + 4 * place + 3] = 60;
+    }
+    strip.getContext("2d").putImageData(pixels, 0, 0);
+  };
+
+  const recolour = () => {
+    const quantity = QUANTITIES[view.quantity];
+    for (const [example, drawn] of rendered) {
+      const run = runFor(example);
+      for (let place = 0; place < example.length; place++) {
+        const code = codeOf(run, quantity, example.start + place);
+        if (code === drawn.codes[place] && drawn.letter === quantity.colours) continue;
+        drawn.codes[place] = code;
+        drawn.spans[place].className = classOf(code, quantity);
+      }
+      drawn.letter = quantity.colours;
+      drawStrip(example);
+      note(example);
+    }
+  };
+
+  // a guess of the height, so that the scroll bar is about right before anything is drawn
+  const guess = () => {
+    const letters = Math.max(20, pane.clientWidth / 9.2);
+    for (const { article, text } of articles) {
+      const { start, length } = article.example;
+      if (rendered.has(article.example)) continue;
+      let [lines, column] = [1, 0];
+      for (let i = start; i < start + length; i++) {
+        const token = store.texts[store.token[i]];
+        column += token.length;
+        if (column > letters || token.endsWith("\n")) [lines, column] = [lines + 1, 0];
+      }
+      text.style.minHeight = `${Math.round(lines * 28.5)}px`;
+    }
+  };
+  guess();
+
+  const watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) render(target.example);
+      else leave(target.example);
+    }
+  }, { root: pane, rootMargin: "60% 0px" });
+  for (const { article } of articles) watcher.observe(article);
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint());
+  document.addEventListener("trimsft:theme", () => repaint());
+  const repaint = () => {
+    colours = paints();
+    for (const example of rendered.keys()) drawStrip(example);
+  };
+
+  return {
+    articles, rendered, recolour, render,
+    spanOf: (i) => {
+      const example = view.exampleOf(i);
+      render(example);
+      return rendered.get(example).spans[i - example.start];
+    },
+    order: (examples) => {
+      pane.replaceChildren(...examples.map(({ place }) => articles[place].article));
+      pane.scrollTop = 0;
+    },
+    hide: (example, hidden) => {
+      const { article } = articles[example.place];
+      if (article.hidden !== hidden) article.hidden = hidden;
+    },
+  };
+};

@@ -1,0 +1,225 @@
+// The viewer: `view` holds all of the state; `refresh` draws what follows from it. Started at the end of controls.js.
+const byId = (id) => document.getElementById(id);
+
+const startViewer = async () => {
+  const store = await openStore();
+  const usable = store.runs.flatMap((run, number) => (run ? [number] : []));
+  if (usable.length === 0) return;
+  const view = {
+    defaults: { method: "trim", margin: given.parameters.margin, bandwidth: given.parameters.bandwidth, run: usable[0] },
+    get run() { return store.runs[this.a.run]; },
+    matches: null, textHits: null, others: null, shown: null, examples: store.examples,
+    exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
+  };
+  readHash(view, store);
+  fillChoices(store);
+  for (const words of document.querySelectorAll("#written, #tokens .written")) words.remove();
+  byId("viewer").hidden = false;
+  view.weights = weighAll(store, view.a);
+  view.others = view.b && weighAll(store, view.b);
+  view.goTo = (i) => goTo(store, view, i);
+  view.texts = makeTexts(byId("pane"), store, view);
+  view.refresh = (changes) => refresh(store, view, changes);
+  watchControls(store, view);
+  watchTokens(store, view);
+  watchKeys(store, view);
+  view.refresh({ b: true, sort: true });
+  if (view.at !== null) view.goTo(view.at);
+  window.addEventListener("hashchange", () => restore(store, view));
+  document.addEventListener("trimsft:setting", ({ detail }) => {
+    const text = (value) => (value === undefined || value === null ? null : String(value));
+    view.a = settingFrom({ method: text(detail?.objective), m: text(detail?.margin), tau: text(detail?.bandwidth), run: null }, view.a, usable);
+    view.refresh({ sort: true });
+  });
+  performance.mark("tokens-ready");
+  document.documentElement.dataset.tokens = "ready";
+};
+
+const exampleAt = (examples, i) => {
+  let [low, high] = [0, examples.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (examples[middle].start <= i) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+};
+
+const restore = (store, view) => {
+  const before = view.at;
+  if (!location.hash.slice(1).includes("=")) return; // a link to a section
+  readHash(view, store);
+  view.refresh({ b: true, sort: true });
+  if (view.at !== null && view.at !== before) view.goTo(view.at);
+};
+
+const fillChoices = (store) => {
+  const option = (value, textContent, disabled = false) => make("option", { value, textContent, disabled });
+  byId("model").append(...given.runs.map((label, number) => option(number, label, !store.runs[number])));
+  byId("quantity").append(...Object.entries(QUANTITIES).map(([key, { name }]) => option(key, name)));
+  byId("target").append(...Object.entries(TARGETS).map(([key, { name }]) => option(key, name)));
+  byId("sort").append(...Object.entries(SORTS).map(([key, name]) => option(key, name)));
+};
+
+// ---- drawing
+
+// `b`: setting B has changed; `sort`: the examples may stand in another order (not while a slider moves)
+const refresh = (store, view, { b = false, sort = false } = {}) => {
+  view.weights = weighAll(store, view.a);
+  if (b) view.others = view.b && weighAll(store, view.b);
+  view.matches = matchesOf(store, view);
+  showControls(view);
+  showCorpus(store, view);
+  if (sort) sortExamples(store, view);
+  hideExamples(store, view);
+  view.texts.recolour();
+  showFound(store, view);
+  if (view.shown !== null) drawInspected(byId("inspected"), store, view, view.shown);
+  clearTimeout(view.writing);
+  view.writing = setTimeout(() => writeHash(view), 250); // browsers count how often an address is changed
+};
+
+const showControls = (view) => {
+  const { a, b, filter } = view;
+  for (const radio of document.querySelectorAll('#bar input[name="method"]')) radio.checked = radio.value === a.method;
+  for (const name of ["margin", "bandwidth"]) {
+    byId(name).value = a[name];
+    if (document.activeElement !== byId(`${name}-number`)) byId(`${name}-number`).value = tidy(a[name]);
+  }
+  byId("model").value = a.run;
+  byId("quantity").querySelector('[value="difference"]').disabled = !b;
+  byId("target").querySelector('[value="differing"]').disabled = !b;
+  Object.assign(byId("quantity"), { value: view.quantity });
+  Object.assign(byId("target"), { value: view.target });
+  Object.assign(byId("sort"), { value: view.sort });
+  byId("category").value = filter.category ?? "";
+  if (document.activeElement !== byId("query")) byId("query").value = filter.query;
+  for (const [id, key] of RANGES) if (document.activeElement !== byId(id)) byId(id).value = filter[key] ?? "";
+  byId("clear").hidden = view.matches === null;
+  byId("filters").classList.toggle("active", Object.entries(filter).some(([key, value]) => key !== "query" && value !== null));
+  byId("swap-settings").hidden = byId("drop").hidden = !b;
+  if (view.scaled !== view.quantity) drawScale(byId("scale"), QUANTITIES[view.quantity]);
+  view.scaled = view.quantity;
+  byId("yaml").textContent = yamlOf(a);
+  byId("command").textContent = commandOf(a);
+};
+const RANGES = [["gap-low", "gapLow"], ["gap-high", "gapHigh"], ["weight-low", "weightLow"], ["weight-high", "weightHigh"]];
+
+const showCorpus = (store, view) => {
+  const { a, b } = view;
+  const corpus = store.corpus[a.run];
+  if (view.rangeOf !== corpus) [view.rangeOf, view.range] = [corpus, histogramRange(corpus)];
+  const found = diagnose(corpus, a, a);
+  const foundB = b && diagnose(store.corpus[b.run], b, a);
+  view.found = found;
+  drawHistogram(byId("histogram"), corpus, view.range, a, b, found);
+  drawFigures(byId("figures"), a, b, found, foundB);
+  drawBars(byId("bars"), found, foundB);
+  const exact = corpus.width === 0 ? "" : ` Counted in cells ${corpus.width < 1 ? `1/${1 / corpus.width}` : corpus.width} of a gap wide.`;
+  byId("counts").textContent = `Figures: all ${grouped(corpus.tokens)} tokens of ${given.runs[a.run]}.${exact} Texts: ${grouped(store.size)} tokens in ${grouped(store.examples.length)} examples.`;
+};
+
+const sortExamples = (store, view) => {
+  const order = sorted(store, view);
+  const same = order.every((example, place) => example === view.examples[place]);
+  view.examples = order;
+  if (!same) view.texts.order(order);
+};
+
+const hideExamples = (store, view) => {
+  if (!view.matches && !view.hiding) return;
+  view.hiding = view.matches !== null;
+  let shown = 0;
+  for (const example of store.examples) {
+    const hidden = view.hiding && factsOf(view, example).matches === 0;
+    view.texts.hide(example, hidden);
+    if (!hidden) shown++;
+  }
+  byId("nothing").hidden = shown > 0;
+};
+
+const showFound = (store, view) => {
+  const { test } = TARGETS[view.target];
+  // plain properties: the loop is long, and a getter is slow
+  const looked = { ...view };
+  let found = 0;
+  if (looked.run) for (let i = 0; i < store.size; i++) if (test(looked, i)) found++;
+  let words = `${grouped(found)} of ${grouped(store.size)} shown`;
+  const [{ a, b }, corpus] = [view, store.corpus[view.a.run]];
+  if (view.target === "differing" && b && a.run === b.run && BY_GAP.has(a.method) && BY_GAP.has(b.method)) {
+    words += `, ${grouped(differing(corpus, a, b))} of ${grouped(corpus.tokens)} in all`;
+  }
+  byId("found").textContent = words;
+};
+
+// ---- one token
+
+const inspect = (store, view, i) => {
+  view.shown = i;
+  drawInspected(byId("inspected"), store, view, i);
+  byId("inspector").hidden = false;
+};
+
+const goTo = (store, view, i) => {
+  view.texts.hide(view.exampleOf(i), false);
+  const span = view.texts.spanOf(i);
+  for (const other of span.parentNode.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+  span.tabIndex = 0;
+  span.focus({ preventScroll: true });
+  const pane = byId("pane");
+  const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
+  if (box.top < frame.top + 20 || box.bottom > frame.bottom - 20) pane.scrollTop += box.top - frame.top - frame.height / 3;
+  byId("pane").scrollIntoView({ block: "nearest" });
+};
+
+const step = (store, view, direction) => {
+  const { test } = TARGETS[view.target];
+  const order = view.examples.filter(({ place }) => !view.texts.articles[place].article.hidden);
+  if (!view.run || order.length === 0) return;
+  const from = view.at ?? order[0].start - 1;
+  const start = order.some((example) => example === view.exampleOf(from)) && from >= 0 ? from : order[0].start - 1;
+  const begin = start < order[0].start && view.at === null ? null : start;
+  const found = begin === null && test(view, order[0].start) && direction > 0 ? order[0].start : nextToken(order, begin ?? order[0].start, direction, (i) => test(view, i));
+  if (found !== null) view.goTo(found);
+};
+
+const watchTokens = (store, view) => {
+  const pane = byId("pane");
+  pane.addEventListener("mouseover", ({ target }) => { if (target.token !== undefined) inspect(store, view, target.token); });
+  pane.addEventListener("mouseleave", () => { if (view.at !== null) inspect(store, view, view.at); });
+  pane.addEventListener("focusin", ({ target }) => {
+    if (target.token === undefined) return;
+    view.at = target.token;
+    inspect(store, view, target.token);
+    clearTimeout(view.writing);
+    view.writing = setTimeout(() => writeHash(view), 250);
+  });
+  pane.addEventListener("keydown", (event) => {
+    const i = event.target.token;
+    if (i === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    const { start, length } = view.exampleOf(i);
+    const to = {
+      ArrowRight: () => i + 1, ArrowLeft: () => i - 1, Home: () => start, End: () => start + length - 1,
+      ArrowDown: () => lineAway(event.target, 1), ArrowUp: () => lineAway(event.target, -1),
+    }[event.key]?.();
+    if (to === undefined) return;
+    event.preventDefault();
+    view.goTo(between(to, start, start + length - 1));
+  });
+  byId("close").addEventListener("click", () => { byId("inspector").hidden = true; });
+};
+
+// the token above or below, by where it stands
+const lineAway = (span, direction) => {
+  const here = span.getBoundingClientRect();
+  let best = null;
+  for (let other = span; other; other = direction > 0 ? other.nextSibling : other.previousSibling) {
+    const { left, top } = other.getBoundingClientRect();
+    const lines = Math.round(Math.abs(top - here.top) / (here.height || 1) - 0.2);
+    if (lines > 2 && best) break;
+    if (lines < 1) continue;
+    if (!best || (Math.abs(top - best.top) < 4 && Math.abs(left - here.left) < best.off)) best = { token: other.token, top, off: Math.abs(left - here.left) };
+    else if (Math.abs(top - best.top) >= 4) break;
+  }
+  return best ? best.token : span.token;
+};

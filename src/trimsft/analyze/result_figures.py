@@ -1,0 +1,93 @@
+"""The figures of `write_analysis`: what is drawn in each, from tables and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from trimsft import figures, paper
+from trimsft.analyze.calibration import Calibration
+from trimsft.analyze.density import density, range_of
+from trimsft.analyze.grids import PAPER_SETTINGS, effective_ratio_grid
+from trimsft.analyze.groups import Group, by_category
+from trimsft.analyze.movement import Movement
+from trimsft.analyze.page.sources import Run
+from trimsft.analyze.paper_tables import CATEGORY_SETTING
+from trimsft.analyze.table import TokenTable
+from trimsft.figures.bars import Spread
+from trimsft.figures.curves import Course, Reliability
+from trimsft.figures.style import PRINT_FORMATS
+
+Tables = Mapping[str, TokenTable]
+_POINTS = 400
+_MARGINS = np.linspace(-2, 10, 49)
+_BANDWIDTHS = np.geomspace(0.1, 8, 40)
+
+
+def gaps(tables: Tables, band: Mapping[str, float], path: Path) -> list[Path]:
+    """Figure 4."""
+    values = {label: table["gap"].astype(np.float64) for label, table in tables.items()}
+    grid = np.linspace(*range_of(list(values.values())), _POINTS)
+    found = {label: density(one, grid) for label, one in values.items()}
+    shaded = (band["margin"], band["bandwidth"])
+    return figures.gap_distribution(grid, found, path, band=shaded, formats=PRINT_FORMATS)
+
+
+def reliability(found: Mapping[str, Calibration], path: Path) -> list[Path]:
+    runs = {
+        label: Reliability(
+            [each.confidence for each in one.bins],
+            [each.accuracy for each in one.bins],
+            [each.tokens for each in one.bins],
+            *(one.ece, one.low, one.high),
+        )
+        for label, one in found.items()
+    }
+    return figures.reliability_diagram(runs, path, formats=PRINT_FORMATS)
+
+
+def positions(tenths: Mapping[str, list[Group]], path: Path) -> list[Path]:
+    runs = {
+        label: Course([each.mean_nll for each in found], [each.mean_weight for each in found])
+        for label, found in tenths.items()
+    }
+    return figures.position_curves(runs, path, formats=PRINT_FORMATS)
+
+
+def movements(base: str, moved: Mapping[str, Movement], path: Path) -> list[Path]:
+    shares = {f"{base} to {label}": found.shares for label, found in moved.items()}
+    return figures.movement_maps(shares, path, formats=PRINT_FORMATS)
+
+
+def categories(table: TokenTable, path: Path) -> list[Path]:
+    margin, bandwidth = CATEGORY_SETTING
+    ours = {
+        row.name: (row.ratio, row.sft_mass, row.trim_mass)
+        for row in by_category(table, margin=margin, bandwidth=bandwidth)
+    }
+    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
+    return figures.category_bars(ours, path, paper=theirs, formats=PRINT_FORMATS)
+
+
+def effective_ratios(table: TokenTable, band: Mapping[str, float], path: Path) -> list[Path]:
+    ratios = effective_ratio_grid(table["gap"].astype(np.float64), _MARGINS.tolist(), _BANDWIDTHS.tolist())
+    marked = [(band["margin"], band["bandwidth"]), *PAPER_SETTINGS]
+    return figures.effective_ratio_map(
+        _MARGINS, _BANDWIDTHS, ratios, path, marked=marked, formats=PRINT_FORMATS
+    )
+
+
+def sampling(runs: Mapping[str, Run], path: Path) -> list[Path]:
+    """Figure 2: none where no run has scores of repeated samples."""
+    metrics: dict[str, dict[str, dict[str, Spread]]] = {}
+    for kind, title in (("pass", "pass@{}"), ("majority", "best-of-{} (majority vote)")):
+        for label, run in runs.items():
+            for benchmark, score in run.scores.items():
+                samples = score.get("samples")
+                spread = run.interval(benchmark, f"{kind}@{samples}")
+                if spread is not None:
+                    panel = metrics.setdefault(title.format(samples), {})
+                    panel.setdefault(benchmark, {})[label] = (spread.value, spread.low, spread.high)
+    return figures.sampling_bars(metrics, path, formats=PRINT_FORMATS) if metrics else []

@@ -1,0 +1,172 @@
+"""All tables and figures of a comparison, from the files of its runs alone.
+
+write_analysis(Path("analysis"), {"Base": Path("runs/base"), "TrimSFT": Path("runs/trim")})
+
+analysis/tables/README.md             what there is, what was left out and why
+analysis/tables/<name>.md, .csv       for reading, for computing
+analysis/figures/<name>.svg, .pdf, .png, .csv
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trimsft.analyze import paper_tables, result_figures, run_tables
+from trimsft.analyze.calibration import calibration
+from trimsft.analyze.groups import by_tenth
+from trimsft.analyze.movement import Movement, movement
+from trimsft.analyze.page.sources import Run, read_run
+from trimsft.analyze.result_files import Result, escaped, write_result
+from trimsft.analyze.statistics import PARAMETERS, objective_of
+from trimsft.analyze.table import TokenTable
+from trimsft.figures import weighting_functions
+from trimsft.figures.style import PRINT_FORMATS
+from trimsft.files import RunError, write_whole
+from trimsft.objectives import OBJECTIVES
+
+
+@dataclass
+class _Written:
+    """What has been written so far, for the index."""
+
+    out: Path
+    results: list[Result] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def table(self, *results: Result | None) -> None:
+        for result in results:
+            if result is not None:
+                self.files += write_result(self.out / "tables", result)
+                self.results.append(result)
+
+    def figure(self, files: Sequence[Path]) -> None:
+        self.files += files
+
+
+def write_analysis(
+    out: Path, runs: Mapping[str, Path], *, parameters: Mapping[str, float] | None = None
+) -> list[Path]:
+    """Every table and figure that the runs have data for; returns the files written.
+
+    A run is a run directory or the path of a token table; the first is the base that the others are held against.
+    `parameters` are margin, bandwidth and gamma; the paper's where not given.
+    """
+    values = _checked(runs, parameters)
+    band = {name: values[name] for name in ("margin", "bandwidth")}
+    read = {label: read_run(label, Path(path)) for label, path in runs.items()}
+    tables = {label: run.table for label, run in read.items() if run.table is not None}
+    written = _Written(Path(out))
+    written.left_out += [f"{label} has no tokens.parquet." for label in read if label not in tables]
+    written.left_out += [f"{label} has no scores." for label, run in read.items() if not run.scores]
+    written.figure(
+        weighting_functions(_figure(written, "weighting_functions"), column=True, formats=PRINT_FORMATS)
+    )
+    if tables:
+        _paper(written, tables, band)
+        _each_run(written, tables, values, band)
+        _training(written, tables, band)
+    _scores(written, read)
+    written.table(paper_tables.disagreements())
+    index = _index(written, read, values)
+    return [*written.files, write_whole(written.out / "tables" / "README.md", index.encode())]
+
+
+def _checked(runs: Mapping[str, Path], parameters: Mapping[str, float] | None) -> dict[str, float]:
+    if not runs:
+        raise ValueError("runs: there are none; give at least one run directory or token table")
+    unknown = [name for name in parameters or {} if name not in PARAMETERS]
+    if unknown:
+        raise ValueError(f"parameters: unknown name {unknown[0]!r}; known: {', '.join(PARAMETERS)}")
+    for name in OBJECTIVES:
+        objective_of(name, parameters)  # refuses values that make no sense, before anything is written
+    return {**PARAMETERS, **(parameters or {})}
+
+
+def _paper(written: _Written, tables: Mapping[str, TokenTable], band: Mapping[str, float]) -> None:
+    """The paper's tables and figures of tokens, on the first run."""
+    label, table = next(iter(tables.items()))
+    examples = table.metadata.get("data", {}).get("rows", "unknown")
+    about = f"{label} ({table.metadata.get('model', 'unknown model')}), {len(table):,} tokens of {examples} examples."
+    for made in (paper_tables.weights, paper_tables.masses, paper_tables.categories):
+        written.table(made(table, about))
+    written.figure(result_figures.gaps(tables, band, _figure(written, "gap_distribution")))
+    written.figure(result_figures.categories(table, _figure(written, "categories")))
+    written.figure(result_figures.effective_ratios(table, band, _figure(written, "effective_ratio")))
+
+
+def _each_run(
+    written: _Written,
+    tables: Mapping[str, TokenTable],
+    values: Mapping[str, float],
+    band: Mapping[str, float],
+) -> None:
+    first = next(iter(tables))
+    tenths = {label: by_tenth(table, **band) for label, table in tables.items()}
+    calibrated = {label: calibration(table) for label, table in tables.items()}
+    written.table(
+        run_tables.confidences(tables, band),
+        run_tables.objectives(tables, values, band),
+        *run_tables.groups(tables, tenths, band),
+        run_tables.examples(first, tables[first], values),
+        run_tables.calibrations(tables, calibrated),
+        run_tables.endings(tables, values),
+    )
+    written.figure(result_figures.reliability(calibrated, _figure(written, "reliability")))
+    written.figure(result_figures.positions(tenths, _figure(written, "positions")))
+
+
+def _training(written: _Written, tables: Mapping[str, TokenTable], band: Mapping[str, float]) -> None:
+    """Before against after: the first run with each other one on the same tokens."""
+    (base, before), *others = tables.items()
+    moved: dict[str, Movement] = {}
+    for label, after in others:
+        try:
+            moved[label] = movement(before, after, **band)
+        except RunError:
+            written.left_out.append(f"Movement to {label}: its table is not about the tokens of {base}.")
+    if moved:
+        written.table(run_tables.movements(base, moved, band))
+        written.figure(result_figures.movements(base, moved, _figure(written, "movement")))
+    elif not others:
+        written.left_out.append("Movement: one token table alone has no before and after.")
+
+
+def _scores(written: _Written, runs: Mapping[str, Run]) -> None:
+    scored = {label: run for label, run in runs.items() if run.scores}
+    names = [str(run.table.metadata.get("model", "")) for run in runs.values() if run.table is not None]
+    names += [str(run.manifest) for run in runs.values()]
+    model = next(filter(None, map(paper_tables.paper_model, names)), None)
+    written.table(paper_tables.scores(scored, model))
+    written.figure(result_figures.sampling(scored, _figure(written, "sampling")))
+
+
+def _figure(written: _Written, name: str) -> Path:
+    return written.out / "figures" / f"{name}.svg"
+
+
+def _index(written: _Written, runs: Mapping[str, Run], values: Mapping[str, float]) -> str:
+    settings = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    lines = [
+        "# Analysis",
+        "",
+        f"Runs: {escaped(', '.join(runs))}. TrimSFT at {settings}.",
+        "",
+        "## Tables",
+        "",
+    ]
+    lines += [
+        f"- [{escaped(result.title)}]({result.name}.md) ([CSV]({result.name}.csv))"
+        for result in written.results
+    ]
+    drawn = [path.stem for path in written.files if path.suffix == ".png"]
+    lines += ["", "## Figures", ""]
+    lines += [
+        f"- [{name.replace('_', ' ')}](../figures/{name}.png) ([CSV](../figures/{name}.csv))"
+        for name in drawn
+    ]
+    if written.left_out:
+        lines += ["", "## Left out", "", *(f"- {escaped(line)}" for line in written.left_out)]
+    return "\n".join(lines) + "\n"
