@@ -17,11 +17,14 @@ def run(*arguments: str):
     return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
 
 
+COMMANDS = ("quickstart", "train", "eval", "compare", "tokens", "report", "bench", "doctor")
+
+
 def test_version() -> None:
     assert run("--version").stdout == f"trimsft {trimsft.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["quickstart", "bench", "doctor"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
@@ -30,7 +33,7 @@ def test_help_has_an_example(command: str) -> None:
 
 def test_help_names_every_command() -> None:
     for result in (run("--help"), run()):
-        assert all(f"\n  {command} " in result.output for command in ("quickstart", "bench", "doctor"))
+        assert all(f"\n  {command} " in result.output for command in COMMANDS)
 
 
 def test_import_loads_nothing_heavy() -> None:

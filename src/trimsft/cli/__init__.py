@@ -1,0 +1,22 @@
+"""The command line: `trimsft quickstart | train | data | eval | compare | tokens | report | bench | doctor`.
+
+Thin; what is heavy is imported inside its command.
+
+Exit codes: 0 done, 1 failed, 2 bad usage.
+"""
+
+from trimsft.cli import analysis, benching, checkup, evaluation, quickstart, training
+from trimsft.cli.base import app
+
+# in the order of --help
+app.command()(quickstart.quickstart)
+app.command(context_settings=training.ANY_FIELD)(training.train)
+app.add_typer(training.data_app, name="data")
+app.command("eval")(evaluation.evaluate)
+app.command()(evaluation.compare)
+app.command()(analysis.tokens)
+app.command()(analysis.report)
+app.command()(benching.bench)
+app.command()(checkup.doctor)
+
+__all__ = ["app"]

@@ -1,0 +1,72 @@
+"""`trimsft train` and `trimsft data`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trimsft.cli.base import JsonFlag, whole_number
+
+ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""`train` and `data` take every field of the configuration, which TrlParser knows."""
+
+
+def train(
+    context: typer.Context,
+    help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
+) -> None:
+    """Fine-tune a model; the same command continues.
+
+    Takes a YAML file, and any of its fields as --field value.
+
+    \b
+    The fields that matter:
+      --config FILE            a recipe, see the folder recipes/
+      --model_name_or_path     hub name or folder
+      --dataset_name           hub name, or a local .jsonl .json .parquet .csv (.gz)
+      --objective              sft fsft dft trim trim-e trim-h
+      --margin --bandwidth     where and how wide the band of trained gaps is
+      --output_dir             the run directory
+      --dry-run                memory, steps and time, without training
+
+    \b
+    Examples:
+      trimsft train --config recipes/qwen2.5-math-1.5b.yaml --objective dft
+      trimsft train --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --dry-run
+      accelerate launch --config_file recipes/accelerate/fsdp2.yaml -m trimsft train --config RECIPE
+    """
+    if help_all:
+        from trimsft.train.settings import Parser
+
+        Parser().print_help()
+        return
+    if not context.args:
+        typer.echo("trimsft: train: nothing to train; see trimsft train --help", err=True)
+        raise typer.Exit(2)
+    from trimsft.train.command import main as train_main
+
+    raise typer.Exit(train_main(context.args))
+
+
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")
+
+
+@data_app.command(context_settings=ANY_FIELD)
+def preview(
+    context: typer.Context,
+    count: Annotated[int, whole_number("--count", "How many examples.")] = 3,
+    show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show examples as the model will see them.
+
+    Prompt, trained tokens, what is cut off. Takes the fields of train.
+
+    \b
+    Example:
+      trimsft data preview --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --count 2
+    """
+    from trimsft.train.look import preview_main
+
+    raise typer.Exit(preview_main(context.args, count=count, show_ids=show_ids, as_json=as_json))
