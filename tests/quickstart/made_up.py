@@ -1,8 +1,8 @@
 """Scores of runs that never ran: problems of which about so many samples are right."""
 
-from trimsft.evaluate.problems import SampleResult
-from trimsft.evaluate.scores import BenchmarkScore, score
 from trimsft.quickstart.results import Results
+from trimsft.scoring.problems import SampleResult
+from trimsft.scoring.scores import BenchmarkScore, score
 
 TIERS = ("lab-easy", "lab-medium", "lab-hard")
 SAMPLES = 8

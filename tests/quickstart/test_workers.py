@@ -45,10 +45,11 @@ import os, signal, sys
 from pathlib import Path
 from trimsft.quickstart import Settings
 from trimsft.quickstart.steps import Place
-from trimsft.quickstart.workers import Done, _Worker
+from trimsft.quickstart.workers import Done, Runs
+from trimsft.study.workers import _Worker
 
 if __name__ == "__main__":
-    worker = _Worker(Place(Path(sys.argv[1])), Settings(), "base")
+    worker = _Worker(Runs(Place(Path(sys.argv[1])), Settings()), {}, "base")
     assert worker.receive() == Done("base", {})
     print(worker._process.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

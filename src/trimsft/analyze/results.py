@@ -89,7 +89,10 @@ def _paper(written: _Written, tables: Mapping[str, TokenTable], band: Mapping[st
     """The paper's tables and figures of tokens, on the first run."""
     label, table = next(iter(tables.items()))
     examples = table.metadata.get("data", {}).get("rows", "unknown")
-    about = f"{label} ({table.metadata.get('model', 'unknown model')}), {len(table):,} tokens of {examples} examples."
+    model = "/".join(
+        Path(table.metadata.get("model", "unknown model")).parts[-2:]
+    )  # of a folder, what tells it apart
+    about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
     for made in (paper_tables.weights, paper_tables.masses, paper_tables.categories):
         written.table(made(table, about))
     written.figure(result_figures.gaps(tables, band, _figure(written, "gap_distribution")))

@@ -1,11 +1,11 @@
-"""The command line: `trimsft quickstart | train | data | eval | compare | tokens | report | bench | doctor`.
+"""The command line: `trimsft quickstart | train | eval | compare | tokens | report | study | sweep | bench | doctor`.
 
 Thin; what is heavy is imported inside its command.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.
 """
 
-from trimsft.cli import analysis, benching, checkup, evaluation, quickstart, training
+from trimsft.cli import analysis, benching, checkup, evaluation, quickstart, study, sweeps, training
 from trimsft.cli.base import app
 
 # in the order of --help
@@ -16,6 +16,8 @@ app.command("eval")(evaluation.evaluate)
 app.command()(evaluation.compare)
 app.command()(analysis.tokens)
 app.command()(analysis.report)
+app.add_typer(study.study_app, name="study")
+app.command()(sweeps.sweep)
 app.command()(benching.bench)
 app.command()(checkup.doctor)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from trimsft.lab import TIERS, FineTuning, base_model_path
 from trimsft.objectives import PAPER_NAMES
+from trimsft.study.scales import LAB
+from trimsft.study.training import as_word
 
 BASE = "base"
 LABELS = {BASE: "Base", **PAPER_NAMES}
@@ -103,28 +105,16 @@ class Settings:
 def training_words(settings: Settings, method: str, *, data: Path, out: Path) -> list[str]:
     """The command line of `trimsft train` that trains one method."""
     fields = {
+        **LAB.defaults,
         "model_name_or_path": settings.base_model,
         "dataset_name": data,
         "output_dir": out,
         "objective": method,
-        "num_train_epochs": 1,
         "per_device_train_batch_size": settings.batch,
         "learning_rate": settings.learning_rate,
-        "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.1,
-        "weight_decay": 0.01,
-        "adam_beta2": 0.95,
-        "max_grad_norm": 1.0,
-        "max_length": 256,
-        "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
         "seed": settings.seed,
-        "use_cpu": str(settings.device == "cpu").lower(),
-        "bf16": "false",
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": "true",
+        "use_cpu": settings.device == "cpu",
     }
     if method.startswith("trim"):  # the others have no band, and refuse one
         fields |= {"margin": settings.margin, "bandwidth": settings.bandwidth}
-    return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+    return [word for name, value in fields.items() for word in (f"--{name}", as_word(value))]

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trimsft import lab
 from trimsft.quickstart.settings import BASE, Settings, training_words
-from trimsft.runs import RunDirectory, RunError
+from trimsft.runs import RunDirectory
+from trimsft.study.steps import StepError, Tell, last_word
 
 HELD_OUT = 1_000_000
 """Added to the seed: no training takes these rows."""
-
-
-class StepError(RuntimeError):
-    """A step that failed, in the words of the command that did it."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +46,6 @@ class Place:
     @property
     def held_out_data(self) -> Path:
         return self.out / "data" / "held-out.jsonl"
-
-
-Tell = Callable[..., None]
-"""Called with the stage and how far it is: tell("evaluating", done=120, total=1080)."""
 
 
 def write_data(place: Place, settings: Settings) -> None:
@@ -99,7 +91,7 @@ def _train(place: Place, settings: Settings, name: str, tell: Tell) -> None:
 
     words = training_words(settings, name, data=place.train_data.resolve(), out=place.run(name))
     if code := main(words):
-        raise StepError(_last_word(place.log(name)) or f"trimsft train ended with exit code {code}")
+        raise StepError(last_word(place.log(name)) or f"trimsft train ended with exit code {code}")
 
 
 def _evaluate(place: Place, settings: Settings, name: str, tell: Tell) -> None:
@@ -144,13 +136,3 @@ def updates_done(place: Place, name: str) -> int:
         return place.telemetry(name).read_bytes().count(b"\n")
     except OSError:
         return 0
-
-
-def _last_word(log: Path) -> str:
-    """What a command said last, without its name."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise RunError(f"{log}: cannot be read ({error.strerror})") from error
-    said = [line.removeprefix("trimsft: ") for line in lines if line.startswith("trimsft: ")]
-    return said[-1] if said else ""

@@ -1,0 +1,190 @@
+"""`trimsft study list | show | run | status | table`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimsft.cli.base import JsonFlag, make_console, refusing, whole_number, writing
+
+HELP = """The paper's tables and figures, on your models.
+
+\b
+Examples:
+  trimsft study list
+  trimsft study run main --scale lab
+  trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
+"""
+study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
+
+ScaleName = Annotated[str, typer.Option("--scale", help="lab (CPU, minutes), small (one GPU) or paper.")]
+Models = Annotated[
+    list[str], typer.Option("--model", help="NAME of the scale's, or NAME=PATH of another; repeat it.")
+]
+OutFolder = Annotated[
+    Path | None, typer.Option(help="Folder for everything; by default runs/study-SCALE, which studies share.")
+]
+
+
+@study_app.command("list")
+def study_list(as_json: JsonFlag = False) -> None:
+    """Every study, and which tables and figures of the paper it makes again."""
+    from trimsft.study import STUDIES, command
+
+    if as_json:
+        listed = [{"study": s.name, "title": s.title, "paper": list(s.paper)} for s in STUDIES.values()]
+        typer.echo(json.dumps(listed))
+    else:
+        make_console().print(command.list_table())
+
+
+@study_app.command("show")
+def study_show(
+    name: Annotated[str, typer.Argument(help="A study, see trimsft study list.")],
+    scale: ScaleName = "lab",
+    model: Models = [],  # noqa: B006 -- typer copies it
+    seeds: Annotated[int | None, whole_number("--seeds", "Seeds of each training.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """What a study is made of: models, benchmarks, and the run directory of each cell."""
+    from trimsft.study import command
+    from trimsft.study.options import Options, changed, find_scale
+    from trimsft.study.studies import find_study
+
+    with refusing(command.REFUSALS):
+        asked = changed(find_scale(scale), Options(models=model, seeds=seeds))
+        described = command.describe(find_study(name), asked)
+    if as_json:
+        typer.echo(json.dumps(described))
+        return
+    typer.echo(f"{name}: {described['title']} ({', '.join(described['paper'])})")
+    for what in ("models", "benchmarks", "needs"):
+        typer.echo(f"{what}: {', '.join(described[what])}")
+    typer.echo("\n".join(f"  {cell}" for cell in described["cells"]))
+
+
+@study_app.command("run")
+def study_run(
+    names: Annotated[list[str], typer.Argument(help="Studies, see trimsft study list; or all.")],
+    scale: ScaleName = "lab",
+    out: OutFolder = None,
+    model: Models = [],  # noqa: B006
+    data: Annotated[str | None, typer.Option(help="File or hub name to train on instead.")] = None,
+    benchmark: Annotated[list[str], typer.Option("-b", "--benchmark", help="Name or file; repeat it.")] = [],  # noqa: B006
+    benchmark_data: Annotated[str | None, typer.Option(help="Folder of benchmarks as NAME.jsonl.")] = None,
+    setting: Annotated[
+        list[str], typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell.")
+    ] = [],  # noqa: B006
+    seeds: Annotated[int | None, whole_number("--seeds", "Seeds of each training.")] = None,
+    samples: Annotated[int | None, whole_number("--samples", "Of each problem.")] = None,
+    problems: Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")] = None,
+    max_tokens: Annotated[int | None, whole_number("--max-tokens", "Of an answer, at most.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, transformers or vllm.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    gpus: Annotated[int | None, whole_number("--gpus", "For each training.")] = None,
+    executor: Annotated[str, typer.Option(help="local, or ray: a cluster, see RAY_ADDRESS.")] = "local",
+    workers: Annotated[
+        int | None, whole_number("--workers", "Cells side by side; by default what fits.")
+    ] = None,
+    retries: Annotated[int, whole_number("--retries", "Of a cell that fails.", least=0)] = 1,
+    keep_weights: Annotated[
+        bool | None, typer.Option("--keep-weights/--no-keep-weights", help="After a cell's evaluation.")
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Next to nothing of everything: does it run?")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run what is missing of a study and write its tables beside the paper's; the same command continues.
+
+    Several of these may run at once in one folder, on one machine or on many that share it.
+
+    \b
+    Examples:
+      trimsft study run main
+      trimsft study run main ablation --scale lab --seeds 3
+      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
+    """
+    from rich.console import Console
+
+    from trimsft.study import STUDIES, command
+    from trimsft.study.options import Options, changed, find_scale
+
+    options = Options(
+        models=model,
+        data=data,
+        benchmarks=benchmark,
+        benchmark_data=benchmark_data,
+        fields=setting,
+        seeds=seeds,
+        samples=samples,
+        problems=problems,
+        max_tokens=max_tokens,
+        engine=engine,
+        device=device,
+        gpus=gpus,
+        keep_weights=keep_weights,
+        smoke=smoke,
+    )
+    running = command.Running(executor=executor, workers=workers, retries=retries)
+    failed, told = False, []
+    with refusing(command.REFUSALS):
+        asked = changed(find_scale(scale), options)
+        folder = out or command.default_folder(asked, smoke=smoke)
+        for name in STUDIES if names == ["all"] else names:
+            if dry_run:
+                cost = command.dry_run(name, asked, folder)
+                told.append({"study": name, **cost.as_dict()})
+                if not as_json:
+                    command.show_cost(cost, asked, make_console())
+                continue
+            with writing(folder):
+                outcome = command.run_study(
+                    name, asked, folder, Console(stderr=True, highlight=False), running=running
+                )
+            told.append(outcome.as_dict())
+            if not as_json:
+                command.show_outcome(outcome, make_console())
+            for line in outcome.failures():
+                typer.echo(f"trimsft: {line}", err=True)
+            failed |= outcome.has_failed
+    if as_json:
+        typer.echo(json.dumps(told))
+    if failed:
+        raise typer.Exit(1)
+
+
+@study_app.command("status")
+def study_status(
+    out: Annotated[Path, typer.Argument(help="The folder of the study.")], as_json: JsonFlag = False
+) -> None:
+    """What is done, running and where, failed and why, or missing; also while it runs."""
+    from trimsft.study import command
+    from trimsft.study.status import read_status, status_table
+
+    with refusing(command.REFUSALS):
+        states = read_status(out)
+    if as_json:
+        typer.echo(json.dumps([state.as_dict() for state in states]))
+    else:
+        make_console().print(status_table(states))
+
+
+@study_app.command("table")
+def study_table(
+    name: Annotated[str, typer.Argument(help="A study, see trimsft study list.")],
+    out: Annotated[Path, typer.Argument(help="The folder it was run in.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """The tables and figures of a study once more, from what is finished."""
+    from trimsft.study import command
+
+    with refusing(command.REFUSALS), writing(out):
+        files = command.rebuild_tables(name, out)
+    typer.echo(json.dumps([str(path) for path in files]) if as_json else "\n".join(map(str, files)))

@@ -1,0 +1,103 @@
+"""`trimsft sweep`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trimsft.cli.base import JsonFlag, make_console, refusing, whole_number, writing
+
+
+def sweep(
+    grid: Annotated[
+        list[str],
+        typer.Option("--grid", help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product."),
+    ],
+    scale: Annotated[str, typer.Option(help="lab (CPU, minutes), small (one GPU) or paper.")] = "lab",
+    objective: Annotated[
+        str, typer.Option(help="Of every point, unless the grid has it: sft fsft dft trim trim-e trim-h.")
+    ] = "trim",
+    seeds: Annotated[int, whole_number("--seeds", "Trainings of each point.")] = 1,
+    select_on: Annotated[
+        str | None, typer.Option(help="Benchmark to choose the best point on; reports on the others.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="average, greedy, pass@K or majority@K.")] = "average",
+    baseline: Annotated[bool, typer.Option(help="Train SFT beside them.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder for everything; runs/sweep-SCALE.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="NAME of the scale's, or NAME=PATH of another; the first of the scale.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="File or hub name to train on instead.")] = None,
+    benchmark: Annotated[
+        list[str] | None, typer.Option("--benchmark", "-b", help="Name or file; repeatable.")
+    ] = None,
+    benchmark_data: Annotated[str | None, typer.Option(help="Folder of benchmarks as NAME.jsonl.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell."),
+    ] = None,
+    problems: Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")] = None,
+    executor: Annotated[str, typer.Option(help="local, or ray: a cluster, see RAY_ADDRESS.")] = "local",
+    workers: Annotated[
+        int | None, whole_number("--workers", "Cells side by side; by default what fits.")
+    ] = None,
+    retries: Annotated[int, whole_number("--retries", "Of a cell that fails.", least=0)] = 1,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Next to nothing of everything: does it run?")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a grid of settings, say which is best and what matters; the same command continues.
+
+    Any field of trimsft train may be varied. Every point is a run directory.
+
+    \b
+    Examples:
+      trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3 --select-on lab-easy
+      trimsft sweep --grid objective=trim,dft --grid learning_rate=2e-4,5e-4 --dry-run
+    """
+    import shlex
+
+    from rich.console import Console
+
+    from trimsft.study import command, sweep_command
+    from trimsft.study.cost import estimate_cost
+    from trimsft.study.options import Options, changed, find_scale
+
+    options = Options(
+        models=[model] if model else (), data=data, benchmarks=benchmark or (), benchmark_data=benchmark_data,
+        fields=setting or (), seeds=seeds, problems=problems, smoke=smoke,
+    )  # fmt: skip
+    with refusing(command.REFUSALS):
+        asked = changed(find_scale(scale), options)
+        folder = out or Path("runs") / f"sweep-{asked.name}{'-smoke' if smoke else ''}"
+        plan = sweep_command.plan_sweep(grid, asked, objective=objective, seeds=seeds, baseline=baseline)
+        sweep_command.check_choice(asked, metric, select_on)
+        if dry_run:
+            cost = estimate_cost(plan.cells, asked, folder, frozenset({"scores"}))
+            if as_json:
+                typer.echo(json.dumps(cost.as_dict()))
+            else:
+                command.show_cost(cost, asked, make_console())
+            return
+        with writing(folder):
+            outcome = sweep_command.run_sweep(
+                plan, asked, folder, Console(stderr=True, highlight=False), metric=metric, select_on=select_on,
+                running=command.Running(executor=executor, workers=workers, retries=retries),
+                command=shlex.join(["trimsft", *sys.argv[1:]]),
+            )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(sweep_command.as_json(outcome)))
+    else:
+        sweep_command.show_sweep(outcome, plan.notes, make_console())
+    for line in outcome.failures():
+        typer.echo(f"trimsft: {line}", err=True)
+    if outcome.cells.failed:
+        raise typer.Exit(1)

@@ -1,0 +1,189 @@
+"""What `trimsft study list | show | run | status | table` do, but for reading options.
+
+outcome = run_study("main", scale, Path("runs/study-lab"), Console(stderr=True))
+outcome.failures, outcome.files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.files import RunError
+from trimsft.study.cells import Cell
+from trimsft.study.cost import Cost, cost_table, estimate_cost, size_text
+from trimsft.study.execution import Outcome, run_cells
+from trimsft.study.places import Place
+from trimsft.study.scales import Scale
+from trimsft.study.studies import STUDIES, Study, find_study
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+REFUSALS = (RunError, ValueError, ImportError)
+"""What is wrong with a request, said in one line; ImportError is a package that is not installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How cells are run."""
+
+    executor: str = "local"
+    workers: int | None = None
+    retries: int = 1
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a study came to."""
+
+    study: str
+    out: Path
+    cells: Outcome
+    files: list[Path] = field(default_factory=list)
+    """Tables, figures, report."""
+    table_error: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.cells.failed or self.table_error)
+
+    def failures(self) -> list[str]:
+        """Each in one line, with where to read more."""
+        place = Place(self.out)
+        lines = [
+            f"{cell.name}: {reason}; see {place.log(cell)}; the same command tries it again"
+            for cell, reason in self.cells.failed.items()
+        ]
+        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "out": str(self.out),
+            "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
+            "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
+            "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
+            "files": [str(path) for path in self.files],
+        }
+
+
+def default_folder(scale: Scale, *, smoke: bool = False) -> Path:
+    """Studies of one scale share it, and their cells."""
+    return Path("runs") / f"study-{scale.name}{'-smoke' if smoke else ''}"
+
+
+def run_study(
+    name: str, scale: Scale, out: Path, console: Console, *, running: Running | None = None
+) -> StudyOutcome:
+    """Do what is missing of a study and write its tables; raises one of `REFUSALS` before anything is run."""
+    from trimsft.study.progress import Progress
+
+    study, how = find_study(name), running or Running()
+    cells = study.cells(scale)
+    check(scale, out)
+    with Progress(console) as progress:
+        outcome = run_cells(
+            cells,
+            scale,
+            out,
+            executor=how.executor,
+            workers=how.workers,
+            retries=how.retries,
+            on_event=progress,
+            needs=study.needs,
+        )
+    files, error = _write_tables(study, scale, cells, out) if outcome.done else ([], "")
+    return StudyOutcome(name, out, outcome, files, error)
+
+
+def check(scale: Scale, out: Path) -> None:
+    """Read the settings of each model as its training would: what is wrong there is said before anything is run."""
+    from trimsft.study.training import training_settings
+
+    for model in scale.models:
+        training_settings(Place(out), scale, Cell(model=model, objective="sft"))
+
+
+def dry_run(name: str, scale: Scale, out: Path) -> Cost:
+    """What it would take; nothing is written."""
+    study = find_study(name)
+    check(scale, out)
+    return estimate_cost(study.cells(scale), scale, out, study.needs)
+
+
+def show_cost(cost: Cost, scale: Scale, console: Console) -> None:
+    console.print(cost_table(cost, scale))
+    if not cost.cells:
+        return
+    kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
+    console.print(
+        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk."
+    )
+    for text in cost.assumptions:
+        console.print(f"- {text}", soft_wrap=True, markup=False)
+
+
+def rebuild_tables(name: str, out: Path) -> list[Path]:
+    """The tables of a study from what is finished in a folder."""
+    from trimsft.study.tables import write_study
+
+    study, place = find_study(name), Place(out)
+    scale = place.read_scale()
+    cells = cells_in(place, study, scale)
+    if not any(place.is_done(cell, scale, study.needs) for cell in cells):
+        raise RunError(f"{out}: no cell of {name} is finished; trimsft study status {out} says more")
+    return write_study(study, scale, cells, out)
+
+
+def cells_in(place: Place, study: Study, scale: Scale) -> list[Cell]:
+    """The cells of a study that were asked for in a folder, of whatever seed."""
+    runs = {(run.model, run.objective, run.fields) for run in study.runs(scale)}
+    return [cell for cell in place.asked_for() if (cell.model, cell.objective, cell.fields) in runs]
+
+
+def _write_tables(study: Study, scale: Scale, cells: Sequence[Cell], out: Path) -> tuple[list[Path], str]:
+    try:
+        from trimsft.study.tables import write_study
+
+        return write_study(study, scale, cells, out), ""
+    except Exception as error:  # the runs are worth more than their table, which can be made again
+        return (
+            [],
+            f"{' '.join(str(error).split()) or type(error).__name__}; trimsft study table {study.name} {out}",
+        )
+
+
+def show_outcome(outcome: StudyOutcome, console: Console) -> None:
+    """Where everything is."""
+    console.print(f"{len(outcome.cells.done)} cells are done: {outcome.out}", soft_wrap=True)
+    for path in outcome.files:
+        console.print(f"  {path}", soft_wrap=True)
+
+
+def list_table() -> Table:
+    """Every study, and which of the paper's tables and figures it makes again."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table("study", "", "in the paper", box=box.SIMPLE_HEAD)
+    for study in STUDIES.values():
+        table.add_row(study.name, study.title, ", ".join(study.paper))
+    return table
+
+
+def describe(study: Study, scale: Scale) -> dict[str, Any]:
+    """One study at one scale, for people and programs."""
+    return {
+        "study": study.name,
+        "title": study.title,
+        "paper": list(study.paper),
+        "needs": sorted(study.needs),
+        "scale": scale.name,
+        "models": {name: at.path or at.recipe for name, at in scale.models.items()},
+        "benchmarks": list(scale.benchmarks),
+        "cells": [cell.name for cell in study.cells(scale)],
+    }

@@ -1,0 +1,210 @@
+"""What a sweep varies: `--grid FIELD=VALUES`, where the field is any of `trimsft train`.
+
+    >>> [axis.values for axis in read_axes(["margin=0:1:0.5", "bandwidth=0.1,2"])]
+    [(0.0, 0.5, 1.0), (0.1, 2.0)]
+
+VALUES are a list (0.5,1,2) or a range with both ends (0:6:1 is 0, 1, ..., 6). Several axes make their product. With an
+axis `objective`, a field that one of them does not take is left out for that one, which is then made once:
+
+    >>> for point in points(read_axes(["objective=trim,dft", "margin=1,2"])): print(point)
+    Point(objective='trim', fields=(('margin', 1.0),))
+    Point(objective='trim', fields=(('margin', 2.0),))
+    Point(objective='dft', fields=())
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from trimsft.objectives import OBJECTIVES
+from trimsft.study.cells import PARAMETERS, takes_of
+
+OBJECTIVE = "objective"
+MOST_VALUES = 1000
+"""Of one range: more are a slip of the pen."""
+ELSEWHERE = {
+    "seed": "--seeds",
+    "model_name_or_path": "--model",
+    "dataset_name": "--data",
+    "output_dir": "--out",
+}
+"""Fields that a sweep sets itself, and the option that says how."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One field and the values it takes."""
+
+    field: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting to be trained, whatever the seed."""
+
+    objective: str
+    fields: tuple[tuple[str, Any], ...]
+    """Sorted by name; what is not there stands at its default."""
+
+
+def read_axes(texts: Sequence[str]) -> list[Axis]:
+    """The axes that these texts describe; raises `ValueError` for one that cannot be."""
+    axes = [_read_axis(text) for text in texts]
+    for number, axis in enumerate(axes):
+        if axis.field in [other.field for other in axes[:number]]:
+            raise ValueError(f"--grid: {axis.field!r} is there twice; give all of its values in one")
+    return axes
+
+
+def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
+    """The product of the axes, each setting once; raises `ValueError` for one that could not be trained.
+
+    Args:
+        objective: of all points, unless it is an axis itself.
+    """
+    names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
+    for name in names:
+        takes_of(name)  # an unknown one ends here, with the nearest known
+    others = [axis for axis in axes if axis.field != OBJECTIVE]
+    for axis in others:
+        _require_effect(axis.field, names)
+    found = dict.fromkeys(
+        Point(name, tuple(sorted(fields)))
+        for name in names
+        for fields in _product([axis for axis in others if takes(name, axis.field)])
+    )
+    for point in found:
+        _require_trainable(point)
+    return list(found)
+
+
+def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:
+    """For each objective that does not take all fields of the grid, a sentence that says so."""
+    names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
+    notes = []
+    for name in names:
+        without = [axis.field for axis in axes if not takes(name, axis.field)]
+        if without:
+            notes.append(
+                f"{name} takes no {' and no '.join(without)}: these values make no further runs of it."
+            )
+    return notes
+
+
+def takes(objective: str, field: str) -> bool:
+    """Whether the field has an effect with this objective; those that are no objective's own always have."""
+    return field not in PARAMETERS or field in takes_of(objective)
+
+
+def _product(axes: Sequence[Axis]) -> Iterator[tuple[tuple[str, Any], ...]]:
+    for values in itertools.product(*(axis.values for axis in axes)):
+        yield tuple((axis.field, value) for axis, value in zip(axes, values, strict=True))
+
+
+def _require_effect(field: str, objectives: Sequence[str]) -> None:
+    if not any(takes(name, field) for name in objectives):
+        who = ", ".join(name for name in OBJECTIVES if takes(name, field))
+        raise ValueError(
+            f"--grid: {field!r} has no effect with objective {' or '.join(objectives)}; it is a field of {who}"
+        )
+
+
+def _require_trainable(point: Point) -> None:
+    """Let the parser of `trimsft train` look at the setting, long before anything is trained."""
+    from trimsft.train.settings import UsageError, parse
+
+    words = ["--model_name_or_path", "unknown", "--output_dir", "unknown", f"--{OBJECTIVE}", point.objective]
+    words += [word for field, value in point.fields for word in (f"--{field}", str(value))]
+    try:
+        parse(words)
+    except UsageError as error:
+        raise ValueError(f"--grid: {error}") from error
+
+
+# ---- reading
+
+
+def _read_axis(text: str) -> Axis:
+    field, equals, listed = text.partition("=")
+    field, listed = field.strip().removeprefix("--").replace("-", "_"), listed.strip()
+    if not equals or not field or not listed:
+        raise ValueError(f"--grid: {text!r} must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2")
+    coerce = _reader_of(field)
+    words = _range(field, listed) if ":" in listed else [word.strip() for word in listed.split(",")]
+    values = tuple(coerce(word) for word in words)
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ValueError(f"--grid: {field} has the value {words[number]} twice; give it once")
+    return Axis(field, values)
+
+
+def _range(field: str, text: str) -> list[str]:
+    """Decimals, not floats: 0.1:0.5:0.1 has 0.3 and not 0.30000000000000004."""
+    right = "a range is START:STOP:STEP with STEP above 0 and STOP not below START, such as 0:6:1"
+    try:
+        start, stop, step = (Decimal(word.strip()) for word in text.split(":"))
+    except (InvalidOperation, ValueError):
+        raise ValueError(f"--grid: {field}={text}: {right}") from None
+    if not all(number.is_finite() for number in (start, stop, step)) or step <= 0 or stop < start:
+        raise ValueError(f"--grid: {field}={text}: {right}")
+    count = int((stop - start) / step) + 1
+    if count > MOST_VALUES:
+        raise ValueError(
+            f"--grid: {field}={text} has {count:,} values; make the step larger, {MOST_VALUES} at most"
+        )
+    return [_plain(start + number * step) for number in range(count)]
+
+
+def _plain(number: Decimal) -> str:
+    """Without an exponent, and whole numbers without a point, so that a field of whole numbers takes them."""
+    return f"{int(number)}" if number == number.to_integral_value() else f"{number:f}"
+
+
+def _reader_of(field: str) -> Any:
+    """What makes a value of a word, by the type that `trimsft train` gives the field."""
+    from trimsft.train.settings import Parser, UsageError
+
+    parser = Parser()
+    actions = {
+        option.removeprefix("--"): action
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+    _require_field(field, actions)
+
+    def read(word: str) -> Any:
+        try:
+            if not word:
+                raise UsageError("empty")
+            return vars(parser.parse_known_args([f"--{field}", word])[0])[field]
+        except UsageError:
+            choices = actions[field].choices
+            right = (
+                f"one of {', '.join(map(str, choices))}" if choices else _kind(actions[field].default, field)
+            )
+            raise ValueError(f"--grid: {field}: {word!r} must be {right}") from None
+
+    return read
+
+
+def _require_field(field: str, actions: dict[str, Any]) -> None:
+    if field in ELSEWHERE:
+        raise ValueError(f"--grid: {field!r} is not for a grid; {ELSEWHERE[field]} sets it")
+    if field not in actions or field in ("help", "config"):
+        near = difflib.get_close_matches(field, actions, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "trimsft train --help-all lists every field"
+        raise ValueError(f"--grid: no field {field!r}; {hint}")
+    if actions[field].nargs not in (None, "?"):
+        raise ValueError(f"--grid: {field!r} takes a list of values; a grid can only vary fields of one")
+
+
+def _kind(default: Any, field: str) -> str:
+    kinds = {bool: "true or false", int: "a whole number", float: "a number"}
+    return kinds.get(type(default), f"a value that trimsft train takes for --{field}")

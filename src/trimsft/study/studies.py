@@ -1,0 +1,160 @@
+"""The paper's studies as declarations: which cells each is made of, and what must be known of them.
+
+    >>> STUDIES["half-trims"].paper
+    ('tab:variants', 'tab:variants-complete')
+    >>> len(STUDIES["main"].cells(SCALES["lab"], seeds=3))
+    13
+
+Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all that `passes` and `gaps` train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from trimsft.paper import scores
+from trimsft.study.cells import BASE, Cell
+from trimsft.study.scales import SCALES as SCALES
+from trimsft.study.scales import Scale
+
+SCORES, TOKENS = "scores", "tokens"
+COMPARED = (BASE, "sft", "fsft", "dft", "trim")
+"""The methods of Table 1."""
+PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")
+"""Those of Figure 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One table or figure of the paper, or several that rest on the same runs."""
+
+    name: str
+    title: str
+    paper: tuple[str, ...]
+    """LaTeX labels of the tables and figures."""
+    runs: Callable[[Scale], Iterable[Cell]]
+    """At seed 0."""
+    needs: frozenset[str]
+    """Of "scores" (evaluated on the benchmarks) and "tokens" (measured on training rows)."""
+
+    def cells(self, scale: Scale, seeds: int | Sequence[int] | None = None) -> list[Cell]:
+        """All seeds of each run, by default the scale's; a base is evaluated once."""
+        count = scale.seeds if seeds is None else seeds
+        numbers = range(count) if isinstance(count, int) else count
+        return expand(self.runs(scale), numbers)
+
+
+def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
+    """Every run with every seed, each cell once, bases with seed 0 alone; the most telling first: seed by seed."""
+    runs = list(dict.fromkeys(runs))
+    bases = [run for run in runs if run.is_base]
+    trained = [run for run in runs if not run.is_base]
+    return bases + [_with_seed(run, seed) for seed in seeds for run in trained]
+
+
+def _with_seed(run: Cell, seed: int) -> Cell:
+    return Cell(model=run.model, objective=run.objective, fields=run.fields, seed=seed)
+
+
+def find_study(name: str) -> Study:
+    if name not in STUDIES:
+        raise ValueError(f"study: unknown name {name!r}; known: {', '.join(STUDIES)}")
+    return STUDIES[name]
+
+
+def _main(scale: Scale) -> Iterable[Cell]:
+    return [Cell(model=model, objective=objective) for model in scale.models for objective in COMPARED]
+
+
+def _passes(scale: Scale) -> Iterable[Cell]:
+    models = [model for model in PASS_MODELS if model in scale.models] or list(scale.models)
+    return [Cell(model=model, objective=objective) for model in models for objective in COMPARED]
+
+
+def _from_paper(*tables: str) -> Callable[[Scale], Iterable[Cell]]:
+    """The methods and settings of the paper's tables, on the scale's one model; its base beside them."""
+
+    def runs(scale: Scale) -> Iterable[Cell]:
+        yield Cell(model=scale.focus_model, objective=BASE)
+        for row in (row for table in tables for row in scores(table)):
+            fields = () if row.setting is None else tuple(row.setting._asdict().items())
+            yield Cell(model=scale.focus_model, objective=row.method, fields=fields)
+
+    return runs
+
+
+def _half_trims(scale: Scale) -> Iterable[Cell]:
+    yield from _from_paper("half_trims_complete")(scale)
+    yield Cell(model=scale.focus_model, objective="sft")
+
+
+def _focus(scale: Scale) -> Iterable[Cell]:
+    return [Cell(model=scale.focus_model, objective=objective) for objective in COMPARED]
+
+
+def _base(scale: Scale) -> Iterable[Cell]:
+    return [Cell(model=scale.focus_model, objective=BASE)]
+
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Study(
+            name="main",
+            title="average@8 of Base, SFT, FSFT, DFT and TrimSFT",
+            paper=("tab:main",),
+            runs=_main,
+            needs=frozenset({SCORES}),
+        ),
+        Study(
+            name="passes",
+            title="pass@8 and best-of-8 by majority vote",
+            paper=("fig:passk_results",),
+            runs=_passes,
+            needs=frozenset({SCORES}),
+        ),
+        Study(
+            name="ablation",
+            title="average@8 by margin and bandwidth",
+            paper=("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau"),
+            runs=_from_paper("bandwidth_ablation", "margin_ablation"),
+            needs=frozenset({SCORES}),
+        ),
+        Study(
+            name="half-trims",
+            title="TrimSFT against its halves, by margin",
+            paper=("tab:variants", "tab:variants-complete"),
+            runs=_half_trims,
+            needs=frozenset({SCORES}),
+        ),
+        Study(
+            name="gaps",
+            title="distribution of logit gaps before and after training",
+            paper=("fig:gap_distribution",),
+            runs=_focus,
+            needs=frozenset({TOKENS}),
+        ),
+        Study(
+            name="weights",
+            title="how many tokens count, by margin and bandwidth",
+            paper=("tab:weight-diagnostic",),
+            runs=_base,
+            needs=frozenset({TOKENS}),
+        ),
+        Study(
+            name="gradient-mass",
+            title="where the gradient goes, by gap",
+            paper=("tab:gradient-mass",),
+            runs=_base,
+            needs=frozenset({TOKENS}),
+        ),
+        Study(
+            name="categories",
+            title="weights and gradient mass by kind of token",
+            paper=("tab:token-category",),
+            runs=_base,
+            needs=frozenset({TOKENS}),
+        ),
+    )
+}

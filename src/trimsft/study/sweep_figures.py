@@ -1,0 +1,78 @@
+"""The plane of a sweep in colour: one square for each margin and bandwidth that was tried.
+
+score_map({(1.0, 0.5): (29.8, 28.1, 31.4), ...}, "figures/plane.svg", chosen=(1.0, 0.5))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trimsft.figures.ablation import Setting, Spread
+from trimsft.figures.style import COLUMN, FORMATS, SMALL, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = "cividis"
+_SQUARE = 0.4
+"""Inches, at least, so that its number can be read."""
+
+
+def score_map(
+    scores: Mapping[Setting, Spread],
+    path: str | Path,
+    *,
+    metric: str = "average@8, %",
+    chosen: Setting | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Values in the unit of `metric`; `chosen` gets a frame. What was not tried stays white. Returns the files."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    if not scores:
+        raise ValueError("scores: there are none; give the value of at least one (margin, bandwidth)")
+    margins, bandwidths = (sorted({setting[n] for setting in scores}) for n in (0, 1))
+    values = np.full((len(bandwidths), len(margins)), np.nan)
+    for (margin, bandwidth), (value, _, _) in scores.items():
+        values[bandwidths.index(bandwidth), margins.index(margin)] = value
+    size = (max(COLUMN, 1.1 + _SQUARE * len(margins)), max(1.6, 0.7 + _SQUARE * len(bandwidths)))
+    with matplotlib.rc_context({**SMALL, "axes.spines.left": False, "axes.spines.bottom": False}):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        colours = axes.pcolormesh(
+            np.ma.masked_invalid(values), cmap=_COLOURS, edgecolors="white", linewidth=1
+        )
+        _numbers(axes, values)
+        axes.set_xticks(np.arange(len(margins)) + 0.5, [f"{margin:g}" for margin in margins])
+        axes.set_yticks(np.arange(len(bandwidths)) + 0.5, [f"{bandwidth:g}" for bandwidth in bandwidths])
+        axes.tick_params(length=0)
+        axes.set(xlabel="margin $m$", ylabel=r"bandwidth $\tau$")
+        if chosen is not None and chosen in scores:
+            _frame(axes, margins.index(chosen[0]), bandwidths.index(chosen[1]))
+        figure.colorbar(colours, ax=axes, label=plain(metric), pad=0.02, aspect=25)
+        rows = [[*setting, *spread] for setting, spread in sorted(scores.items())]
+        return save(figure, path, ["margin", "bandwidth", "value", "low", "high"], rows, formats)
+
+
+def _numbers(axes: Axes, values: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> None:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    for (row, column), value in np.ndenumerate(values):
+        if not np.isnan(value):
+            bright = high > low and (value - low) / (high - low) > 0.55
+            colour = "black" if bright else "white"
+            axes.text(
+                column + 0.5, row + 0.5, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=6.5
+            )
+
+
+def _frame(axes: Axes, column: int, row: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(
+        Rectangle((column, row), 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False)
+    )

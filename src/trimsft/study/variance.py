@@ -1,0 +1,236 @@
+r"""How much of what a sweep shows is due to the margin, how much to the bandwidth.
+
+    >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]}).bandwidth
+    1.0
+
+A two-way analysis of variance. With the factors m and tau, RSS(model) the residual sum of squares of a least squares
+fit to all scores, and total the sum of squares around their mean:
+
+    margin       (RSS(tau) - RSS(m + tau)) / total          what m adds to tau
+    bandwidth    (RSS(m) - RSS(m + tau)) / total            what tau adds to m
+    interaction  (RSS(m + tau) - RSS(cells)) / total        what only both together explain
+    residual     RSS(cells) / total                         differences of seeds within a cell; 0 with one seed
+    shared       1 - the sum of these
+
+These are eta squared with sums of squares of type II. On a full grid with as many seeds everywhere they are those of
+any textbook, and `shared` is 0. Where cells are missing, m and tau are entangled: what either could explain as well is
+`shared` (below 0 where each needs the other).
+
+Each level is a level: no straight line is assumed, so the shares depend on which values were tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from trimsft.scoring.bootstrap import Array, Interval
+
+Setting: TypeAlias = tuple[float, float]
+"""(margin, bandwidth)."""
+PARTS = ("margin", "bandwidth", "interaction", "residual", "shared")
+RESAMPLES = 2_000
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of the variance over all cells and seeds, from 0 to 1; NaN where nothing varies."""
+
+    margin: float
+    bandwidth: float
+    interaction: float
+    residual: float
+    shared: float
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The shares with their intervals, and what they say."""
+
+    shares: Mapping[str, Interval]
+    """By part."""
+    difference: Interval
+    """bandwidth - margin, of the variance seen; low and high are the value where there is no interval."""
+    settings: int
+    seeds: int
+    """The fewest of any setting."""
+    resampled: bool
+    """Whether the intervals are any."""
+
+    @property
+    def verdict(self) -> str:
+        """holds, does not hold, cannot be told: that the bandwidth matters more than the margin."""
+        if not self.resampled or math.isnan(self.difference.value):
+            return "cannot be told"
+        return verdict_of(self.difference)
+
+    def sentence(self) -> str:
+        if math.isnan(self.difference.value):
+            return f"All {self.settings} settings score the same: there is no variance to explain."
+        told = {part: _told(self.shares[part], self.resampled) for part in PARTS}
+        text = (
+            f"Over {self.settings} settings, tau explains {told['bandwidth']} of the variance, m {told['margin']}, "
+            f"both together {told['interaction']} more"
+        )
+        if self.seeds > 1:
+            text += f", seeds {told['residual']}"
+        if abs(self.shares["shared"].value) > 0.005:
+            text += f"; {told['shared']} could be either's, as the grid is not full"
+        return f"{text}. {self._conclusion()}"
+
+    def _conclusion(self) -> str:
+        if not self.resampled:
+            return "Without single scores there are no intervals."
+        words = {
+            "holds": "tau matters more than m",
+            "does not hold": "m matters more than tau",
+            "cannot be told": "Which matters more cannot be told",
+        }
+        value, low, high = (100 * bound for bound in self.difference.as_dict().values())
+        return f"{words[self.verdict]} (difference {value:+.0f} points [{low:+.0f}, {high:+.0f}])."
+
+
+def verdict_of(difference: Interval) -> str:
+    """holds above 0, does not hold below it, cannot be told where the interval has 0 in it."""
+    if difference.low > 0:
+        return "holds"
+    return "does not hold" if difference.high < 0 else "cannot be told"
+
+
+def shares(scores: Mapping[Setting, Sequence[float]]) -> Shares:
+    """The decomposition of scores by setting, one or more (seeds) for each."""
+    design = _Design({setting: len(values) for setting, values in scores.items()})
+    values = np.array([value for setting in design.settings for value in scores[setting]], dtype=np.float64)
+    return Shares(*(float(share) for share in design.shares(values[:, None])[:, 0]))
+
+
+def sensitivity(
+    scores: Mapping[Setting, Sequence[Sequence[Array]]], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Sensitivity:
+    """The shares of the mean over benchmarks, with 95 % intervals over problems and seeds.
+
+    Args:
+        scores: by setting, for each seed, for each benchmark: the score of every problem, the same problems everywhere.
+
+    A resample draws the problems, the same ones for all settings, and the seeds of each setting, with their deviations
+    widened by sqrt(S / (S - 1)), which drawing S of S takes away. Noise adds to what the settings differ by, in the
+    scores as in the resamples, so the intervals are bias-corrected. The shares are of the scores as they are, noise
+    included.
+    """
+    design = _Design({setting: len(runs) for setting, runs in scores.items()})
+    runs = [run for setting in design.settings for run in scores[setting]]
+    strata = [np.stack(column, axis=1) for column in zip(*runs, strict=True)]  # each [problems, runs]
+    means_N = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
+    found = design.shares(means_N[:, None])[:, 0]
+    draws_NR = _resampled(design, strata, resamples, np.random.default_rng(seed))
+    drawn = design.shares(draws_NR)
+    # in units of the variance seen: of the resampled one, mere noise would show a difference in every fourth sweep
+    scaled = (drawn[1] - drawn[0]) * design.total(draws_NR) / design.total(means_N[:, None])
+    return Sensitivity(
+        {part: bias_corrected(float(found[n]), drawn[n]) for n, part in enumerate(PARTS)},
+        bias_corrected(float(found[1] - found[0]), scaled),
+        len(design.settings),
+        min(map(len, scores.values())),
+        True,
+    )
+
+
+def sensitivity_without_noise(scores: Mapping[Setting, float]) -> Sensitivity:
+    """The same from one printed number for each setting, as the paper has them: no intervals, and no verdict."""
+    found = shares({setting: [value] for setting, value in scores.items()})
+    exact = {part: _exact(getattr(found, part)) for part in PARTS}
+    return Sensitivity(exact, _exact(found.bandwidth - found.margin), len(scores), 1, False)
+
+
+def bias_corrected(value: float, draws: Array) -> Interval:
+    """The 95 % interval by the bias-corrected percentile method."""
+    from statistics import NormalDist
+
+    draws = draws[np.isfinite(draws)]  # resamples in which nothing varies have no shares
+    if math.isnan(value) or not len(draws):
+        return _exact(value)
+    normal, count = NormalDist(), len(draws)
+    below = (np.mean(draws < value - _ROUNDING) + np.mean(draws <= value + _ROUNDING)) / 2
+    bias = normal.inv_cdf(min(max(float(below), 0.5 / count), 1 - 0.5 / count))
+    levels = [normal.cdf(2 * bias + normal.inv_cdf(level)) for level in (0.025, 0.975)]
+    low, high = np.quantile(draws, levels)
+    return Interval(value, min(value, float(low)), max(value, float(high)))
+
+
+class _Design:
+    """Which cells there are, and the projections onto what m, tau, both and cells can explain."""
+
+    def __init__(self, counts: Mapping[Setting, int]) -> None:
+        if not counts or min(counts.values()) < 1:
+            raise ValueError("scores: must be one or more for each setting, got none")
+        self.settings = sorted(counts)
+        self.counts = [counts[setting] for setting in self.settings]
+        margins, bandwidths = (np.repeat([s[n] for s in self.settings], self.counts) for n in (0, 1))
+        if len(set(margins)) < 2 or len(set(bandwidths)) < 2:
+            raise ValueError(
+                f"scores: must be of two margins and two bandwidths or more, got margins "
+                f"{sorted(set(margins.tolist()))} and bandwidths {sorted(set(bandwidths.tolist()))}"
+            )
+        of_m, of_tau = _levels(margins), _levels(bandwidths)
+        cell = np.repeat(np.arange(len(self.settings), dtype=np.float64), self.counts)
+        self._bases = [
+            _basis(columns) for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), _levels(cell))
+        ]
+
+    def shares(self, values_NR: Array) -> Array:
+        """[parts, R] for each column of scores."""
+        centred, total = values_NR - values_NR.mean(axis=0), self.total(values_NR)
+        by_m, by_tau, by_both, by_cell = (np.square(basis.T @ centred).sum(axis=0) for basis in self._bases)
+        parts = np.stack([by_both - by_tau, by_both - by_m, by_cell - by_both, total - by_cell]) / total
+        parts = np.round(np.vstack([parts, 1 - parts.sum(axis=0)]), 12)
+        return np.asarray(parts + 0.0)  # no -0
+
+    @staticmethod
+    def total(values_NR: Array) -> Array:
+        """The sum of squares of each column; NaN where all are alike, but for rounding."""
+        total = np.square(values_NR - values_NR.mean(axis=0)).sum(axis=0)
+        largest = np.abs(values_NR).max(axis=0)
+        return np.asarray(np.where(np.sqrt(total) > 1e-9 * largest, total, np.nan))
+
+
+def _levels(values: Array) -> Array:
+    """A column of 0 and 1 for each level."""
+    return np.asarray(values[:, None] == np.unique(values)[None, :], dtype=np.float64)
+
+
+def _basis(columns: Array) -> Array:
+    """Orthonormal, of what the columns span; those of m and tau together span one dimension less than they are."""
+    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    basis: Array = left[:, sizes > sizes[0] * len(columns) * np.finfo(np.float64).eps]
+    return basis
+
+
+def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
+    """[runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
+    from trimsft.scoring.bootstrap import resampled_means
+
+    draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
+    first = 0
+    for count in design.counts:
+        if count > 1:
+            runs_RS = draws_RN[:, first : first + count].copy()
+            centre = runs_RS.mean(axis=1, keepdims=True)
+            chosen = rng.integers(count, size=(resamples, count))
+            drawn = np.take_along_axis(runs_RS, chosen, axis=1)
+            draws_RN[:, first : first + count] = centre + (drawn - centre) * math.sqrt(count / (count - 1))
+        first += count
+    return np.asarray(draws_RN.T)
+
+
+def _told(share: Interval, with_interval: bool) -> str:
+    text = f"{100 * share.value:.0f} %"
+    return f"{text} [{100 * share.low:.0f}, {100 * share.high:.0f}]" if with_interval else text
+
+
+def _exact(value: float) -> Interval:
+    return Interval(value, value, value)

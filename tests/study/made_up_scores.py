@@ -1,0 +1,53 @@
+"""Scores of cells that nobody trained, for the tests of sweeps and tables."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tests.scoring.graded import score_of
+from trimsft.scoring.scores import BenchmarkScore
+from trimsft.study.cells import Cell
+from trimsft.study.places import Place
+
+BENCHMARKS = ("easy", "hard")
+PROBLEMS = 24
+
+
+def counts(shift: float, noise: int, problems: int = PROBLEMS) -> list[int]:
+    """Correct samples of 8; the difficulties are always the same, the shift is in log-odds, the noise chance alone."""
+    difficulty = np.random.default_rng(5).normal(0, 1.2, size=problems)
+    return np.random.default_rng(noise).binomial(8, 1 / (1 + np.exp(-difficulty - shift))).tolist()
+
+
+def scores(shift: float, noise: int = 0, harder: float = 1.0) -> list[BenchmarkScore]:
+    """Of both benchmarks, "hard" being harder."""
+    shifts = {"easy": shift, "hard": shift - harder}
+    return [
+        score_of(name, counts(by, noise + 1000 * n), resamples=20)
+        for n, (name, by) in enumerate(shifts.items())
+    ]
+
+
+def exact(share: float, problems: int = 8, benchmarks: tuple[str, ...] = BENCHMARKS) -> list[BenchmarkScore]:
+    """The same share of correct samples on every problem: no noise at all."""
+    return [score_of(name, [round(8 * share)] * problems, resamples=20) for name in benchmarks]
+
+
+def results(shifts: Mapping[Cell, float]) -> dict[Cell, list[BenchmarkScore]]:
+    return {cell: scores(shift, noise) for noise, (cell, shift) in enumerate(shifts.items())}
+
+
+def write_run(place: Place, cell: Cell, found: list[BenchmarkScore]) -> None:
+    """A run directory with these scores."""
+    for score in found:
+        folder = place.run(cell) / "eval" / score.benchmark
+        folder.mkdir(parents=True)
+        content = {"grader": {"kind": "strict", "version": "3"}, **score.as_dict()}
+        (folder / "scores.json").write_text(json.dumps(content))
+
+
+def folder_of(path: Path) -> list[str]:
+    """Names of all files below, sorted."""
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())

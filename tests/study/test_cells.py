@@ -1,0 +1,83 @@
+"""One training is one cell, whatever a study writes down of it; a name is a path of its own."""
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft.objectives import OBJECTIVES
+from trimsft.study.cells import Cell, takes_of
+
+VALUES = st.one_of(st.floats(0.1, 9), st.integers(1, 9), st.text(max_size=12), st.booleans(), st.none())
+CELLS = st.builds(
+    lambda objective, fields, seed: Cell(
+        model="lab", objective=objective, fields=tuple(fields.items()), seed=seed
+    ),
+    st.sampled_from(sorted(OBJECTIVES)),
+    st.dictionaries(st.sampled_from(["learning_rate", "optim", "packing", "system_prompt"]), VALUES),
+    st.integers(0, 3),
+)
+
+
+def test_names_are_readable() -> None:
+    assert Cell(model="lab", objective="trim").name == "lab/trim-margin1.5-bandwidth0.8/seed0"
+    assert Cell(model="lab", objective="base").name == "lab/base/seed0"
+    rated = Cell(model="lab", objective="fsft", fields=(("learning_rate", 1e-4), ("gamma", 1)), seed=2)
+    assert rated.name == "lab/fsft-gamma1-learning_rate0.0001/seed2"
+    assert rated.get("gamma") == 1 and rated.get("margin") is None and rated.get("margin", 3) == 3
+
+
+def test_defaults_and_order_make_no_other_cell() -> None:
+    short = Cell(model="lab", objective="trim", fields=(("margin", 2),))
+    long = Cell(model="lab", objective="trim", fields=(("margin", 2.0), ("bandwidth", 0.8)))
+    assert short == long and hash(short) == hash(long) and short.name == long.name
+    assert short.fields == (("bandwidth", 0.8), ("margin", 2))
+
+
+@pytest.mark.parametrize(
+    ("value", "other"), [(True, "true"), (1, "1"), (None, "none"), ("a b", "a_b"), ("", "_")]
+)
+def test_values_that_look_alike_have_names_of_their_own(value: Any, other: Any) -> None:
+    names = {Cell(model="lab", objective="sft", fields=(("optim", given),)).name for given in (value, other)}
+    assert len(names) == 2
+
+
+@given(CELLS, CELLS)
+def test_a_name_is_a_safe_path_of_one_cell_alone(a: Cell, b: Cell) -> None:
+    assert (a == b) == (a.name == b.name)
+    path = PurePosixPath(a.name)
+    assert len(path.parts) == 3 and ".." not in path.parts and str(path) == a.name and a.name.isprintable()
+
+
+@given(CELLS)
+def test_a_cell_comes_back_from_json(cell: Cell) -> None:
+    assert Cell.from_dict(json.loads(json.dumps(cell.as_dict()))) == cell
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"objective": "trimm"}, "objective: unknown name 'trimm'; did you mean 'trim'?"),
+        (
+            {"objective": "sft", "fields": (("margin", 2.0),)},
+            "margin: 2.0 has no effect with objective 'sft'",
+        ),
+        ({"objective": "trim", "fields": (("bandwidth", -1.0),)}, "bandwidth"),
+        ({"objective": "base", "fields": (("margin", 2.0),)}, "'margin' has no effect on objective 'base'"),
+        ({"objective": "sft", "fields": (("seed", 2),)}, "'seed' belongs to the cell itself"),
+        ({"objective": "sft", "fields": (("optim", "a"), ("optim", "b"))}, "one is given twice"),
+        ({"objective": "sft", "seed": -1}, "seed: must be a whole number of at least 0, got -1"),
+        ({"objective": "sft", "model": "../up"}, "model: '../up' must be a name of letters"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Cell(**({"model": "lab"} | given))
+
+
+def test_takes_of_names_the_parameters() -> None:
+    assert takes_of("trim-e") == ("margin", "bandwidth") and takes_of("dft") == ()
