@@ -18,11 +18,11 @@ DEVELOPMENT = $(VENV)/.development
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test check test-gpu figures clean
+.PHONY: help quickstart test browser check test-gpu figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
-	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv)"
+	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), NO_BROWSER=1"
 
 quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
 	@$(RUN) trimsft.cli quickstart --out runs/quickstart
@@ -30,8 +30,15 @@ ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."
 endif
 
-test: check ## everything that needs no GPU: static checks, then the tests
+test: check browser ## everything that needs no GPU: static checks, then the tests
 	$(RUN) pytest -m "not gpu"
+
+# the page is tested in Chromium: fetched where that takes no question (root on Debian), skipped with a word elsewhere
+browser:
+	@if ! command -v chromedriver >/dev/null && [ -z "$(NO_BROWSER)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium for the tests of the page (NO_BROWSER=1 leaves it out)"; \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+	    || echo "chromium could not be installed: the tests of the page are skipped"; fi
 
 check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports
 	$(RUN) ruff check
