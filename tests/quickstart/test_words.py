@@ -56,11 +56,13 @@ def test_runs_that_failed_are_not_missed() -> None:
     assert "SFT:" not in text and "Greedy, the trained model solves 100.0 %." in text
 
 
-def test_next_are_three_commands() -> None:
+def test_next_are_five_commands() -> None:
     lines = next_commands(Path("runs/quickstart"), ("sft", "trim")).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("  trimsft ")] == [
+        "tokens",
+        "report",
         "train",
         "eval",
         "compare",
     ]
-    assert "trimsft compare runs/quickstart/sft runs/quickstart/trim" in lines[3]
+    assert "trimsft compare runs/quickstart/sft runs/quickstart/trim" in lines[5]

@@ -100,7 +100,9 @@ def next_commands(out: Path, methods: Sequence[str]) -> str:
     pair = " ".join(str(out / name) for name in (BASELINE, METHOD) if name in methods)
     return "\n".join(
         [
-            "Next, on your own model:",
+            "Next, on your own model: look at its tokens and choose a band, then train, evaluate, compare.",
+            "  trimsft tokens MODEL --data DATA.jsonl --sample 200 --top 5 --out tokens.parquet",
+            "  trimsft report tokens.parquet --out look",
             "  trimsft train --model_name_or_path MODEL --dataset_name DATA.jsonl --objective trim "
             "--output_dir runs/trim",
             "  trimsft eval runs/trim -b math500",
