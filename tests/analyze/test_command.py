@@ -9,10 +9,10 @@ import torch
 from datasets import disable_progress_bars
 from typer.testing import CliRunner
 
-from tests.analyze.tiny import ROWS, make_folder, make_table
+from tests.analyze.tiny import CHAT, ROWS, make_folder, make_table
 from trimsft import cli
 from trimsft.analyze import read_token_table
-from trimsft.analyze.command import named_runs, place_for_report, places_for
+from trimsft.analyze.command import named_runs, place_for_report, places_for, write_all
 from trimsft.files import RunError
 
 disable_progress_bars()
@@ -68,10 +68,13 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     assert table["top_ids"].shape[1] == 2
     again = run("tokens", folder, "--data", data, "--limit", 5, "--top", 2)
     assert again.exit_code == 0 and "R_eff" in again.stdout
-    assert again.stderr.endswith("Wrote tokens-llama.parquet\n")
+    assert result.stderr.endswith("Wrote tokens-llama.parquet\n") and told["is_new"]
+    assert "Wrote" not in again.stderr
+    assert "tokens-llama.parquet is there already, made with the same inputs; left as it is" in again.stderr
     other = run("tokens", folder, "--data", data, "--limit", 6)
     assert other.exit_code == 2
     assert "tokens-llama.parquet: is there, made with other inputs (data: was 5 rows" in other.stderr
+    assert "name another file, or replace it with --overwrite\n" in other.stderr
     assert run("tokens", folder, "--data", data, "--limit", 6, "--overwrite").exit_code == 0
 
 
@@ -108,27 +111,72 @@ def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
         (["--data", "rows.jsonl", "--limit", "0"], "trimsft: --limit: '0' must be a whole number"),
         (
             ["--data", "rows.jsonl", "--template", "chatty"],
-            "trimsft: template: unknown name 'chatty'; did you",
+            "trimsft: --template: unknown name 'chatty'; did you",
         ),
-        (["--data", "rows.jsonl", "--device", "gpu9x:"], "trimsft: device: 'gpu9x:' must be auto, cpu, cuda"),
-        (["--data", "rows.jsonl", "--shard", "3/2"], "trimsft: shard: '3/2' must be K/N"),
-        (["--data", "rows.jsonl", "--max-length", "5"], "trimsft: max_length: 5 leaves no token"),
+        (["--data", "rows.jsonl", "--device", "gpu9x:"], "trimsft: --device: 'gpu9x:' must be auto, cpu"),
+        (["--data", "rows.jsonl", "--device", "foo"], "trimsft: --device: 'foo' must be auto, cpu, cuda or"),
+        (["--data", "rows.jsonl", "--top", "5000"], "trimsft: --top: 5,000 is more than the 288 tokens"),
+        (["--data", "rows.jsonl", "--out", "rows.jsonl"], "trimsft: --out: 'rows.jsonl' is a file; name a"),
+        (["--data", "rows.jsonl", "--out", "rows.jsonl/x"], "trimsft: --out: 'rows.jsonl' is a file; name a"),
+        (["--data", "rows.jsonl", "--out", "dir.parquet"], "trimsft: --out: 'dir.parquet' is a folder"),
+        (["--data", "gaps.jsonl"], "more rows); correct them, or drop them with --drop-incomplete\n"),
+        (["--data", "rows.jsonl", "--shard", "3/2"], "trimsft: --shard: '3/2' must be K/N"),
+        (
+            ["--data", "rows.jsonl", "--max-length", "5", "--out", "new/t.parquet"],
+            "trimsft: --max-length: 5 leaves no token",
+        ),
         (
             ["--data", "chat.jsonl"],
             "trimsft: --data: 'chat.jsonl' has the columns messages; a token table needs",
         ),
         (
             ["--data", "rows.jsonl", "--problem-column", "question"],
-            "trimsft: rows.jsonl: no column 'question'",
+            "trimsft: rows.jsonl: no column 'question'; it has problem, solution. Name the right ones with "
+            "--problem-column and --solution-column\n",
         ),
     ],
 )
 def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> None:
     (tmp_path / "chat.jsonl").write_text('{"messages": [{"role": "user", "content": "x"}]}\n')
+    (tmp_path / "gaps.jsonl").write_text(GAPS)
+    (tmp_path / "dir.parquet").mkdir()
+    before = sorted(tmp_path.iterdir())
     result = run("tokens", folder, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
-    assert not list(tmp_path.glob("*.parquet*"))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+GAPS = "".join(json.dumps(row) + "\n" for row in [*ROWS, {"problem": "x"}, {"problem": "y"}])
+
+
+def test_incomplete_rows_are_dropped_where_asked_for(folder, data, tmp_path) -> None:
+    (tmp_path / "gaps.jsonl").write_text(GAPS)
+    result = run("tokens", folder, "--data", "gaps.jsonl", "--drop-incomplete", "--json")
+    assert json.loads(result.stdout)["tables"][0]["examples"] == len(ROWS)
+    assert "trimsft: dropped 2 of 14 rows" in result.stderr
+
+
+def test_what_a_maximum_length_takes_is_said(folder, data, tmp_path) -> None:
+    result = run("tokens", folder, "--data", data, "--max-length", 100, "--json")
+    (told,) = json.loads(result.stdout)["tables"]
+    assert told["cut"]["rows_cut"] > 0 and told["cut"] == read_token_table(Path(told["path"])).metadata["cut"]
+    assert told["max_length"] == 100 and told["template"] == "plain"
+    rows, tokens = told["cut"]["rows_cut"], told["cut"]["tokens_cut"]
+    said = f"trimsft: {told['path']}: --max-length=100 cuts {rows} rows by {tokens} tokens"
+    assert said in result.stderr
+    assert said in run("tokens", folder, "--data", data, "--max-length", 100).stderr
+
+
+def test_tables_that_cannot_be_compared_say_why(folder, data, tmp_path) -> None:
+    other = make_folder(tmp_path / "chatty", chat=CHAT)
+    result = run("tokens", folder, other, "--data", data, "--out", "both", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0 and not told["comparable"]
+    assert "template is 'plain' and 'chat'; make both with the same one" in told["reason"]
+    assert "--template is 'plain' and 'chat'" in result.stderr
+    alike = run("tokens", folder, other, "--data", data, "--out", "alike", "--template", "plain", "--json")
+    assert json.loads(alike.stdout)["comparable"] and json.loads(alike.stdout)["reason"] is None
 
 
 def test_models_that_are_not_there(data) -> None:
@@ -200,6 +248,7 @@ def test_a_report_of_tables_alone(tmp_path, monkeypatch) -> None:
         (["a.parquet", "--bandwidth", "0"], "trimsft: TrimSFT: bandwidth must be a finite number > 0"),
         (["a.parquet", "--gamma", "-1"], "trimsft: FSFT: gamma must be a finite number >= 0"),
         (["a.parquet", "--out", "b.html"], "trimsft: out: 'b.html' must be a folder"),
+        (["a.parquet", "--sweep", "none.json"], "trimsft: none.json: not readable"),
     ],
 )
 def test_reports_that_cannot_be_made(arguments, message, tmp_path, monkeypatch) -> None:
@@ -217,6 +266,8 @@ def test_labels(tmp_path, monkeypatch) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "runs/sft/tokens.parquet").touch()
     (tmp_path / "tokens-base.parquet").touch()
+    (tmp_path / "runs/a=b/eval/amc").mkdir(parents=True)
+    (tmp_path / "runs/a=b/eval/amc/scores.json").touch()
     assert named_runs(["tokens-base.parquet", "runs/sft", "X=runs/sft/tokens.parquet", "runs/a=b"]) == {
         "base": Path("tokens-base.parquet"),
         "sft": Path("runs/sft"),
@@ -231,3 +282,38 @@ def test_labels(tmp_path, monkeypatch) -> None:
     assert place_for_report({"a": Path("runs/sft")}, None) == Path("runs/sft")
     assert place_for_report({"a": Path("tokens-base.parquet")}, None) == Path("report")
     assert place_for_report({"a": Path("runs/sft"), "b": Path("x")}, None) == Path("report")
+
+
+@pytest.mark.parametrize("inside", ["", "eval/amc/samples.jsonl", "tokens.parquet/part"])
+def test_folders_that_are_no_runs(inside, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("empty", "nd.parquet"):
+        place = tmp_path / name / inside
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch() if inside else place.mkdir()
+        before = sorted(tmp_path.rglob("*"))
+        result = run("report", name)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"trimsft: runs: '{name}' has neither tokens.parquet nor eval/" in result.stderr
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_report_draws_the_sweep(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_table(tmp_path / "a.parquet", TEXTS)
+    points = [
+        {"margin": m, "bandwidth": 0.8, "value": 0.5, "low": 0.4, "high": 0.6, "seeds": 1} for m in (1, 2)
+    ]
+    sweep = {"metric": "average@8", "benchmarks": ["amc"], "points": points}
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+    assert run("report", "a.parquet", "--sweep", "sweep.json").exit_code == 0
+    assert Path("report/figures/ablation.png").is_file()
+
+
+def test_tables_that_cannot_be_compared_are_told(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tables = [make_table(tmp_path / f"{count}.parquet", TEXTS[:count]) for count in (1, 2)]
+    told: list[str] = []
+    runs = {path.stem: path for path in tables}
+    write_all(runs, Path("out"), title=None, parameters={}, warn=told.append)
+    assert len(told) == 1 and "'1' and '2' are not about the same tokens" in told[0]

@@ -2,9 +2,10 @@ import pytest
 from datasets import Dataset, disable_progress_bars
 
 from tests.analyze.tiny import CHAT, ROWS, make_tokenizer
-from trimsft.analyze.encoding import check_rows, encode_rows
+from trimsft.analyze.encoding import check_rows, count_cut, encode_rows
 from trimsft.templates import choose_template
 from trimsft.train.data import DataConfig, encode
+from trimsft.train.lengths import measure_lengths
 
 disable_progress_bars()
 ODD = [
@@ -39,6 +40,25 @@ def test_length_is_cut_at_the_end_as_the_trainer_does() -> None:
         for short, long in zip(cut, whole, strict=True):
             assert short.prompt + short.completion == (long.prompt + long.completion)[:length]
             assert long.completion[: len(short.completion)] == short.completion
+
+
+def test_what_is_cut_is_counted_as_training_counts_it() -> None:
+    tokenizer = make_tokenizer()
+    config = DataConfig(dataset_name="x.jsonl", template="plain")
+    trained = encode(Dataset.from_list(ROWS), tokenizer, config)
+    lengths = sorted(map(len, trained["input_ids"]))
+    prompt = len(encode_rows(ROWS, tokenizer, choose_template("plain", tokenizer))[0].prompt)
+    for length in (prompt, lengths[4], lengths[-1], None):
+        report = measure_lengths(trained, length)
+        cut = encode_rows(ROWS, tokenizer, choose_template("plain", tokenizer), max_length=length)
+        assert count_cut(cut) == {
+            "rows_cut": report.truncated,
+            "tokens_cut": report.truncated_tokens,
+            "rows_lost": report.dropped,
+            "longest": min(length or report.longest, report.longest),
+        }
+    assert measure_lengths(trained, prompt).dropped > 0 < measure_lengths(trained, lengths[4]).truncated
+    assert measure_lengths(trained, lengths[4]).dropped == 0
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,22 @@ def test_a_problem_shows_all_samples_by_vote(opened) -> None:
     )
 
 
+def test_answers_that_are_not_there_are_not_said_to_be_left_out(browser, tmp_path) -> None:
+    for label, words in (("a", EASY), ("b", BETTER)):
+        make_evaluated(tmp_path / label, "easy", words)
+    (tmp_path / "a/eval/easy/samples.jsonl").unlink()
+    runs = {"A": tmp_path / "a", "B": tmp_path / "b"}
+    open_page(browser, write_report(tmp_path / "report.html", runs, title="t"))
+    told = browser.run("return document.getElementById('flip-counts').textContent")
+    assert told.startswith("A → B on 3 problems: 3 changed")
+    browser.run("document.querySelector('.flip-line').click()")
+    sides = "return [...document.querySelectorAll('#flip-list .side')].map(s => s.querySelector('.note').textContent)"
+    assert browser.run(sides) == [
+        "What it wrote is not known: its directory has no samples.jsonl, only the counts.",
+        "3 of 4 right",
+    ]
+
+
 def test_the_address_keeps_the_state_and_what_others_keep_there(browser, page) -> None:
     open_page(browser, page, "#m=2&other=a%20b")
     choose(browser, "run-a", "0")

@@ -185,6 +185,45 @@ def test_flips_without_a_script(tmp_path, runs) -> None:
     assert "All answers on all 5 problems are in this file." in text
 
 
+def only_scores(folder: Path) -> Path:
+    """Leave nothing but scores.json."""
+    for path in folder.glob("eval/*/*"):
+        if path.name != "scores.json":
+            path.unlink()
+    return folder
+
+
+def test_scores_alone_give_flips_and_say_that_texts_are_missing(tmp_path, runs) -> None:
+    for folder in runs.values():
+        only_scores(folder)
+    page = page_of(tmp_path, runs)
+    text, rows = " ".join(page.text.split()), rows_of(page)
+    assert "SFT → TrimSFT on 5 problems: 4 changed." in text
+    assert ["e1", "easy, no. 2", "1 of 4", "3 of 4", "✗ → ✓", "✗ → ✓"] in rows
+    missing = "counts of every problem, but no texts on easy, hard, since samples.jsonl is missing there."
+    assert f"Base, SFT, TrimSFT: {missing}" in text
+    assert "in this file" not in text and "Left out" not in text and "no samples recorded" not in text
+
+
+def test_samples_of_some_runs_are_told_apart(tmp_path, runs) -> None:
+    only_scores(runs["SFT"])
+    text = " ".join(page_of(tmp_path, runs).text.split())
+    assert "SFT: counts of every problem, but no texts on easy, hard" in text
+    assert "All other answers, on 5 problems, are in this file." in text
+    assert "no samples recorded" in text  # of SFT, beside those of TrimSFT
+
+
+def test_runs_without_scores_or_without_a_mean_are_named(tmp_path, runs) -> None:
+    (tmp_path / "fsft").mkdir()
+    part = make_evaluated(tmp_path / "part", "easy", BETTER)
+    page = page_of(tmp_path, {**runs, "FSFT": tmp_path / "fsft", "Part": part})
+    assert "Not evaluated, so not in the tables: FSFT." in page.text
+    assert "Part has no average: it was not evaluated on hard." in page.text
+    assert page.text.count("no mean") == 2  # in both sizes of the chart
+    text = page_of(tmp_path, runs).text
+    assert "Not evaluated" not in text and "has no average" not in text and "no mean" not in text
+
+
 def test_one_evaluated_run_has_nothing_to_compare_with(tmp_path, runs) -> None:
     (tmp_path / "empty").mkdir()
     text = page_of(tmp_path, {"SFT": runs["SFT"], "Empty": tmp_path / "empty"}).text

@@ -141,6 +141,7 @@ def test_runs_that_lack_something_are_shown_without_it(tmp_path, runs) -> None:
     _, page = make_page(tmp_path, {"Nothing": empty})
     assert "None of the runs has been evaluated." in page.text
     assert "None of the runs has a token table" in page.text
+    assert [a["href"] for tag, a in page.elements if tag == "a"] == ["#run"]  # no links to what is not there
     make_eval(empty, "lab-easy", [1, 2, 3])
     _, page = make_page(tmp_path, {**runs, "Half": empty})
     row = next(row for row in page.rows if row[0] == "Half")

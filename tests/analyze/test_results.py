@@ -13,7 +13,7 @@ from tests.analyze.tiny import make_eval, make_table
 from tests.scoring.graded import score_of
 from trimsft import paper
 from trimsft.analyze import read_token_table, result_figures, results
-from trimsft.analyze.result_files import Column, Result, markdown, write_result
+from trimsft.analyze.result_files import Column, Result, escaped, markdown, write_result
 from trimsft.analyze.results import write_analysis
 from trimsft.files import RunError
 
@@ -67,7 +67,7 @@ def test_every_table_and_figure_is_there(analysed: Path) -> None:
     index = (analysed / "tables" / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", index):
         assert (analysed / "tables" / target).is_file()
-    assert "Left out" not in index
+    assert "Left out" not in index and "Not comparable" not in index
 
 
 def test_the_papers_numbers_stand_beside_ours(analysed: Path) -> None:
@@ -146,14 +146,31 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
     make_eval(tmp_path / "scored", "amc", [3])
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
-    write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0})
+    told: list[str] = []
+    write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, warn=told.append)
     index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
     assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
-    assert "Movement to Other\\|data: its table is not about the tokens of Base." in index
+    assert "Movement to Other\\|data: its table cannot be compared with that of Base." in index
+    assert len(told) == 1 and "'Base' and 'Other|data' are not about the same tokens: data is" in told[0]
+    assert f"## Not comparable\n\n- {escaped(told[0])}\n" in index
     assert "margin 3, bandwidth 0.8, gamma 2" in index
     assert not (tmp_path / "out" / "tables" / "movement.md").exists()
     assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
+    beside = "not to be compared with it: Other\\|data."
+    for name in (
+        "confidence",
+        "objectives",
+        "categories_by_run",
+        "positions",
+        "ends",
+        "calibration",
+        "endings",
+    ):
+        assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+    assert beside not in (tmp_path / "out" / "tables" / "examples.md").read_text(encoding="utf-8")
     assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
+    categories = (tmp_path / "out" / "tables" / "token_categories.md").read_text(encoding="utf-8")
+    assert "margin 1, bandwidth 1, as in the paper's table, whatever the report's are" in categories
 
 
 @pytest.mark.usefixtures("_one_format")
@@ -167,6 +184,50 @@ def test_scores_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "figures" / "sampling.png").is_file()
 
 
+@pytest.mark.usefixtures("_one_format")
+def test_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
+    for run, names in (("one", ["amc", "lab-hard", "zzz", "aaa"]), ("two", ["lab-medium", "lab-easy"])):
+        for name in names:
+            make_eval(tmp_path / run, name, [3])
+    write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")})
+    with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
+        drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8"]
+    assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
+    listed = [row["benchmark"] for row in read(tmp_path / "out", "scores") if row["run"] == "one"]
+    assert list(dict.fromkeys(listed)) == ["amc", "lab-hard", "aaa", "zzz"]
+
+
+def write_sweep(path: Path, settings: list[tuple[str, float, float]]) -> Path:
+    points = [
+        {"objective": name, "margin": m, "bandwidth": tau, "value": 0.25 * m, "low": 0.1, "high": 0.9}
+        for name, m, tau in settings
+    ]
+    path.write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
+    return path
+
+
+@pytest.mark.usefixtures("_one_format")
+def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t.parquet", TEXTS)
+    trims = [("trim", 1.0, 0.5), ("trim", 1.5, 0.5)]
+    for settings, drawn in (
+        (trims, ["ablation"]),
+        ([*trims, ("trim-h", 1.0, 0.5), ("trim-h", 1.0, 1.0)], ["ablation-trim", "ablation-trim-h"]),
+        ([("trim-e", 1.0, 0.5)], []),
+    ):
+        out = tmp_path / f"out{len(settings)}"
+        write_analysis(out, {"Run": table}, sweep=write_sweep(tmp_path / "sweep.json", settings))
+        assert sorted(path.stem for path in (out / "figures").glob("ablation*.png")) == drawn
+        index = (out / "tables" / "README.md").read_text(encoding="utf-8")
+        assert ("Figure 3: the sweep has one setting alone." in index) == (not drawn)
+        assert all(f"(../figures/{name}.png)" in index for name in drawn)
+    assert (tmp_path / "out2" / "figures" / "ablation.csv").read_text().splitlines() == [
+        "margin,bandwidth,value,low,high",
+        "1,0.5,25,10,90",
+        "1.5,0.5,37.5,10,90",
+    ]
+
+
 def test_bad_input(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t.parquet", TEXTS)
     with pytest.raises(ValueError, match="runs: there are none"):
@@ -177,6 +238,8 @@ def test_bad_input(tmp_path: Path) -> None:
         write_analysis(tmp_path / "out", {"a": table, "b": tmp_path / "nowhere"})
     with pytest.raises(ValueError, match="bandwidth"):
         write_analysis(tmp_path / "out", {"a": table}, parameters={"bandwidth": 0.0})
+    with pytest.raises(RunError, match=r"sweep\.json: not readable"):
+        write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
     assert not (tmp_path / "out").exists()
 
 

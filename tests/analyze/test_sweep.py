@@ -51,7 +51,7 @@ def write(folder: Path, **changes: Any) -> Path:
 def page_of(folder: Path, path: Path | None) -> Path:
     rooms = {"tokens": token_parts([], PARAMETERS), "sweep": sweep_parts(path)}
     page = folder / "report.html"
-    page.write_text(assemble(rooms, title="t", runs=[], facts={}), encoding="utf-8")
+    page.write_text(assemble(rooms, title="t", lead="", facts={}), encoding="utf-8")
     return page
 
 

@@ -9,8 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from trimsft.analyze.categories import CATEGORIES
-from trimsft.analyze.table import SCHEMA, as_arrow, read_metadata, read_token_table, same_tokens, writing
+from trimsft.analyze.table import (
+    SCHEMA,
+    as_arrow,
+    difference,
+    read_metadata,
+    read_token_table,
+    same_tokens,
+    writing,
+)
 from trimsft.files import RunError
+from trimsft.templates import SYSTEM_PROMPT
 
 
 def columns_of(example: list[int], **changed):
@@ -73,7 +82,18 @@ def test_metadata_carry_the_version(path) -> None:
 @pytest.mark.parametrize("missing", ["category", "gap"])
 def test_a_table_without_a_column_is_to_be_made_again(missing, tmp_path) -> None:
     pq.write_table(as_arrow(columns_of([0, 0]), SCHEMA).drop_columns([missing]), tmp_path / "old.parquet")
-    with pytest.raises(RunError, match=f"no column '{missing}'.*make it again"):
+    with pytest.raises(RunError, match=f"no column '{missing}', so it is no token table"):
+        read_token_table(tmp_path / "old.parquet")
+
+
+@pytest.mark.parametrize(
+    ("told", "age"), [({}, r"an older version .*schema 1"), ({"schema": 9}, r"a newer version .*schema 9")]
+)
+def test_a_table_of_another_version_is_to_be_made_again(told, age, tmp_path) -> None:
+    table = as_arrow(columns_of([0, 0]), SCHEMA).drop_columns(["category"])
+    metadata = {"trimsft": json.dumps({"model": "m", **told})}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "old.parquet")
+    with pytest.raises(RunError, match=f"no column 'category': it was made by {age}, here 2.; make it again"):
         read_token_table(tmp_path / "old.parquet")
 
 
@@ -132,6 +152,21 @@ def test_tables_of_the_same_tokens(tmp_path) -> None:
     cut = table_of(tmp_path / "e.parquet", {**data, "max_length": 9}, token_id=ids)
     with pytest.raises(RunError, match="max_length is None and 9"):
         same_tokens({"Base": base, "SFT": cut})
+
+
+def test_tables_of_other_prompts_are_refused_though_their_tokens_are_the_same(tmp_path) -> None:
+    data = {"data": {"rows": 2, "sha256": "a" * 64}, "template": "chat", "prompts": ["[user]x", "[user]y"]}
+    base = table_of(tmp_path / "a.parquet", data)
+    for key, value, message in (
+        ("template", "plain", "template is 'chat' and 'plain'; make both with the same one"),
+        ("system_prompt", "hello", "system_prompt is 'Please reason .* and 'hello'; make both"),
+        ("prompts", ["[user]x", "<user>y"], "their chat templates make other prompts"),
+    ):
+        other = table_of(tmp_path / "b.parquet", {**data, key: value})
+        with pytest.raises(RunError, match=f"'Base' and 'SFT' are not about the same tokens: {message}"):
+            same_tokens({"Base": base, "SFT": other})
+    for harmless in ({"system_prompt": SYSTEM_PROMPT}, {"max_length": 99}, {"prompts": []}):
+        assert difference(base, table_of(tmp_path / "b.parquet", {**data, **harmless})) == ""
 
 
 def test_metadata_are_json(path) -> None:

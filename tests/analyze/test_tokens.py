@@ -1,19 +1,22 @@
 import copy
 import importlib.metadata
+import json
 import os
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
-from tests.analyze.tiny import CONFIGS, ROWS, make_folder
-from trimsft.analyze import heads, passes, read_token_table, tokens, write_token_table
+from tests.analyze.tiny import CHAT, CONFIGS, ROWS, make_folder
+from trimsft.analyze import heads, passes, read_token_table, same_tokens, tokens, write_token_table
 from trimsft.analyze.encoding import Example, encode_rows, make_batches
+from trimsft.analyze.models import TRAINED_LENGTH
 from trimsft.files import RunError
 from trimsft.head import statistics
 from trimsft.templates import choose_template
+from trimsft.train import TrimSFTConfig
 
 NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
 
@@ -137,14 +140,118 @@ def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
     path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
     assert set(read_token_table(path)["example"].tolist()) == {1}
     with pytest.raises(ValueError, match="max_length: 10 leaves no token"):
-        write_token_table(folder, ROWS, tmp_path / "none.parquet", max_length=10)
-    assert not (tmp_path / "none.parquet").exists()
+        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # and not the folders
+
+
+def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
+    """Over several windows, and where the table is there already."""
+    rows = [{"problem": "x" * 300, "solution": "It is so."}, *ROWS]
+    whole = read_token_table(write_token_table(folder, rows, tmp_path / "whole.parquet"))
+    assert whole.metadata["cut"] == {"rows_cut": 0, "tokens_cut": 0, "rows_lost": 0}
+    caplog.clear()
+    monkeypatch.setattr(passes, "WINDOW", 5)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    lengths = list(map(len, encode_rows(rows, tokenizer, choose_template("auto", tokenizer))))
+    length = sorted(lengths)[6]
+    for _ in range(2):
+        path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=length)
+    table = read_token_table(path)
+    over = [size - length for size in lengths if size > length]
+    assert 1 < len(over) < len(rows)
+    assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
+    assert table.metadata["longest"] == length
+    told = f"max_length={length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
+    assert [told in message for message in caplog.messages] == [True, True]
+
+
+def trained_run(folder, run, **config):
+    run.mkdir()
+    (run / "manifest.json").write_text("{}")
+    (run / "config.yaml").write_text(json.dumps({"objective": "trim", **config}))
+    os.symlink(folder, run / "model")
+    return run
+
+
+def test_a_run_is_asked_as_it_was_trained(folder, tmp_path) -> None:
+    def told(run, **options):
+        path = write_token_table(run, ROWS, tmp_path / "t.parquet", overwrite=True, **options)
+        metadata = read_token_table(path).metadata
+        return [metadata[name] for name in ("template", "system_prompt", "max_length")]
+
+    plain = trained_run(folder, tmp_path / "a", template="boxed", system_prompt="Think.", max_length=90)
+    assert told(plain) == ["plain", "Think.", 90]
+    assert read_token_table(tmp_path / "t.parquet").metadata["prompts"][0].startswith("Think.\n")
+    assert told(plain, system_prompt="", max_length=0) == ["plain", "", None]
+    assert told(plain, template="deepseek", max_length=180) == ["deepseek", None, 180]
+    assert told(plain / "model") == ["plain", None, None]  # a folder as any other
+    assert told(trained_run(folder, tmp_path / "b", template="deepseek")) == ["deepseek", None, 1024]
+    assert TrimSFTConfig(output_dir=str(tmp_path / "x"), bf16=False).max_length == TRAINED_LENGTH
+    assert told(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
+    packed = {"packing": True, "packing_strategy": "wrapped", "max_length": 90}
+    assert told(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
+    (tmp_path / "d/config.yaml").write_text("a: [")
+    with pytest.raises(RunError, match=r"config\.yaml: not readable as YAML"):
+        told(tmp_path / "d")
+
+
+def test_models_beside_runs_are_asked_like_them(folder, tmp_path) -> None:
+    one = trained_run(folder, tmp_path / "a", template="plain", system_prompt="Think.", max_length=90)
+    other = trained_run(folder, tmp_path / "b", template="deepseek", max_length=180)
+    made = tokens.write_token_tables({"Base": folder, "One": one}, ROWS, tmp_path / "out")
+    same_tokens({label: read_token_table(path) for label, path in made.items()})
+    assert read_token_table(made["Base"]).metadata["system_prompt"] == "Think."
+    made = tokens.write_token_tables({"One": one, "Other": other}, ROWS, tmp_path / "more")
+    with pytest.raises(RunError, match="template is 'plain' and 'deepseek'"):
+        same_tokens({label: read_token_table(path) for label, path in made.items()})
+
+
+def gpt2(size):
+    return GPT2Config(vocab_size=size["vocab_size"], n_positions=120, n_embd=32, n_layer=2, n_head=4)
+
+
+def test_rows_longer_than_the_model_has_positions(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(CONFIGS, "gpt2", gpt2)
+    monkeypatch.setattr(tokens, "load_model", None)  # told before
+    folder = make_folder(tmp_path / "gpt2", "gpt2", chat=CHAT)
+    rows = [
+        ROWS[0],
+        {"problem": "x" * 300, "solution": "It is so."},
+        {"problem": "y" * 200, "solution": "No."},
+    ]
+    message = r"row 1 has \d+ tokens \(and 1 more rows\), the model only 120 positions; cut.* max_length=120"
+    for limit in (None, 121):
+        with pytest.raises(ValueError, match=message):
+            write_token_table(folder, rows, tmp_path / "t.parquet", max_length=limit, system_prompt="")
+    assert [path.name for path in tmp_path.iterdir()] == ["gpt2"]
+    monkeypatch.undo()
+    path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=120, system_prompt="")
+    assert read_token_table(path).metadata["longest"] == 120
+
+
+def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:
+    rows = [ROWS[0], {"problem": "x" * 300, "solution": "It is so."}]
+    write_token_table(folder, rows, tmp_path / "t.parquet")
+    assert "tokens, the model knows 256 positions" in caplog.text and "max_length=256 cuts" in caplog.text
+    caplog.clear()
+    write_token_table(folder, ROWS, tmp_path / "u.parquet")
+    assert not caplog.messages
+
+
+def test_a_folder_that_holds_no_tokenizer_says_all_that_is_known(tmp_path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(RunError, match=r"cannot load a tokenizer from .*\(1\) .*\(2\)"):
+        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
 
 
 def test_numbers_out_of_range_are_named(folder, tmp_path) -> None:
-    for name in ("batch_tokens", "limit", "max_length"):
-        with pytest.raises(ValueError, match=f"{name}: must be 1 or more, got 0"):
-            write_token_table(folder, ROWS, tmp_path / "t.parquet", **{name: 0})
+    for least, names in enumerate([("max_length", "top"), ("batch_tokens", "limit")]):
+        for name in names:
+            with pytest.raises(ValueError, match=f"{name}: must be {least} or more, got {least - 1}"):
+                write_token_table(folder, ROWS, tmp_path / "t.parquet", **{name: least - 1})
+    with pytest.raises(ValueError, match="top: 5,000 is more than the 288 tokens that the model knows"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet", top=5000)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(RunError, match="no such folder"):
         write_token_table("/no/where", ROWS, tmp_path / "t.parquet")
 

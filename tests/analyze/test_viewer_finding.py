@@ -160,7 +160,8 @@ def test_configuration_and_command_are_copied_or_selected(opened) -> None:
     put(opened, "margin", 2)
     put(opened, "bandwidth", 1)
     assert text_of(opened, "yaml") == "objective: trim\nmargin: 2\nbandwidth: 1"
-    assert text_of(opened, "command") == "trimsft train --objective trim --margin 2 --bandwidth 1"
+    train = "trimsft train --model_name_or_path m --dataset_name DATA.jsonl"
+    assert text_of(opened, "command") == f"{train} --objective trim --margin 2 --bandwidth 1"
     opened.run(
         "document.getElementById('use').open = true; document.querySelector('[data-copy=command]').click()"
     )
@@ -174,7 +175,7 @@ def test_configuration_and_command_are_copied_or_selected(opened) -> None:
     choose(opened, "fsft")
     assert text_of(opened, "yaml") == "objective: fsft\ngamma: 2"
     choose(opened, "sft")
-    assert text_of(opened, "command") == "trimsft train --objective sft"
+    assert text_of(opened, "command") == f"{train} --objective sft"
 
 
 def test_exports_hold_what_is_shown(opened, page, tmp_path) -> None:

@@ -3,13 +3,17 @@
 import csv
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from trimsft import figures
+from trimsft.figures import bars, curves
 from trimsft.figures.curves import FEWEST, Course, Reliability
 from trimsft.figures.style import PRINT_FORMATS, STYLE, csv_of, lines_of, plain
 
@@ -25,7 +29,7 @@ def gaps(path: Path, **formats: object) -> list[Path]:
 
 
 def reliability(path: Path, **formats: object) -> list[Path]:
-    run = Reliability([0.3, 0.9], [0.25, 0.95], [FEWEST, 900], 0.031, 0.02, 0.04)
+    run = Reliability([0.3, 0.9], [0.25, 0.95], [FEWEST, 900], 0.031, 0.02, 0.04, bins=10)
     return figures.reliability_diagram(dict.fromkeys(HOSTILE, run), path, **formats)  # type: ignore[arg-type]
 
 
@@ -45,8 +49,8 @@ def categories(path: Path, **formats: object) -> list[Path]:
 
 
 def sampling(path: Path, **formats: object) -> list[Path]:
-    bars = {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()}
-    panel = dict.fromkeys(("math500", "olympiadbench", "minerva", "amc", "aime24"), bars)
+    values = {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()}
+    panel = dict.fromkeys(("math500", "olympiadbench", "minerva", "amc", "aime24"), values)
     return figures.sampling_bars(
         {"pass@8": panel, "best-of-8": {"amc": {"Base": (1.0, 0.0, 2.0)}}}, path, **formats
     )  # type: ignore[arg-type]
@@ -72,7 +76,7 @@ DRAWN: dict[Callable[..., list[Path]], float] = {
     positions: 3.3,
     movement: 6.6,
     categories: 3.3,
-    sampling: 6.6,
+    sampling: 3.3,
     ratios: 3.3,
     ablation: 3.3,
 }
@@ -116,12 +120,41 @@ def test_data_beside_the_figures(tmp_path: Path) -> None:
     }  # fmt: skip
     parts = rows(positions(tmp_path / "p.svg", formats=[]))
     assert (parts[1]["from"], parts[1]["to"], parts[2]["mean_weight"]) == ("33.3333", "66.6667", "")
-    bars = rows(sampling(tmp_path / "s.svg", formats=[]))
-    assert len(bars) == 21 and bars[-1]["metric"] == "best-of-8" and bars[-1]["high"] == "2"
+    sampled = rows(sampling(tmp_path / "s.svg", formats=[]))
+    assert len(sampled) == 21 and sampled[-1]["metric"] == "best-of-8" and sampled[-1]["high"] == "2"
     curve = rows(ablation(tmp_path / "a.svg", formats=[]))
     assert len(curve) == 9 and curve[-1]["margin"] == "sft" and curve[-1]["value"] == "15.5"
     plane = rows(ratios(tmp_path / "e.svg", formats=[]))
     assert len(plane) == 30 and float(plane[-1]["effective_ratio"]) == 1
+
+
+def drawn_by(module: ModuleType, monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Figure:
+    """The figure that would have been saved."""
+    kept: list[Figure] = []
+    monkeypatch.setattr(module, "save", lambda figure, *_: kept.append(figure))
+    draw()
+    return kept[0]
+
+
+def test_lines_of_reliability_break_where_bins_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sure, tokens = [0.05, 0.15, 0.45, 0.55, 0.65, 1.0], [FEWEST, 40, 50, FEWEST - 1, 60, 70]
+    run = Reliability(sure, [0.0, 0.1, 0.5, 0.5, 0.6, 1.0], tokens, 0.1, 0.1, 0.1, bins=10)
+    figure = drawn_by(
+        curves, monkeypatch, lambda: figures.reliability_diagram({"Run": run}, tmp_path / "r.svg")
+    )
+    drawn = np.asarray(figure.axes[0].lines[1].get_xdata(), dtype=float)
+    nothing = float("nan")
+    expected = [0.05, 0.15, nothing, nothing, 0.45, nothing, 0.65, nothing, nothing, 1.0]
+    np.testing.assert_array_equal(drawn, expected)
+
+
+def test_categories_name_their_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = {"other": (100.0, 100.0, 100.0)}
+    for setting, title in (((1.0, 0.5), r"TrimSFT at $m=1$, $\tau=0.5$"), (None, "")):
+        draw = partial(figures.category_bars, shares, tmp_path / "c.svg", setting=setting)
+        assert drawn_by(bars, monkeypatch, draw).axes[0].get_title(loc="left") == title
 
 
 def test_ablation_of_one_setting_and_of_none(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from trimsft.analyze.parts import parts_folder
 from trimsft.analyze.statistics import PARAMETERS, confidence, diagnose, objective_of
 from trimsft.analyze.table import TokenTable, read_token_table, same_tokens
-from trimsft.analyze.tokens import write_token_table
+from trimsft.analyze.tokens import options_for, write_token_table
 from trimsft.files import RunError
 from trimsft.templates import TemplateError
 
@@ -25,6 +25,13 @@ class Summary:
 
     model: str
     path: str
+    is_new: bool
+    """False where it was there already, made with the same inputs."""
+    template: str | None
+    system_prompt: str | None
+    max_length: int | None
+    cut: Mapping[str, int]
+    """What the maximum length took: rows_cut, tokens_cut, rows_lost."""
     tokens: int
     examples: int
     mean_nll: float
@@ -52,6 +59,7 @@ class Outcome:
             "tables": [asdict(summary) for summary in self.summaries],
             "pending": [str(path) for path in self.pending],
             "comparable": not self.incomparable,
+            "reason": self.incomparable or None,
         }
 
 
@@ -66,6 +74,8 @@ def places_for(models: Sequence[str], out: Path | None) -> dict[str, Path]:
     """
     if len(models) > 1 and out is not None and out.suffix == ".parquet":
         raise ValueError(f"out: {str(out)!r} is one file for {len(models)} models; name a folder")
+    if out is not None:
+        _check_out(out)
     places: dict[str, Path] = {}
     for model in models:
         if out is None:
@@ -83,6 +93,14 @@ def places_for(models: Sequence[str], out: Path | None) -> dict[str, Path]:
     return places
 
 
+def _check_out(out: Path) -> None:
+    if out.suffix == ".parquet" and out.is_dir():
+        raise ValueError(f"out: {str(out)!r} is a folder; name a file in it, or a folder without .parquet")
+    folders = [out, *out.parents][out.suffix == ".parquet" :]
+    if file := next((folder for folder in folders if folder.exists() and not folder.is_dir()), None):
+        raise ValueError(f"out: {str(file)!r} is a file; name a folder, or a file that ends in .parquet")
+
+
 def name_of(model: str) -> str:
     """The last part of a path or of a name of the hub; of RUN/model, the run's."""
     path = Path(model)
@@ -98,16 +116,18 @@ def make_tables(
     on_progress: Callable[[str, int, int], None],
     **options: Any,
 ) -> Outcome:
-    """A table for each model over the same rows, and what they say."""
+    """A table for each model over the same rows, and what they say; those that are no runs are asked like the runs."""
+    options = options_for(models, options)
     tables: dict[str, TokenTable] = {}
     summaries, pending = [], []
     for model, place in places_for(models, out).items():
+        before = _stamp(place)
         write_token_table(model, rows, place, on_progress=partial(on_progress, name_of(model)), **options)
         if not place.exists() or parts_folder(place).exists():
             pending.append(place)
             continue
         tables[model] = read_token_table(place)
-        summaries.append(summarise(tables[model], model, place))
+        summaries.append(summarise(tables[model], model, place, is_new=_stamp(place) != before))
     try:
         same_tokens(tables)
     except RunError as error:
@@ -115,13 +135,21 @@ def make_tables(
     return Outcome(summaries, pending, "")
 
 
-def summarise(table: TokenTable, model: str, path: Path) -> Summary:
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Changes with the file that has the name."""
+    return (found.st_ino, found.st_mtime_ns) if path.exists() and (found := path.stat()) else None
+
+
+def summarise(table: TokenTable, model: str, path: Path, *, is_new: bool) -> Summary:
     band = {name: PARAMETERS[name] for name in ("margin", "bandwidth")}
     sure = confidence(table, **band)
     trimmed = diagnose(table, objective_of("trim"), **band)
     return Summary(
         model=model,
         path=str(path),
+        is_new=is_new,
+        **{name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")},
+        cut=table.metadata.get("cut", {}),
         tokens=len(table),
         examples=len(set(table["example"].tolist())),
         mean_nll=sure.mean_nll,
@@ -147,11 +175,20 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
             raise RunError(f"runs: no such run directory or token table: {name!r}")
         if path.is_file() and path.suffix != ".parquet":
             raise RunError(f"runs: {name!r} must be a run directory or a token table, NAME.parquet")
+        if path.is_dir() and not _has_results(path):
+            raise RunError(
+                f"runs: {name!r} has neither tokens.parquet nor eval/BENCHMARK/scores.json; make one with trimsft "
+                "tokens or trimsft eval, or name another folder"
+            )
         label = label.strip() or _label(path)
         if label in runs:
             raise RunError(f"runs: two are called {label!r}; tell them apart as LABEL={name}")
         runs[label] = path
     return runs
+
+
+def _has_results(folder: Path) -> bool:
+    return (folder / "tokens.parquet").is_file() or any(folder.glob("eval/*/scores.json"))
 
 
 def _label(path: Path) -> str:
@@ -168,8 +205,9 @@ def write_all(
     title: str | None,
     parameters: Mapping[str, float],
     sweep: Path | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> list[Path]:
-    """The page, tables and figures; returns the files."""
+    """The page, tables and figures; returns the files. `warn` is told why tables cannot be compared."""
     from trimsft.analyze.page.build import write_report
     from trimsft.analyze.results import write_analysis
 
@@ -177,7 +215,7 @@ def write_all(
         objective_of(name, parameters)  # refuses what is no margin, bandwidth or gamma
     title = title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     page = write_report(out / "report.html", runs, title=title, settings=dict(parameters), sweep=sweep)
-    return [page, *write_analysis(out, runs, parameters=dict(parameters))]
+    return [page, *write_analysis(out, runs, parameters=dict(parameters), sweep=sweep, warn=warn)]
 
 
 def place_for_report(runs: Mapping[str, Path], out: Path | None) -> Path:

@@ -26,6 +26,8 @@ class Example:
     """Which row it is."""
     prompt: list[int]
     completion: list[int]
+    cut: int = 0
+    """Tokens beyond the maximum length."""
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
@@ -58,8 +60,20 @@ def encode_rows(
     examples = []
     for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=first):
         room = None if max_length is None else max(0, max_length - len(prompt))
-        examples.append(Example(number, prompt[:max_length], completion[:room]))
+        short, left = prompt[:max_length], completion[:room]
+        cut = len(prompt) + len(completion) - len(short) - len(left)
+        examples.append(Example(number, short, left, cut))
     return examples
+
+
+def count_cut(examples: Sequence[Example]) -> dict[str, int]:
+    """What a maximum length took from rows, as training counts it, and how long the longest is without that."""
+    return {
+        "rows_cut": sum(example.cut > 0 for example in examples),
+        "tokens_cut": sum(example.cut for example in examples),
+        "rows_lost": sum(not example.completion for example in examples),
+        "longest": max(map(len, examples), default=0),
+    }
 
 
 def make_batches(
@@ -103,6 +117,27 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
             raise ValueError(
                 f"rows: row {bad[0]} has {rows[bad[0]].get(name)!r} as {name}{more}; it must be text that is not blank"
             )
+
+
+def check_lengths(
+    rows: Sequence[Mapping[str, Any]],
+    tokenizer: Any,
+    template: PromptTemplate,
+    *,
+    max_length: int | None,
+    positions: int,
+) -> None:
+    """Refuse rows that are longer than a model has positions for."""
+    if max_length is not None and max_length <= positions:
+        return
+    examples = encode_rows(rows, tokenizer, template, max_length=max_length)
+    long = [example for example in examples if len(example) > positions]
+    if long:
+        more = f" (and {len(long) - 1:,} more rows)" if len(long) > 1 else ""
+        raise ValueError(
+            f"rows: row {long[0].number} has {len(long[0]):,} tokens{more}, the model only {positions:,} positions; "
+            f"cut them with max_length={positions}"
+        )
 
 
 def _is_text(value: object) -> bool:

@@ -39,6 +39,10 @@ INPUTS = (
 )
 """What two starts must share to be about the same table; `model` only where it has no fingerprint."""
 
+CUT = ("rows_cut", "tokens_cut", "rows_lost")
+"""What a maximum length took, in the metadata under `cut`."""
+_KEY = b"trimsft"
+
 
 def parts_folder(out: Path) -> Path:
     """Where the parts of a table are, until all are there."""
@@ -53,6 +57,7 @@ class Parts:
         self.folder = parts_folder(out)
         self.inputs = {name: inputs.get(name) for name in INPUTS}
         self.windows = windows
+        self._made: list[Path] = []
 
     def begin(self, *, overwrite: bool) -> bool:
         """Make the folder, or go on with what it holds; False where the table is there already, made of the same.
@@ -62,9 +67,12 @@ class Parts:
         if not overwrite and self.out.exists() and not self.folder.exists():
             if changed := _differences(self._finished(), self.inputs):
                 raise RunError(
-                    f"{self.out}: is there, made with other inputs ({changed}); name another file, or overwrite it"
+                    f"{self.out}: is there, made with other inputs ({changed}); name another file, or "
+                    "replace it with overwrite=True"
                 )
             return False
+        above = [self.out.parent, *self.out.parent.parents]
+        self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
         with self._locked(make=True):
             path = self.folder / "inputs.json"
             was = _read_inputs(path)
@@ -72,7 +80,7 @@ class Parts:
             if changed and not overwrite:
                 raise RunError(
                     f"{self.folder}: holds parts of a table with other inputs ({changed}); give the same ones to "
-                    "continue it, name another file, or overwrite it"
+                    "continue it, name another file, or begin again with overwrite=True"
                 )
             if changed:
                 for lock in self.folder.glob(".*of*.lock"):
@@ -82,6 +90,14 @@ class Parts:
             if changed or not was:
                 write_whole(path, (json.dumps(self.inputs, indent=1) + "\n").encode())
         return True
+
+    def leave(self, *, refused: bool) -> None:
+        """After a failure: no folder stays behind that was made for nothing."""
+        if refused and self.folder in self._made and not any(self.folder.glob("*.arrow")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # something is in it, or it is gone
+                folder.rmdir()
 
     def _finished(self) -> dict[str, Any]:
         try:
@@ -97,8 +113,9 @@ class Parts:
         """Those of the windows that are not done."""
         return [window for window in windows if not self._path(window).exists()]
 
-    def write(self, window: int, table: pa.Table) -> None:
-        """One window, whole or not at all."""
+    def write(self, window: int, table: pa.Table, counts: Mapping[str, int]) -> None:
+        """One window, whole or not at all, and what was counted in it."""
+        table = table.replace_schema_metadata({_KEY: json.dumps(counts)})
         with written_beside(self._path(window)) as beside, _arrow_writer(beside, table.schema) as file:
             file.write_table(table)
 
@@ -122,7 +139,10 @@ class Parts:
             shutil.rmtree(self.folder)
             length = self.inputs["max_length"]
             raise ValueError(f"max_length: {length} leaves no token to train on in any row; raise it")
+        counts = [_counts(path) for path in paths]
         told = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
+        told["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
+        told["longest"] = max(one.get("longest", 0) for one in counts)
         with writing(self.out, told, schema_with(self.inputs["top"] or 0)) as table:
             for path in paths:
                 if (part := _read(path)).num_rows:
@@ -173,6 +193,12 @@ def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
 def _read(path: Path) -> pa.Table:
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         return reader.read_all()
+
+
+def _counts(path: Path) -> dict[str, int]:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        counts: dict[str, int] = json.loads((reader.schema.metadata or {}).get(_KEY, b"{}"))
+    return counts
 
 
 def _read_inputs(path: Path) -> dict[str, Any]:

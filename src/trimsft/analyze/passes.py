@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from trimsft.analyze.categories import categorise
-from trimsft.analyze.encoding import Batch, Example, encode_rows, make_batches
+from trimsft.analyze.encoding import Batch, Example, count_cut, encode_rows, make_batches
 from trimsft.analyze.heads import Look, Reader
 from trimsft.analyze.parts import Parts
 from trimsft.analyze.table import as_arrow, schema_with
@@ -51,6 +51,7 @@ class _Window:
     number: int
     rows: int
     batches: list[Batch]
+    counts: Mapping[str, int]
     found: list[Columns] = field(default_factory=list)
 
     @property
@@ -112,13 +113,14 @@ class Pass:
         pinned = self._reader.device.type == "cuda"
         filler = self._reader.filler
         batches = list(make_batches(examples, how.batch_tokens, filler=filler, pinned=pinned))
-        return _Window(number, len(rows), batches)
+        return _Window(number, len(rows), batches, count_cut(examples))
 
     def _store(self, window: _Window) -> None:
         schema = schema_with(self._reader.top)
         self._parts.write(
             window.number,
             as_arrow(self._columns(window), schema) if window.batches else schema.empty_table(),
+            window.counts,
         )
 
     def _wait_for_storing(self) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from trimsft import figures, paper
-from trimsft.analyze.calibration import Calibration
+from trimsft.analyze.calibration import BINS, Calibration
 from trimsft.analyze.density import density, range_of
 from trimsft.analyze.grids import PAPER_SETTINGS, effective_ratio_grid
 from trimsft.analyze.groups import Group, by_category
 from trimsft.analyze.movement import Movement
 from trimsft.analyze.page.sources import Run
-from trimsft.analyze.paper_tables import CATEGORY_SETTING
+from trimsft.analyze.page.sweep import Sweep
+from trimsft.analyze.paper_tables import CATEGORY_SETTING, in_order
 from trimsft.analyze.table import TokenTable
 from trimsft.figures.bars import Spread
 from trimsft.figures.curves import Course, Reliability
@@ -41,7 +42,7 @@ def reliability(found: Mapping[str, Calibration], path: Path) -> list[Path]:
             [each.confidence for each in one.bins],
             [each.accuracy for each in one.bins],
             [each.tokens for each in one.bins],
-            *(one.ece, one.low, one.high),
+            *(one.ece, one.low, one.high, BINS),
         )
         for label, one in found.items()
     }
@@ -68,7 +69,7 @@ def categories(table: TokenTable, path: Path) -> list[Path]:
         for row in by_category(table, margin=margin, bandwidth=bandwidth)
     }
     theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
-    return figures.category_bars(ours, path, paper=theirs, formats=PRINT_FORMATS)
+    return figures.category_bars(ours, path, paper=theirs, setting=CATEGORY_SETTING, formats=PRINT_FORMATS)
 
 
 def effective_ratios(table: TokenTable, band: Mapping[str, float], path: Path) -> list[Path]:
@@ -83,11 +84,27 @@ def sampling(runs: Mapping[str, Run], path: Path) -> list[Path]:
     """Figure 2: none where no run has scores of repeated samples."""
     metrics: dict[str, dict[str, dict[str, Spread]]] = {}
     for kind, title in (("pass", "pass@{}"), ("majority", "best-of-{} (majority vote)")):
-        for label, run in runs.items():
-            for benchmark, score in run.scores.items():
-                samples = score.get("samples")
+        for benchmark in in_order({name for run in runs.values() for name in run.scores}):
+            for label, run in runs.items():
+                samples = run.scores.get(benchmark, {}).get("samples")
                 spread = run.interval(benchmark, f"{kind}@{samples}")
                 if spread is not None:
                     panel = metrics.setdefault(title.format(samples), {})
                     panel.setdefault(benchmark, {})[label] = (spread.value, spread.low, spread.high)
     return figures.sampling_bars(metrics, path, formats=PRINT_FORMATS) if metrics else []
+
+
+def ablation(sweep: Sweep, path: Path) -> list[Path]:
+    """Figure 3, for each objective that was tried with several settings."""
+    planes: dict[str, dict[tuple[float, float], Spread]] = {}
+    for point in sweep.points:
+        percent = (100 * point.value, 100 * point.low, 100 * point.high)
+        planes.setdefault(point.objective, {})[point.margin, point.bandwidth] = percent
+    files = []
+    for objective, scores in planes.items():
+        if len(scores) > 1:
+            place = path if len(planes) == 1 else path.with_stem(f"{path.stem}-{objective}")
+            files += figures.ablation_curves(
+                scores, place, metric=f"{sweep.metric}, %", formats=PRINT_FORMATS
+            )
+    return files

@@ -2,15 +2,15 @@
 
 write_analysis(Path("analysis"), {"Base": Path("runs/base"), "TrimSFT": Path("runs/trim")})
 
-analysis/tables/README.md             what there is, what was left out and why
+analysis/tables/README.md             what there is, what cannot be compared, what was left out and why
 analysis/tables/<name>.md, .csv       for reading, for computing
 analysis/figures/<name>.svg, .pdf, .png, .csv
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trimsft.analyze import paper_tables, result_figures, run_tables
@@ -18,9 +18,10 @@ from trimsft.analyze.calibration import calibration
 from trimsft.analyze.groups import by_tenth
 from trimsft.analyze.movement import Movement, movement
 from trimsft.analyze.page.sources import Run, read_run
+from trimsft.analyze.page.sweep import Sweep, read_sweep
 from trimsft.analyze.result_files import Result, escaped, write_result
 from trimsft.analyze.statistics import PARAMETERS, objective_of
-from trimsft.analyze.table import TokenTable
+from trimsft.analyze.table import TokenTable, same_tokens
 from trimsft.figures import weighting_functions
 from trimsft.figures.style import PRINT_FORMATS
 from trimsft.files import RunError, write_whole
@@ -35,6 +36,7 @@ class _Written:
     results: list[Result] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    incomparable: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, *results: Result | None) -> None:
         for result in results:
@@ -47,18 +49,31 @@ class _Written:
 
 
 def write_analysis(
-    out: Path, runs: Mapping[str, Path], *, parameters: Mapping[str, float] | None = None
+    out: Path,
+    runs: Mapping[str, Path],
+    *,
+    parameters: Mapping[str, float] | None = None,
+    sweep: Path | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Every table and figure that the runs have data for; returns the files written.
 
     A run is a run directory or the path of a token table; the first is the base that the others are held against.
-    `parameters` are margin, bandwidth and gamma; the paper's where not given.
+
+    Args:
+        parameters: margin, bandwidth and gamma; the paper's where not given.
+        sweep: a sweep.json, or the folder of one, for Figure 3.
+        warn: called with each reason why tables cannot be compared; the index has them in any case.
     """
     values = _checked(runs, parameters)
+    swept = None if sweep is None else read_sweep(Path(sweep))
     band = {name: values[name] for name in ("margin", "bandwidth")}
     read = {label: read_run(label, Path(path)) for label, path in runs.items()}
     tables = {label: run.table for label, run in read.items() if run.table is not None}
-    written = _Written(Path(out))
+    written = _Written(Path(out), incomparable=comparability(tables))
+    if warn is not None:
+        for reason in written.incomparable.values():
+            warn(reason)
     written.left_out += [f"{label} has no tokens.parquet." for label in read if label not in tables]
     written.left_out += [f"{label} has no scores." for label, run in read.items() if not run.scores]
     written.figure(
@@ -69,9 +84,23 @@ def write_analysis(
         _each_run(written, tables, values, band)
         _training(written, tables, band)
     _scores(written, read)
+    if swept is not None:
+        _sweep(written, swept)
     written.table(paper_tables.disagreements())
     index = _index(written, read, values)
     return [*written.files, write_whole(written.out / "tables" / "README.md", index.encode())]
+
+
+def comparability(tables: Mapping[str, TokenTable]) -> dict[str, str]:
+    """Why a table cannot be compared with the first one, by label; those that can are not among them."""
+    reasons = {}
+    first = next(iter(tables), None)
+    for label in tables:
+        try:
+            same_tokens({name: tables[name] for name in (first, label) if name is not None})
+        except RunError as error:
+            reasons[label] = str(error)
+    return reasons
 
 
 def _checked(runs: Mapping[str, Path], parameters: Mapping[str, float] | None) -> dict[str, float]:
@@ -109,14 +138,19 @@ def _each_run(
     first = next(iter(tables))
     tenths = {label: by_tenth(table, **band) for label, table in tables.items()}
     calibrated = {label: calibration(table) for label, table in tables.items()}
-    written.table(
+    side_by_side = [
         run_tables.confidences(tables, band),
         run_tables.objectives(tables, values, band),
         *run_tables.groups(tables, tenths, band),
-        run_tables.examples(first, tables[first], values),
         run_tables.calibrations(tables, calibrated),
         run_tables.endings(tables, values),
-    )
+    ]
+    if others := ", ".join(written.incomparable):
+        note = (
+            f"Of other tokens than {first}, or after other prompts, so not to be compared with it: {others}."
+        )
+        side_by_side = [each and replace(each, notes=[*each.notes, note]) for each in side_by_side]
+    written.table(*side_by_side, run_tables.examples(first, tables[first], values))
     written.figure(result_figures.reliability(calibrated, _figure(written, "reliability")))
     written.figure(result_figures.positions(tenths, _figure(written, "positions")))
 
@@ -126,10 +160,10 @@ def _training(written: _Written, tables: Mapping[str, TokenTable], band: Mapping
     (base, before), *others = tables.items()
     moved: dict[str, Movement] = {}
     for label, after in others:
-        try:
+        if label not in written.incomparable:
             moved[label] = movement(before, after, **band)
-        except RunError:
-            written.left_out.append(f"Movement to {label}: its table is not about the tokens of {base}.")
+        else:
+            written.left_out.append(f"Movement to {label}: its table cannot be compared with that of {base}.")
     if moved:
         written.table(run_tables.movements(base, moved, band))
         written.figure(result_figures.movements(base, moved, _figure(written, "movement")))
@@ -146,6 +180,13 @@ def _scores(written: _Written, runs: Mapping[str, Run]) -> None:
     written.figure(result_figures.sampling(scored, _figure(written, "sampling")))
 
 
+def _sweep(written: _Written, sweep: Sweep) -> None:
+    drawn = result_figures.ablation(sweep, _figure(written, "ablation"))
+    written.figure(drawn)
+    if not drawn:
+        written.left_out.append("Figure 3: the sweep has one setting alone.")
+
+
 def _figure(written: _Written, name: str) -> Path:
     return written.out / "figures" / f"{name}.svg"
 
@@ -155,7 +196,7 @@ def _index(written: _Written, runs: Mapping[str, Run], values: Mapping[str, floa
     lines = [
         "# Analysis",
         "",
-        f"Runs: {escaped(', '.join(runs))}. TrimSFT at {settings}.",
+        f"Runs: {escaped(', '.join(runs))}. TrimSFT at {settings}, but where a table or figure names its own.",
         "",
         "## Tables",
         "",
@@ -170,6 +211,9 @@ def _index(written: _Written, runs: Mapping[str, Run], values: Mapping[str, floa
         f"- [{name.replace('_', ' ')}](../figures/{name}.png) ([CSV](../figures/{name}.csv))"
         for name in drawn
     ]
+    if written.incomparable:
+        lines += ["", "## Not comparable", ""]
+        lines += [f"- {escaped(reason)}" for reason in written.incomparable.values()]
     if written.left_out:
         lines += ["", "## Left out", "", *(f"- {escaped(line)}" for line in written.left_out)]
     return "\n".join(lines) + "\n"

@@ -55,8 +55,10 @@ def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
 
 
 def _checked(name: str) -> Any:
-    kind, _, number = name.partition(":")
-    if not kind.isalpha() or (number and not number.isdecimal()):
+    kind, colon, number = name.partition(":")
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    known = {"cpu", "cuda", *([here.type] if here is not None else [])}
+    if kind not in known or (colon and not number.isdecimal()):
         raise ValueError(f"device: {name!r} must be auto, cpu, cuda or cuda:N, or a list of them")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise ValueError(

@@ -11,6 +11,7 @@ Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model"
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from trimsft.analyze.categories import CATEGORIES
 from trimsft.files import RunError, written_beside
 from trimsft.objectives import TokenStats
+from trimsft.templates import SYSTEM_PROMPT
 
 VERSION = 2
 """Of the columns and what they mean; goes into the metadata as `schema`."""
@@ -112,10 +114,8 @@ def read_token_table(
     if first_examples is not None:
         examples = range(first_examples)
     with _opened(path) as file:
-        missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
-        if missing:
-            raise RunError(f"{path}: no column {missing[0]!r}, so it is no token table; make it again")
         metadata = _metadata_of(file.schema_arrow)
+        _require_columns(path, file.schema_arrow, metadata)
         table = file.read(columns=list(_NUMBERS)) if examples is None else _examples(file, examples)
     numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
     numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
@@ -142,6 +142,20 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 def _metadata_of(schema: pa.Schema) -> dict[str, Any]:
     metadata: dict[str, Any] = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
     return metadata
+
+
+def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
+    missing = next((name for name in SCHEMA.names if name not in schema.names), None)
+    if missing is None:
+        return
+    if not metadata:
+        raise RunError(f"{path}: no column {missing!r}, so it is no token table; trimsft tokens makes one")
+    made = metadata.get("schema", 1)
+    age = "a newer" if made > VERSION else "an older"
+    raise RunError(
+        f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION}); make "
+        "it again with trimsft tokens --overwrite"
+    )
 
 
 def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
@@ -182,27 +196,45 @@ def _matrix(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def same_tokens(tables: Mapping[str, TokenTable]) -> None:
-    """Refuse tables that are not about the same tokens of the same data: nothing could be compared."""
+    """Refuse tables that are not about the same tokens after the same prompts: nothing could be compared."""
     named = list(tables.items())
     for label, table in named[1:]:
         first_label, first = named[0]
-        pair = f"{first_label!r} and {label!r} are not about the same tokens"
-        for key in ("data", "template", "max_length"):
-            was, now = (_told(each.metadata, key) for each in (first, table))
-            if was != now and (key == "data" or not _equal_tokens(first, table)):
-                raise RunError(f"tables: {pair}: {key} is {was} and {now}; make both from the same rows")
-        if not _equal_tokens(first, table):
-            raise RunError(
-                f"tables: {pair}: {len(first):,} and {len(table):,} tokens; their tokenizers differ, so compare them "
-                "apart"
-            )
+        if why := difference(first, table):
+            raise RunError(f"tables: {first_label!r} and {label!r} are not about the same tokens: {why}")
+
+
+def difference(one: TokenTable, other: TokenTable) -> str:
+    """What of data, prompts or tokens two tables do not share, and what to do about it; empty if they share all."""
+    for key, advice in _SHARED.items():
+        was, now = (_told(table.metadata, key) for table in (one, other))
+        if was != now:
+            return f"{key} is {was} and {now}; {advice}"
+    if _equal_tokens(one, other):  # a maximum length has cut both alike, if at all
+        prompts = (table.metadata.get("prompts", ()) for table in (one, other))
+        if any(was != now for was, now in zip(*prompts, strict=False)):
+            return "their chat templates make other prompts of the same problems; make both with template='plain'"
+        return ""
+    was, now = (_told(table.metadata, "max_length") for table in (one, other))
+    if was != now:
+        return f"max_length is {was} and {now}; make both with the same one"
+    return f"{len(one):,} and {len(other):,} tokens; their tokenizers differ, so compare them apart"
+
+
+_SHARED = {
+    "data": "make both from the same rows",
+    "template": "make both with the same one",
+    "system_prompt": "make both with the same one",
+}
 
 
 def _told(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key)
     if isinstance(value, Mapping):
         return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
-    return repr(value)
+    if key == "system_prompt" and value is None and metadata.get("template") in ("chat", "plain"):
+        value = SYSTEM_PROMPT
+    return repr(textwrap.shorten(value, 80) if isinstance(value, str) else value)
 
 
 def _equal_tokens(one: TokenTable, other: TokenTable) -> bool:

@@ -10,21 +10,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trimsft.analyze import passes
-from trimsft.analyze.encoding import check_rows
+from trimsft.analyze.encoding import check_lengths, check_rows
 from trimsft.analyze.heads import Reader
-from trimsft.analyze.models import fingerprint_model, load_model, load_tokenizer, weights_of
+from trimsft.analyze.models import (
+    Limits,
+    Rendering,
+    fingerprint_model,
+    limits_of,
+    load_model,
+    load_tokenizer,
+    weights_of,
+)
 from trimsft.analyze.parts import Parts
 from trimsft.analyze.shards import choose_devices, run_on_each, share_of_rank, windows_of
-from trimsft.analyze.table import VERSION
+from trimsft.analyze.table import VERSION, read_metadata
 from trimsft.files import RunError
 from trimsft.runs import environment
 from trimsft.templates import choose_template, resolve_template_name
@@ -33,6 +42,7 @@ BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
 _PROMPTS_KEPT, _PROMPT_LENGTH, _PROMPTS_SIZE = 200, 4000, 1_900_000
 """Rows whose prompt the metadata keeps for whoever shows examples, characters of each, and bytes in all."""
 
+log = logging.getLogger("trimsft")
 Progress = Callable[[int, int], None]
 
 
@@ -59,7 +69,9 @@ def write_token_table(
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
         rows: with the fields problem and solution; rendered and masked as `trimsft train` does.
-        template, system_prompt, max_length: as in training; a completion is cut where training cuts it.
+        template, system_prompt, max_length: as in training, where a completion is cut too. What is left out is for a
+            run directory as it was trained; for another model the template fits it, and nothing is cut. A
+            `max_length` of 0 cuts nothing of a run's rows either.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is every GPU there is, a process for each, else cpu; or one, or a list. The model runs in float32
             on the CPU, else in its own dtype. A rank of torchrun or accelerate takes its own GPU and its share.
@@ -69,7 +81,7 @@ def write_token_table(
         overwrite: begin again where the table, or parts of it, are there with other inputs.
         on_progress: told how many rows are done, and of how many.
     """
-    _check_numbers(batch_tokens=batch_tokens, limit=limit, max_length=max_length, top=top)
+    _check_numbers(at_least_1={"batch_tokens": batch_tokens, "limit": limit}, max_length=max_length, top=top)
     rows = rows if limit is None else rows[:limit]
     check_rows(rows)
     share = _share(shard)
@@ -80,36 +92,88 @@ def write_token_table(
     in_memory = not isinstance(model, str | Path)
     devices = _devices_for(model, device, tokenizer, is_rank=shard is None and share is not None)
     source = model if in_memory else weights_of(model)
-    inputs = _Inputs.of(source, tokenizer, template, system_prompt, max_length)
+    asked = Rendering(template, system_prompt, max_length)
+    inputs = _Inputs.of(source, tokenizer, asked.as_trained([model]))
+    inputs.check_room(rows, top=top)
     facts = inputs.facts(rows, top=top, dtype=_dtype_name(model, devices))
     parts = Parts(out, facts, count)
     if not parts.begin(overwrite=overwrite):
+        _tell_what_is_odd(out)
         return out
+    job = {"model": str(model), "shard": share, **asdict(asked), "top": top, "batch_tokens": batch_tokens}
+    try:
+        _fill(parts, inputs, rows, windows, devices, job, on_progress)
+        is_whole = parts.join(inputs.metadata(rows))
+    except BaseException as error:
+        parts.leave(refused=isinstance(error, ValueError | TypeError | NotImplementedError))
+        raise
+    if is_whole:
+        _tell_what_is_odd(out)
+    return out
+
+
+def _fill(
+    parts: Parts,
+    inputs: _Inputs,
+    rows: Sequence[Mapping[str, Any]],
+    windows: Sequence[int],
+    devices: Sequence[str],
+    job: Mapping[str, Any],
+    on_progress: Progress | None,
+) -> None:
+    """Do those of the windows that are not done, here or in a process for each device."""
     missing, total = parts.missing(windows), _rows_in(windows, len(rows))
     devices = devices[: max(1, len(missing))]
     if len(devices) > 1:
-        job = {"model": str(model), "out": str(out), "shard": share, "template": template, "top": top}
-        job |= {"system_prompt": system_prompt, "max_length": max_length, "batch_tokens": batch_tokens}
-        run_on_each(devices, job, rows, on_progress)
+        run_on_each(devices, {**job, "out": str(parts.out)}, rows, on_progress)
     elif missing:
-        with parts.working_on((share or "1/1").replace("/", "of")):
-            reader = Reader(source if in_memory else load_model(source, devices[0]), top=top)
-            size = batch_tokens or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
-            rendering = passes.Rendering(inputs.tokenizer, inputs.template, max_length, size)
+        with parts.working_on((job["shard"] or "1/1").replace("/", "of")):
+            source = inputs.source
+            model = load_model(source, devices[0]) if isinstance(source, str) else source
+            reader = Reader(model, top=job["top"])
+            size = job["batch_tokens"] or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
+            rendering = passes.Rendering(inputs.tokenizer, inputs.template, inputs.max_length, size)
             before = total - _rows_in(missing, len(rows))
             tell = (lambda done: on_progress(before + done, total)) if on_progress else lambda done: None
             with torch.inference_mode(), _on(reader.device):
                 passes.Pass(reader, rows, rendering, parts).run(missing, tell)
     elif on_progress is not None:
         on_progress(total, total)
-    parts.join(inputs.metadata(rows))
-    return out
+
+
+def _tell_what_is_odd(out: Path) -> None:
+    """What a maximum length took, and rows beyond what the model knows."""
+    told = read_metadata(out)
+    cut, longest, positions = told.get("cut", {}), told.get("longest", 0), told.get("positions")
+    if cut.get("rows_cut"):
+        lost = (
+            f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution"
+            if cut["rows_lost"]
+            else ""
+        )
+        log.warning(
+            "%s: max_length=%s cuts %s by %s%s", out, told["max_length"], counted(cut["rows_cut"], "row"),
+            counted(cut["tokens_cut"], "token"), lost,
+        )  # fmt: skip
+    if positions and longest > positions:
+        log.warning(
+            "%s: the longest row has %s tokens, the model knows %s positions, and what it says beyond is worth little; "
+            "max_length=%s cuts there", out, f"{longest:,}", f"{positions:,}", positions,
+        )  # fmt: skip
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def write_token_tables(
     models: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], out: Path, **options: Any
 ) -> dict[str, Path]:
-    """A table for each model over the same rows, in a folder of its label; options as for `write_token_table`."""
+    """A table for each model over the same rows, in a folder of its label; options as for `write_token_table`.
+
+    Models that are no runs are asked as the runs among them were trained, so that they can be compared.
+    """
+    options = options_for(models.values(), options)
     for label in models:
         if not label.strip() or Path(label).name != label:
             raise ValueError(f"models: {label!r} must be a label that can name a folder")
@@ -117,6 +181,15 @@ def write_token_tables(
         label: write_token_table(model, rows, Path(out) / label / "tokens.parquet", **options)
         for label, model in models.items()
     }
+
+
+def options_for(models: Iterable[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with which all of these models are asked alike."""
+    given = {name: options[name] for name in _RENDERING if name in options}
+    return {**options, **asdict(Rendering(**given).as_trained(models))}
+
+
+_RENDERING = [field.name for field in fields(Rendering)]
 
 
 @dataclass(frozen=True)
@@ -127,22 +200,35 @@ class _Inputs:
     tokenizer: Any
     template: Any
     names: Mapping[str, Any]
+    limits: Limits
 
     @classmethod
-    def of(
-        cls, source: Any, tokenizer: Any, template: str, system_prompt: str | None, max_length: int | None
-    ) -> _Inputs:
+    def of(cls, source: Any, tokenizer: Any, asked: Rendering) -> _Inputs:
         tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
         if tokenizer.eos_token_id is None:
             raise RunError(
                 f"model: the tokenizer of {_name(source)!r} has no eos_token, which every row ends with"
             )
         names = {
-            "template": resolve_template_name(template, tokenizer),
-            "system_prompt": system_prompt,
-            "max_length": max_length,
+            "template": resolve_template_name(asked.template, tokenizer),
+            "system_prompt": asked.system_prompt,
+            "max_length": asked.max_length or None,
         }
-        return cls(source, tokenizer, choose_template(template, tokenizer, system_prompt), names)
+        template = choose_template(asked.template, tokenizer, asked.system_prompt)
+        return cls(source, tokenizer, template, names, limits_of(source))
+
+    @property
+    def max_length(self) -> int | None:
+        return self.names["max_length"]  # type: ignore[no-any-return]
+
+    def check_room(self, rows: Sequence[Mapping[str, Any]], *, top: int) -> None:
+        """Refuse what does not fit into the model."""
+        known = self.limits.vocabulary
+        if known is not None and top > known:
+            raise ValueError(f"top: {top:,} is more than the {known:,} tokens that the model knows; lower it")
+        if self.limits.is_hard:
+            limit, positions = self.max_length, self.limits.positions
+            check_lengths(rows, self.tokenizer, self.template, max_length=limit, positions=positions or 0)
 
     def facts(self, rows: Sequence[Mapping[str, Any]], *, top: int, dtype: str) -> dict[str, Any]:
         """By which a second start is known to be about the same table."""
@@ -165,6 +251,7 @@ class _Inputs:
         return {
             "model": _name(self.source),
             "eos_id": int(self.tokenizer.eos_token_id),
+            "positions": self.limits.positions,
             "prompts": _prompts(self.template.render([row["problem"] for row in rows[:_PROMPTS_KEPT]])),
             "versions": environment()["versions"],
         }
@@ -181,12 +268,11 @@ def _prompts(rendered: Sequence[str]) -> list[str]:
     return kept
 
 
-def _check_numbers(top: int, **numbers: int | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and value < 1:
-            raise ValueError(f"{name}: must be 1 or more, got {value}")
-    if top < 0:
-        raise ValueError(f"top: must be 0 or more, got {top}")
+def _check_numbers(*, at_least_1: Mapping[str, int | None], **at_least_0: int | None) -> None:
+    for least, numbers in ((1, at_least_1), (0, at_least_0)):
+        for name, value in numbers.items():
+            if value is not None and value < least:
+                raise ValueError(f"{name}: must be {least} or more, got {value}")
 
 
 def _share(shard: str | None) -> str | None:

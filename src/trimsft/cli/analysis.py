@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +23,9 @@ from trimsft.cli.base import (
     whole_number,
     writing,
 )
+
+if TYPE_CHECKING:
+    from trimsft.analyze.command import Outcome
 
 
 def tokens(
@@ -37,14 +44,18 @@ def tokens(
         typer.Option(help="File or folder; a run directory's own, else ./tokens-NAME.parquet."),
     ] = None,
     template: Annotated[
-        str, typer.Option(help="How a problem becomes a prompt; auto: as in training.")
+        str, typer.Option(help="How a problem becomes a prompt; auto: as the run was trained.")
     ] = "auto",
-    system_prompt: Annotated[str | None, typer.Option(help="As in training; '' for none.")] = None,
+    system_prompt: Annotated[str | None, typer.Option(help="Likewise; '' for none.")] = None,
     max_length: Annotated[
-        int | None, whole_number("--max-length", "Cut rows there, as training does.")
+        int | None,
+        whole_number("--max-length", "Cut rows there; as the run was trained, 0 for not at all.", least=0),
     ] = None,
     problem_column: Annotated[str, typer.Option(help="The column of problems.")] = "problem",
     solution_column: Annotated[str, typer.Option(help="The column of solutions.")] = "solution",
+    drop_incomplete: Annotated[
+        bool, typer.Option("--drop-incomplete", help="Drop and count rows without problem or solution.")
+    ] = False,
     top: Annotated[int, whole_number("--top", "Most probable tokens beside each.", least=0)] = 0,
     device: Annotated[
         str, typer.Option(help="auto: all GPUs, else cpu; or cpu, cuda:N, several with commas.")
@@ -78,14 +89,22 @@ def tokens(
         "device": device.split(",") if "," in device else device, "batch_tokens": batch_tokens, "shard": shard,
         "limit": limit, "overwrite": overwrite,
     }  # fmt: skip
-    with failing("tokens"), refusing(command.REFUSALS, dataset_name="--data", sample_seed="--seed"):
+    refused = refusing(command.REFUSALS, dataset_name="--data", sample_seed="--seed")
+    with failing("tokens"), refused, _by_the_names_of_options():
         command.places_for(models, out)  # before rows are read
-        rows = _problem_rows(data, sample, seed, problem_column, solution_column)
+        columns = {"problem_column": problem_column, "solution_column": solution_column}
+        rows = _problem_rows(data, sample, seed, drop_incomplete, columns)
         with writing(out or Path()), progress_bar() as on_progress:
             outcome = command.make_tables(models, rows, out=out, on_progress=on_progress, **options)
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))
-    elif outcome.summaries:
+    _show_tables(outcome, with_numbers=not as_json)
+
+
+def _show_tables(outcome: Outcome, *, with_numbers: bool) -> None:
+    from trimsft.analyze import command
+
+    if with_numbers and outcome.summaries:
         table = make_table(
             "model", "tokens", "mean\nnll", "median\ngap", "first\nchoice", "R_eff", "High-\nWeight"
         )
@@ -96,15 +115,49 @@ def tokens(
             )  # fmt: skip
         make_console().print(table)
     for one in outcome.summaries:
-        typer.echo(f"Wrote {one.path}", err=True)
+        already = f"{one.path} is there already, made with the same inputs; left as it is"
+        typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
     for path in outcome.pending:
         typer.echo(f"trimsft: this share is done; {path} is made with the last one", err=True)
     if outcome.incomparable:
-        typer.echo(f"trimsft: {outcome.incomparable}", err=True)
+        _warn(_in_options(outcome.incomparable))
+
+
+_FIELDS = (
+    "template", "system_prompt", "max_length", "top", "device", "batch_tokens", "shard", "limit", "out",
+)  # fmt: skip
+
+
+def _in_options(text: str) -> str:
+    """What is said of fields, said of the options here."""
+    text = text.partition(", or bring a form that TRL knows")[0]
+    text = text.replace("overwrite=True", "--overwrite").replace("drop_incomplete=true", "--drop-incomplete")
+    pattern = rf"(?<![-\w])(?:(?:{'|'.join(_FIELDS)})(?=:|=| is )|(?:problem|solution)_column)"
+    return re.sub(pattern, lambda found: "--" + found[0].replace("_", "-"), text)
+
+
+class _Echo(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _warn(_in_options(record.getMessage()))
+
+
+@contextmanager
+def _by_the_names_of_options() -> Iterator[None]:
+    """Refusals and warnings that name an option where Python has an argument."""
+    from trimsft.analyze.command import REFUSALS
+
+    logger, handler = logging.getLogger("trimsft"), _Echo(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    except REFUSALS as error:
+        raise ValueError(_in_options(str(error))) from error
+    finally:
+        logger.removeHandler(handler)
 
 
 def _problem_rows(
-    data: str, sample: int | None, seed: int | None, problem_column: str, solution_column: str
+    data: str, sample: int | None, seed: int | None, drop_incomplete: bool, columns: dict[str, str]
 ) -> list[dict[str, str]]:
     """Rows as `trimsft train` reads them."""
     from trimsft.train.data_config import NUMINA, DataConfig
@@ -113,8 +166,8 @@ def _problem_rows(
     if seed is not None and sample is None and data != NUMINA:
         raise ValueError(f"sample_seed: {seed} has no effect without --sample; leave it out")
     config = DataConfig(
-        dataset_name=data, sample=sample, sample_seed=seed or 0,
-        problem_column=problem_column, solution_column=solution_column,
+        dataset_name=data, sample=sample, sample_seed=seed or 0, drop_incomplete=drop_incomplete,
+        problem_column=columns["problem_column"], solution_column=columns["solution_column"],
     )  # fmt: skip
     rows = load_rows(config)
     if kind_of(rows.column_names, config, data) != "problem-solution":
@@ -122,8 +175,12 @@ def _problem_rows(
             f"dataset_name: {data!r} has the columns {', '.join(rows.column_names)}; a token table needs problems and "
             "solutions, see --problem-column and --solution-column"
         )
-    pairs = zip(rows[problem_column], rows[solution_column], strict=True)
+    pairs = zip(*(rows[name] for name in columns.values()), strict=True)
     return [{"problem": problem, "solution": solution} for problem, solution in pairs]
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"trimsft: {text}", err=True)
 
 
 def report(
@@ -160,7 +217,9 @@ def report(
         folder = command.place_for_report(named, out)
         with writing(folder), status_line() as status:
             status("reading tables, drawing figures")
-            files = command.write_all(named, folder, title=title, parameters=parameters, sweep=sweep)
+            files = command.write_all(
+                named, folder, title=title, parameters=parameters, sweep=sweep, warn=_warn
+            )
     if as_json:
         typer.echo(json.dumps({"page": str(files[0]), "files": [str(path) for path in files]}))
         return

@@ -34,9 +34,13 @@ def category_bars(
     path: str | Path,
     *,
     paper: Mapping[str, tuple[float, float, float]] | None = None,
+    setting: tuple[float, float] | None = None,
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's as marks."""
+    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's as marks.
+
+    `setting` is the (m, tau) of TrimSFT, for the reader.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -62,6 +66,8 @@ def category_bars(
         axes.invert_yaxis()
         axes.set(xlabel="percent", xlim=(0, None))
         axes.tick_params(axis="y", length=0)
+        if setting is not None:
+            axes.set_title(rf"TrimSFT at $m={setting[0]:g}$, $\tau={setting[1]:g}$", loc="left")
         legend_below(figure, axes, last="paper")
         rows = [
             [source, name, *values]
@@ -77,18 +83,18 @@ def sampling_bars(
     *,
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """metric -> benchmark -> run -> value in percent with its interval; a panel for each metric."""
+    """metric -> benchmark -> run -> value in percent with its interval; a panel for each metric, one below another."""
     import matplotlib
     from matplotlib.figure import Figure
 
     runs = list(dict.fromkeys(run for panel in metrics.values() for bars in panel.values() for run in bars))
     with matplotlib.rc_context(SMALL):
-        figure = Figure(figsize=(2 * COLUMN, 2.4), layout="constrained")
-        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        figure = Figure(figsize=(COLUMN, 0.5 + 1.6 * len(metrics)), layout="constrained")
+        panels = figure.subplots(len(metrics), 1, sharey=True, squeeze=False)[:, 0]
         for axes, (metric, benchmarks) in zip(panels, metrics.items(), strict=True):
             _grouped(axes, benchmarks, runs)
             axes.set_title(metric, loc="left")
-        panels[0].set_ylabel("percent")
+            axes.set_ylabel("percent")
         legend_below(figure, panels[0])
         rows = (
             [metric, benchmark, run, *spread]

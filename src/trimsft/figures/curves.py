@@ -39,6 +39,17 @@ class Reliability(NamedTuple):
     ece: float
     low: float
     high: float
+    bins: int
+    """Of equal width, those without any token among them."""
+
+    def shown(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Confidence and accuracy of the bins that are drawn, NaN where one between them is not."""
+        confidence, accuracy = np.full((2, self.bins), np.nan)
+        for sure, right, tokens in zip(self.confidence, self.accuracy, self.tokens, strict=True):
+            if tokens >= FEWEST:
+                place = min(int(sure * self.bins), self.bins - 1)
+                confidence[place], accuracy[place] = sure, right
+        return confidence, accuracy
 
 
 class Course(NamedTuple):
@@ -86,7 +97,10 @@ def gap_distribution(
 def reliability_diagram(
     runs: Mapping[str, Reliability], path: str | Path, *, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
-    """How often each run's first choice is right, against how sure it is; bins of 30 tokens and more."""
+    """How often each run's first choice is right, against how sure it is; bins of 30 tokens and more.
+
+    Lines join neighbouring bins only: nothing is known of those between.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -97,8 +111,7 @@ def reliability_diagram(
         lines = lines_of(list(runs))
         for label, run in runs.items():
             named = f"{label}, ECE {100 * run.ece:.1f} %"
-            kept = np.array(run.tokens) >= FEWEST
-            _plot(axes, np.array(run.confidence)[kept], np.array(run.accuracy)[kept], named, lines[label])
+            _plot(axes, *run.shown(), named, lines[label])
         axes.set(
             xlim=(0, 1), ylim=(0, 1), xlabel="probability of the first choice", ylabel="share that is right"
         )

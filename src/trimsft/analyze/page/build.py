@@ -13,6 +13,7 @@ from typing import Any
 
 from trimsft.analyze.page.assembly import assemble
 from trimsft.analyze.page.evaluation import evaluation_parts
+from trimsft.analyze.page.provenance import lead, table_facts
 from trimsft.analyze.page.sources import Run, read_run
 from trimsft.analyze.page.sweep import sweep_parts
 from trimsft.analyze.page.tokens import token_parts
@@ -57,7 +58,7 @@ def write_report(
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "tokens": tokens}
     if not any(run.scores for run in read):
         rooms = {"tokens": tokens, **rooms}  # what there is comes first
-    page = assemble(rooms, title=title, runs=read, facts=_facts(settings, read))
+    page = assemble(rooms, title=title, lead=lead(read), facts=_facts(settings, read))
     return write_whole(Path(out), page.encode())
 
 
@@ -74,7 +75,15 @@ def _facts(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
     for run in runs:
         if command := run.manifest.get("command"):
             facts[f"command of {run.label}"] = str(command)
+    for run in runs:
+        made = [str(run.folder), *([table_facts(run.table.metadata)] if run.table is not None else [])]
+        facts[_unused(run.label, facts)] = "; ".join(made)
     return {visible(name): visible(value) for name, value in facts.items()}
+
+
+def _unused(label: str, facts: Mapping[str, str]) -> str:
+    """The label, or one that does not take the place of a setting of that name."""
+    return label if label not in facts else _unused(f"run {label}", facts)
 
 
 def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:

@@ -7,6 +7,14 @@ const shareBelow = (mean, spread, border, closed) => {
   return Math.min(1, Math.max(0, (border - mean + half) / (2 * half)));
 };
 
+// why the figures are not to be trusted to their last digit; empty where they are
+const SHARP = 0.15; // the smallest bandwidth that figures from cells are tested for
+const inexact = ({ width }, { method, bandwidth }) => {
+  const least = Math.max(SHARP, 20 * width);
+  if (width === 0 || !TAKES[method]?.includes("bandwidth") || bandwidth >= least) return "";
+  return `This corpus is counted in cells: with a bandwidth below ${tidy(least)} its figures are approximate.`;
+};
+
 // for each cell: sum of w, sum of w^2 (where the method goes by the gap), sum of w g
 const cellSums = (corpus, setting) => {
   const { count, mean, spread, norm } = corpus;

@@ -5,7 +5,7 @@ Series are `s0`, `s1`, ... in the order of the runs: a colour and a dash each, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,10 @@ from trimsft.scoring.bootstrap import Interval
 
 SERIES = 8
 """How many the style sheet tells apart; more repeat."""
-_WIDTH = 760
+_WIDTHS = {"chart-wide": 760, "chart-narrow": 400}
+"""By class: the style sheet shows one of the two."""
+_LETTER = 7.0
+"""Width of a letter of 12 px, about."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,17 @@ def score_chart(
     rows: Mapping[str, tuple[Interval | None, Interval | None]], names: tuple[str, str]
 ) -> Markup:
     """Two figures for each run with their intervals: the first a disc, the second a diamond below it."""
-    left, top, row_height = 130, 34, 44
+    return _both(lambda width: _score_chart(rows, names, width))
+
+
+def _score_chart(
+    rows: Mapping[str, tuple[Interval | None, Interval | None]], names: tuple[str, str], width: int
+) -> Markup:
+    labels = {label: visible(label) for label in rows}
+    left = min(0.35 * width, max(80, 20 + _LETTER * max(map(len, labels.values()), default=0)))
+    top, row_height = 34, 44
     bottom = top + row_height * len(rows)
-    across = _Scale(0, 100, left, _WIDTH - 20)
+    across = _Scale(0, 100, left, width - 20)
     parts = [_disc(left, 14), _text(left + 10, 18, names[0], "key")]
     parts += [_diamond(left + 130, 14), _text(left + 140, 18, names[1], "key")]
     for tick in range(0, 101, 20):
@@ -47,7 +58,9 @@ def score_chart(
         parts += [_line(x, top, x, bottom, "grid"), _text(x, bottom + 16, f"{tick} %", "tick middle")]
     for number, (label, figures) in enumerate(rows.items()):
         middle = top + row_height * (number + 0.5)
-        parts.append(_text(left - 10, middle + 4, label, "label end"))
+        parts.append(_text(left - 10, middle + 4, _cut(labels[label], left - 14), "label end"))
+        if figures == (None, None):
+            parts.append(_text(left + 8, middle + 4, "no mean", "tick"))
         for interval, y, mark in zip(figures, (middle - 8, middle + 8), (_disc, _diamond), strict=True):
             if interval is not None:
                 parts += _whiskers(across, interval, y)
@@ -55,20 +68,31 @@ def score_chart(
     title = (
         f"{names[0]} and {names[1]} of {len(rows)} runs, with 95 % intervals; the figures are in the tables"
     )
-    return _svg(_WIDTH, bottom + 26, title, parts)
+    return _svg(width, bottom + 26, title, parts)
 
 
 def density_chart(
     grid: Array, densities: Mapping[str, Array], weights: Array, weight_name: str, shown: Sequence[int]
 ) -> Markup:
     """Densities of gaps as lines, and a weight between 0 and 1 as an area behind them."""
-    left, right, top, bottom = 50, _WIDTH - 50, 16, 300
+    return _both(lambda width: _density_chart(grid, densities, weights, weight_name, shown, width))
+
+
+def _density_chart(
+    grid: Array,
+    densities: Mapping[str, Array],
+    weights: Array,
+    weight_name: str,
+    shown: Sequence[int],
+    width: int,
+) -> Markup:
+    left, right, top, bottom = 50, width - 50, 16, 300
     across = _Scale(float(grid[0]), float(grid[-1]), left, right)
     highest = max((float(values.max()) for values in densities.values()), default=0.0) or 1.0
     up, weight_up = _Scale(0, 1.06 * highest, bottom, top), _Scale(0, 1.06, bottom, top)
     area = _points(across, weight_up, grid, weights)
     parts = [f'<path class="band" d="M{left},{bottom} L{area} L{right},{bottom} Z"/>']
-    for tick in _ticks(float(grid[0]), float(grid[-1]), 10):
+    for tick in _ticks(float(grid[0]), float(grid[-1]), width // 76):
         parts += [_line(across(tick), bottom, across(tick), bottom + 4, "axis")]
         parts.append(_text(across(tick), bottom + 18, f"{tick:g}", "tick middle"))
     for tick in _ticks(0, highest, 4):
@@ -85,13 +109,26 @@ def density_chart(
         _text(right + 40, 11, f"weight of {weight_name}", "tick end"),
     ]
     title = f"Densities of the logit gap for {', '.join(densities)}, and the weight of {weight_name}"
-    return _svg(_WIDTH, bottom + 46, title, parts)
+    return _svg(width, bottom + 46, title, parts)
 
 
 def legend_mark(number: int) -> Markup:
     """A short line in the colour and dash of a series, to stand beside its name."""
     line = _line(0, 5, 34, 5, f"series s{number % SERIES}")
     return Markup('<svg class="mark" viewBox="0 0 34 10" aria-hidden="true">' + line + "</svg>")
+
+
+def _both(draw: Callable[[int], Markup]) -> Markup:
+    """The drawing for wide windows and for narrow ones."""
+    return Markup("").join(
+        Markup('<div class="{}">{}</div>').format(name, draw(width)) for name, width in _WIDTHS.items()
+    )
+
+
+def _cut(text: str, width: float) -> str:
+    """As much of a text as has room."""
+    most = int(width / _LETTER)
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> Markup:

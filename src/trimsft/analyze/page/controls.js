@@ -6,7 +6,12 @@ const watchControls = (store, view) => {
     byId(name).addEventListener("input", () => set({ [name]: Number(byId(name).value) }));
     byId(name).addEventListener("change", () => view.refresh({ sort: true }));
     byId(`${name}-number`).addEventListener("change", (event) => {
-      view.a = settingFrom({ method: null, m: null, tau: null, run: null, [name === "margin" ? "m" : "tau"]: event.target.value }, view.a, []);
+      const typed = event.target.value;
+      view.a = settingFrom({ method: null, m: null, tau: null, run: null, [name === "margin" ? "m" : "tau"]: typed }, view.a, []);
+      if (finite(typed) !== view.a[name]) {
+        const [low, high] = LIMITS[name];
+        view.refused = `${name} must be a number from ${low} to ${high}, got ${typed === "" ? "none" : typed}: it is ${tidy(view.a[name])} now.`;
+      }
       event.target.value = tidy(view.a[name]);
       view.refresh({ sort: true });
     });

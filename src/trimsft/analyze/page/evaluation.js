@@ -166,7 +166,8 @@ const startPairs = () => {
   const tell = (flips, kept) => {
     const count = (test) => flips.filter(test).length;
     const ways = (name) => `${count((flip) => flip[name])} (${count((flip) => flip[name] > 0)} to right, ${count((flip) => flip[name] < 0)} to wrong)`;
-    byId("flip-counts").textContent = `${data.runs[state.a]} → ${data.runs[state.b]} on ${counted(flips.length, "problem")}: ` +
+    const pair = `${data.runs[state.a]} → ${data.runs[state.b]}`;
+    byId("flip-counts").textContent = flips.length === 0 ? `${pair} have no problem in common whose counts are recorded.` : `${pair} on ${counted(flips.length, "problem")}: ` +
       `${count((flip) => flip.differs)} changed; more samples right on ${count((flip) => flip.change > 0)}, fewer on ${count((flip) => flip.change < 0)}; ` +
       `the majority flipped on ${ways("vote")}, greedy on ${ways("greedy")}. Shown: ${Math.min(most, kept.length)} of ${kept.length}, largest change first.`;
   };

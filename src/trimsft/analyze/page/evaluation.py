@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimsft.analyze.page.charts import score_chart
-from trimsft.analyze.page.evaluation_answers import BUDGET, LONGEST, Packed, answers_of, pack_answers
+from trimsft.analyze.page.evaluation_answers import (
+    BUDGET,
+    LONGEST,
+    Packed,
+    answers_of,
+    pack_answers,
+    recorded,
+)
+from trimsft.analyze.page.evaluation_gaps import sample_notes, score_notes, unrecorded
 from trimsft.analyze.page.evaluation_pairs import Table, compared_pairs, mirrored
 from trimsft.analyze.page.numbers import number
 from trimsft.analyze.page.problems import ProblemRow, default_pair, flips, problem_rows
@@ -39,17 +47,19 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
     tables = _score_tables(runs, benchmarks, metrics)
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
     return {
-        "sections": [("scores", "Scores"), ("answers", "Answers")],
+        "sections": [("scores", "Scores")] * bool(tables) + [("answers", "Answers")] * (pair is not None),
         "data": _data(runs, columns, metrics, pair, pairs, rows, packed, tables),
         "benchmarks": benchmarks,
         "columns": columns,
         "graders": _graders(runs),
         "score_tables": tables,
         "score_chart": _chart(runs, tables),
+        "score_notes": score_notes(runs, benchmarks),
+        "sample_notes": sample_notes(runs),
         "pair": None if pair is None else [runs[place].label for place in pair],
         "difference_rows": _difference_rows(pairs, pair, metrics, columns),
         **_flip_parts(rows, runs, pair),
-        "left_out": _left_out(rows, packed),
+        "left_out": _left_out(rows, runs, packed),
     }
 
 
@@ -153,8 +163,9 @@ def _flip_parts(
         return {"flips": [], "flipped": 0, "asked": 0, "opened": []}
     found = flips(rows, *pair)
     changes = {id(row): row.change(*pair) for row in found}
-    gained = [row for row in found if changes[id(row)] > 0][:OPENED]
-    lost = [row for row in found if changes[id(row)] < 0][:OPENED]
+    written = [row for row in found if any(recorded(runs, row, place) for place in pair)]
+    gained = [row for row in written if changes[id(row)] > 0][:OPENED]
+    lost = [row for row in written if changes[id(row)] < 0][:OPENED]
     return {
         "flips": [(row, *(row.outcomes[place] for place in pair)) for row in found[:LISTED]],
         "flipped": len(found),
@@ -172,13 +183,15 @@ def _opened(row: ProblemRow, runs: Sequence[Run]) -> dict[str, Any]:
     return {"row": row, "sides": sides}
 
 
-def _left_out(rows: Sequence[ProblemRow], packed: Packed) -> dict[str, int]:
-    """How many problems there are, and how many of them have no answers, or not those of every run, on the page."""
-    none = sum(place not in packed.problems for place in range(len(rows)))
+def _left_out(rows: Sequence[ProblemRow], runs: Sequence[Run], packed: Packed) -> dict[str, int]:
+    """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
+    there = {
+        place: sum(recorded(runs, row, run) for run in range(len(runs))) for place, row in enumerate(rows)
+    }
+    written = [place for place, count in there.items() if count]
+    none = sum(place not in packed.problems for place in written)
     partly = sum(
-        len(packed.problems[place]["runs"]) < sum(outcome is not None for outcome in row.outcomes)
-        for place, row in enumerate(rows)
-        if place in packed.problems
+        len(packed.problems[place]["runs"]) < there[place] for place in written if place in packed.problems
     )
     cut = Counter(
         sample[5] > 0
@@ -186,7 +199,7 @@ def _left_out(rows: Sequence[ProblemRow], packed: Packed) -> dict[str, int]:
         for run in problem["runs"].values()
         for sample in run["samples"]
     )
-    return {"problems": len(rows), "none": none, "partly": partly, "cut": cut[True]}
+    return {"problems": len(written), "none": none, "partly": partly, "cut": cut[True]}
 
 
 # ---- for the script
@@ -219,6 +232,9 @@ def _data(
                 for metric in metrics.values()
             ]
             for (a, b), found in pairs.items()
+        },
+        "unrecorded": {
+            place: [columns.index(name) for name in names] for place, names in unrecorded(runs).items()
         },
         "problems": [_problem_data(row, columns) for row in rows],
         "answers": packed.data(),

@@ -122,10 +122,17 @@ def pack_answers(
     for group in groups:
         read = {place: _Samples(runs[place]) for place in group}
         for row in order:
-            answers = {place: answers_of(read[place].of(row)) for place in group if row.outcomes[place]}
+            answers = {
+                place: answers_of(read[place].of(row)) for place in group if recorded(runs, row, place)
+            }
             if answers and not packed.add(places[row.benchmark, row.name], row, answers, budget):
                 return packed
     return packed
+
+
+def recorded(runs: Sequence[Run], row: ProblemRow, place: int) -> bool:
+    """Whether a run was asked a problem and its directory still has what it wrote."""
+    return row.outcomes[place] is not None and runs[place].has_samples(row.benchmark)
 
 
 class _Samples:

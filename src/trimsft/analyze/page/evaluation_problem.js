@@ -46,6 +46,10 @@ const problemBody = (data, place, sides, rendered) => {
   const side = ({ run, label, folder }) => {
     const column = element("div", "side", element("h4", "", label));
     const found = problems[place]?.runs[run];
+    if (!found && data.unrecorded[run]?.includes(data.problems[place][0])) {
+      column.append(element("p", "note", "What it wrote is not known: its directory has no samples.jsonl, only the counts."));
+      return column;
+    }
     if (!found) {
       const where = element("code", "", `${folder}/eval/${data.columns[data.problems[place][0]]}/samples.jsonl`);
       column.append(element("p", "note", "Its answers are left out of this page; they are in ", where, "."));

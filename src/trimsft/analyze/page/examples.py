@@ -17,7 +17,7 @@ competitor, plus 1, and 0 where there are fewer; `top_nll` is 40 sqrt(-log p).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from trimsft.analyze.page.packing import linear, rooted, whole
 from trimsft.analyze.page.sources import Run
 from trimsft.analyze.page.visible import json_for_script, spaced, visible
 from trimsft.analyze.table import TokenTable, read_token_table
+from trimsft.templates import SYSTEM_PROMPT
 
 EXAMPLES = 200
 LONGEST = 4000
@@ -54,11 +55,12 @@ class Shown:
         self.matches = [None if table is None else self._match(table) for table in tables]
 
     def _match(self, table: TokenTable) -> list[NDArray[np.int64] | None]:
-        """For each example its rows in another table; nothing where its tokens are others."""
+        """For each example its rows in another table; nothing where its tokens or its prompt are others."""
         found: list[NDArray[np.int64] | None] = []
         for number, rows in zip(self.numbers, self.rows, strict=True):
             here = _rows(table, number)
             same = np.array_equal(table["token_id"][here], self.first["token_id"][rows])
+            same = same and _same_prompt(self.first.metadata, table.metadata, number)
             found.append(here if same else None)
         return found
 
@@ -191,6 +193,19 @@ def _name(names: dict[int, str], ids: NDArray[Any], texts: Sequence[str], rows: 
     distinct, where = np.unique(ids, return_index=True)
     for token, place in zip(distinct.tolist(), where.tolist(), strict=True):
         names.setdefault(token, texts[rows[place]])
+
+
+def _same_prompt(one: Mapping[str, Any], other: Mapping[str, Any], number: int) -> bool:
+    """As far as it is recorded: equal completions after other prompts say nothing about training."""
+    if _instruction(one) != _instruction(other):
+        return False
+    kept = [metadata.get("prompts", []) for metadata in (one, other)]
+    return not all(number < len(prompts) for prompts in kept) or kept[0][number] == kept[1][number]
+
+
+def _instruction(metadata: Mapping[str, Any]) -> tuple[Any, str]:
+    given = metadata.get("system_prompt")
+    return metadata.get("template"), SYSTEM_PROMPT if given is None else given
 
 
 def _rows(table: TokenTable, number: int) -> NDArray[np.int64]:

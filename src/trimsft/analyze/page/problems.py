@@ -76,14 +76,16 @@ def problem_rows(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[Problem
         for run in runs:
             asked = {str(row.get("id")): row for row in run.problems(benchmark)} | asked
         found = [_outcomes(run, benchmark) for run in runs]
-        names = [name for name in asked if any(name in outcomes for outcomes in found)]
+        # scores.json alone names the problems too, without their texts
+        named = dict.fromkeys([*asked, *(name for outcomes in found for name in outcomes)])
+        names = [name for name in named if any(name in outcomes for outcomes in found)]
         rows += [
             ProblemRow(
                 benchmark=benchmark,
                 name=name,
                 number=number,
-                text=str(asked[name].get("problem", "")),
-                answer=str(asked[name].get("answer", "")),
+                text=str(asked.get(name, {}).get("problem", "")),
+                answer=str(asked.get(name, {}).get("answer", "")),
                 outcomes=tuple(outcomes.get(name) for outcomes in found),
             )
             for number, name in enumerate(names, start=1)

@@ -4,11 +4,13 @@ const PREFIX = "t."; // other keys of the address belong to other rooms and are 
 const finite = (text) => (text === null || text.trim() === "" || !Number.isFinite(Number(text)) ? null : Number(text));
 const between = (value, low, high) => Math.min(high, Math.max(low, value));
 
+const LIMITS = { margin: [-1000, 1000], bandwidth: [0.001, 1000] };
+
 // {method, margin, bandwidth, run} from text; what is no setting becomes the fallback
 const settingFrom = ({ method, m, tau, run }, fallback, runs) => ({
   method: method !== null && Object.hasOwn(given.objectives, method) ? method : fallback.method,
-  margin: between(finite(m) ?? fallback.margin, -1000, 1000),
-  bandwidth: between(finite(tau) ?? fallback.bandwidth, 0.001, 1000),
+  margin: between(finite(m) ?? fallback.margin, ...LIMITS.margin),
+  bandwidth: between(finite(tau) ?? fallback.bandwidth, ...LIMITS.bandwidth),
   run: runs.includes(finite(run)) ? finite(run) : fallback.run,
 });
 

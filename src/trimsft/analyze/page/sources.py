@@ -83,6 +83,10 @@ class Run:
             for sample in _lines(folder / "samples.jsonl")
         ]
 
+    def has_samples(self, benchmark: str) -> bool:
+        """Whether what was written is there, and not its counts alone."""
+        return (self.folder / "eval" / benchmark / "samples.jsonl").is_file()
+
     def problems(self, benchmark: str) -> list[dict[str, Any]]:
         return _lines(self.folder / "eval" / benchmark / "problems.jsonl")
 

@@ -17,6 +17,7 @@ from trimsft.analyze.density import density, range_of
 from trimsft.analyze.page.cells import cells_each, corpus_cells
 from trimsft.analyze.page.charts import density_chart, legend_mark
 from trimsft.analyze.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
+from trimsft.analyze.page.provenance import cut_notes, incomparable
 from trimsft.analyze.page.sources import Run
 from trimsft.analyze.page.visible import json_for_script, spaced, visible
 from trimsft.analyze.statistics import confidence, diagnose, objective_of
@@ -34,7 +35,7 @@ def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: in
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     with_tokens = [(number, run) for number, run in enumerate(runs) if run.table]  # and it is not empty
     parts: dict[str, Any] = {
-        "sections": [("tokens", "Tokens")],
+        "sections": [],
         "data": {"examples": None, **_data(runs, parameters)},
         "parameters": parameters,
         "first": with_tokens[0][1] if with_tokens else None,
@@ -55,6 +56,9 @@ def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: in
         "diagnostics": _diagnostics([run for _, run in with_tokens], parameters),
         "counts": _counts(with_tokens[0][1], shown, packed),
         "written": _written(shown),
+        "margins": _margins([run for _, run in with_tokens]),
+        "incomparable": incomparable(runs),
+        "cut": cut_notes(runs),
     }
 
 
@@ -62,12 +66,21 @@ def _data(runs: Sequence[Run], parameters: Mapping[str, float]) -> dict[str, Any
     most = cells_each(sum(run.table is not None for run in runs))
     return {
         "runs": [visible(run.label) for run in runs],
+        "model": next((visible(run.table.metadata.get("model", "")) for run in runs if run.table), ""),
         "objectives": PAPER_NAMES,
         "parameters": {name: float(value) for name, value in parameters.items()},
         "edges": GAP_EDGES,
         "categories": CATEGORIES,
         "corpus": [corpus_cells(run.table, parameters, most) if run.table else None for run in runs],
     }
+
+
+def _margins(runs: Sequence[Run]) -> tuple[int, int]:
+    """Where the slider of the margin ends: -5 and 10, or beyond where gaps lie there (but for two in a thousand)."""
+    ends = [np.quantile(run.table["gap"], (0.001, 0.999)) for run in runs if run.table is not None]
+    return min(-5, *(int(np.floor(low)) for low, _ in ends)), max(
+        10, *(int(np.ceil(high)) for _, high in ends)
+    )
 
 
 def _counts(run: Run, shown: Shown, packed: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ const startViewer = async () => {
   const view = {
     defaults: { method: "trim", margin: given.parameters.margin, bandwidth: given.parameters.bandwidth, run: usable[0] },
     get run() { return store.runs[this.a.run]; },
-    matches: null, textHits: null, others: null, shown: null, examples: store.examples,
+    matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, examples: store.examples,
     exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
   };
   readHash(view, store);
@@ -68,6 +68,8 @@ const refresh = (store, view, { b = false, sort = false } = {}) => {
   view.weights = weighAll(store, view.a);
   if (b) view.others = view.b && weighAll(store, view.b);
   view.matches = matchesOf(store, view);
+  view.remark = [view.refused, inexact(store.corpus[view.a.run], view.a)].filter(Boolean).join(" ");
+  view.refused = "";
   showControls(view);
   showCorpus(store, view);
   if (sort) sortExamples(store, view);
@@ -100,6 +102,8 @@ const showControls = (view) => {
   byId("swap-settings").hidden = byId("drop").hidden = !b;
   if (view.scaled !== view.quantity) drawScale(byId("scale"), QUANTITIES[view.quantity]);
   view.scaled = view.quantity;
+  byId("remark").hidden = view.remark === "";
+  byId("remark").textContent = view.remark;
   byId("yaml").textContent = yamlOf(a);
   byId("command").textContent = commandOf(a);
 };
@@ -167,9 +171,11 @@ const goTo = (store, view, i) => {
   span.tabIndex = 0;
   span.focus({ preventScroll: true });
   const pane = byId("pane");
+  pane.scrollIntoView({ block: "nearest", behavior: "instant" });
   const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  if (box.top < frame.top + 20 || box.bottom > frame.bottom - 20) pane.scrollTop += box.top - frame.top - frame.height / 3;
-  byId("pane").scrollIntoView({ block: "nearest" });
+  const top = Math.max(frame.top, 0);
+  const bottom = Math.min(frame.bottom, byId("dock").getBoundingClientRect().top); // the dock may lie over the pane
+  if (box.top < top + 20 || box.bottom > bottom - 20) pane.scrollTop += box.top - top - (bottom - top) / 3;
 };
 
 const step = (store, view, direction) => {
@@ -191,6 +197,8 @@ const watchTokens = (store, view) => {
     if (target.token === undefined) return;
     view.at = target.token;
     inspect(store, view, target.token);
+    const below = target.getBoundingClientRect().bottom - byId("dock").getBoundingClientRect().top;
+    if (below > 0) pane.scrollTop += below + 20; // the numbers must not hide their token
     clearTimeout(view.writing);
     view.writing = setTimeout(() => writeHash(view), 250);
   });

@@ -50,4 +50,7 @@ const yamlOf = (setting) => {
   const taken = (TAKES[setting.method] ?? []).map((name) => `${name}: ${tidy({ ...setting, gamma }[name])}`);
   return [`objective: ${setting.method}`, ...taken].join("\n");
 };
-const commandOf = (setting) => `trimsft train ${yamlOf(setting).split("\n").map((line) => `--${line.replace(":", "")}`).join(" ")}`;
+// one word of a shell, whatever is in it
+const shellWord = (text) => (/^[\w./@:+-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const commandOf = (setting) =>
+  `trimsft train --model_name_or_path ${shellWord(given.model || "MODEL")} --dataset_name DATA.jsonl ${yamlOf(setting).split("\n").map((line) => `--${line.replace(":", "")}`).join(" ")}`;
