@@ -187,3 +187,14 @@ def test_the_command_names_the_model_as_one_word(browser, tmp_path, model, word)
         f"trimsft train --model_name_or_path {word} --dataset_name DATA.jsonl --objective trim --margin 1.5 "
         "--bandwidth 0.8"
     )
+
+
+def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
+    sized(browser, seven, 1280, 900)
+    browser.run("scrollTo({top: 0, behavior: 'instant'}); document.querySelectorAll('#pane .t')[30].focus()")
+
+    def in_sight() -> bool:
+        _, top, _, bottom = box(browser, "#pane .t:focus")
+        return box(browser, "#pane")[1] <= top and bottom <= box(browser, "#dock")[1]
+
+    wait(in_sight)  # the window moves there smoothly

@@ -197,8 +197,11 @@ const watchTokens = (store, view) => {
     if (target.token === undefined) return;
     view.at = target.token;
     inspect(store, view, target.token);
-    const below = target.getBoundingClientRect().bottom - byId("dock").getBoundingClientRect().top;
-    if (below > 0) pane.scrollTop += below + 20; // the numbers must not hide their token
+    // the numbers must not hide their token; where the window is still on its way here, the token stays in the pane
+    const box = target.getBoundingClientRect();
+    const below = box.bottom - byId("dock").getBoundingClientRect().top;
+    const room = box.top - pane.getBoundingClientRect().top - 40;
+    if (below > 0) pane.scrollTop += Math.max(0, Math.min(below + 20, room));
     clearTimeout(view.writing);
     view.writing = setTimeout(() => writeHash(view), 250);
   });
