@@ -198,3 +198,4 @@ def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
         return box(browser, "#pane")[1] <= top and bottom <= box(browser, "#dock")[1]
 
     wait(in_sight)  # the window moves there smoothly
+    assert in_sight()

@@ -15,7 +15,7 @@ MAX_TIES = tl.constexpr(8)
 
 
 @triton.jit
-def _transform(raw, logit_scale, softcap, HAS_SOFTCAP: tl.constexpr):
+def transform(raw, logit_scale, softcap, HAS_SOFTCAP: tl.constexpr):
     """softcap * tanh(scale * raw / softcap), or scale * raw."""
     z = raw * logit_scale
     if HAS_SOFTCAP:
@@ -82,7 +82,7 @@ def _exact_logit(
     raw = _dot(hidden_row, weight + token.to(tl.int64) * H, H, BLOCK_H)
     if HAS_BIAS:
         raw += tl.load(bias + token).to(tl.float32)
-    return _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
+    return transform(raw, logit_scale, softcap, HAS_SOFTCAP)
 
 
 @triton.jit
@@ -137,7 +137,7 @@ def row_statistics(
     for start in tl.range(0, whole, LANES * WIDTH, num_stages=STAGES):
         z = tl.load(logits_row + start + inside).to(tl.float32)
         if HAS_SOFTCAP:
-            z = _transform(z, logit_scale, softcap, HAS_SOFTCAP)
+            z = transform(z, logit_scale, softcap, HAS_SOFTCAP)
             z = tl.where(start + inside == gold, float("-inf"), z)
         top, total, moment, first_top, last_top = _absorb(
             z, start, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
@@ -145,7 +145,7 @@ def row_statistics(
     if whole < V:
         z = tl.load(logits_row + whole + inside, mask=whole + inside < V, other=float("-inf")).to(tl.float32)
         if HAS_SOFTCAP:
-            z = _transform(z, logit_scale, softcap, HAS_SOFTCAP)
+            z = transform(z, logit_scale, softcap, HAS_SOFTCAP)
             z = tl.where((whole + inside == gold) | (whole + inside >= V), float("-inf"), z)
         top, total, moment, first_top, last_top = _absorb(
             z, whole, top, total, moment, first_top, last_top, to_log2, WITH_ENTROPY
@@ -166,7 +166,7 @@ def row_statistics(
             tl.float32
         )
         if HAS_SOFTCAP:
-            z = tl.where(column < V, _transform(z, logit_scale, softcap, HAS_SOFTCAP), float("-inf"))
+            z = tl.where(column < V, transform(z, logit_scale, softcap, HAS_SOFTCAP), float("-inf"))
         tied = wanted[:, None] & (z == highest_row) & (column != gold) & (column < V)
         last = -1
         for _ in range(tl.minimum(tl.sum(tied.to(tl.int32)), MAX_TIES)):
@@ -279,7 +279,7 @@ def logit_gradients(
     inside = column < (columns + 31) // 32 * 32
     raw = tl.load(logits + index * logits_stride + column, mask=inside, other=0.0).to(tl.float32)
     raw = tl.where(column < columns, raw, 0.0)
-    z = _transform(raw, logit_scale, softcap, HAS_SOFTCAP)
+    z = transform(raw, logit_scale, softcap, HAS_SOFTCAP)
     z = tl.where(column == rival, rival_z, z)
     gradient = tl.where(column == gold, -_one_minus_exp(row_nll), _exp(z - (gold_z + row_nll))) * scale
     if HAS_SOFTCAP:

@@ -5,17 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LOG2E = tl.constexpr(1.4426950408889634)
+from trimsft.head.kernels import LOG2E, transform
+
 FLOOR = tl.constexpr(-1e4)
-
-
-@triton.jit
-def _transform(raw, logit_scale, softcap, HAS_SOFTCAP: tl.constexpr):
-    """softcap * tanh(scale * raw / softcap), or scale * raw."""
-    z = raw * logit_scale
-    if HAS_SOFTCAP:
-        z = softcap * (2 * tl.sigmoid(2 * z / softcap) - 1)
-    return z
 
 
 @triton.jit
@@ -50,7 +42,7 @@ def row_sums(
     row = tl.program_id(0).to(tl.int64)
     gold = tl.load(labels + row).to(tl.int32)
     logits_row = logits + row * logits_stride
-    gold_logit = _transform(tl.load(logits_row + gold), logit_scale, softcap, HAS_SOFTCAP)
+    gold_logit = transform(tl.load(logits_row + gold), logit_scale, softcap, HAS_SOFTCAP)
     inside = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     top = tl.full([LANES], float("-inf"), tl.float32)
     first_top = tl.zeros([LANES], tl.int32)
@@ -61,13 +53,13 @@ def row_sums(
     whole = V // (LANES * WIDTH) * (LANES * WIDTH)
     for start in tl.range(0, whole, LANES * WIDTH, num_stages=STAGES):
         column = start + inside
-        z = _transform(tl.load(logits_row + column), logit_scale, softcap, HAS_SOFTCAP)
+        z = transform(tl.load(logits_row + column), logit_scale, softcap, HAS_SOFTCAP)
         top, first_top, above, total, moment, squares = _absorb(
             z, column, start, gold, gold_logit, top, first_top, above, total, moment, squares
         )
     if whole < V:
         column = whole + inside
-        z = _transform(
+        z = transform(
             tl.load(logits_row + column, mask=column < V, other=0.0), logit_scale, softcap, HAS_SOFTCAP
         )
         z = tl.where(column < V, z, float("-inf"))
@@ -81,7 +73,7 @@ def row_sums(
     # of equal logits the first counts, as torch has it
     column = first_top[:, None] + inside
     wanted = (top == best)[:, None] & (column < V) & (column != gold)
-    z = _transform(tl.load(logits_row + column, mask=wanted, other=0.0), logit_scale, softcap, HAS_SOFTCAP)
+    z = transform(tl.load(logits_row + column, mask=wanted, other=0.0), logit_scale, softcap, HAS_SOFTCAP)
     competitor = tl.min(tl.where(wanted & (z == best), column, V - 1))
 
     tl.store(floats_out + row, gold_logit)
