@@ -110,6 +110,10 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
         (["run", "main", "--data", "x.jsonl"], "trimsft: data: 'x.jsonl' has no effect at scale 'lab'"),
         (["run", "main", "--executor", "slurm"], "trimsft: executor: unknown name 'slurm'"),
         (["show", "main", "--model", "other"], "trimsft: model: unknown name 'other'; known: lab"),
+        (
+            ["run", "main", "--model", "lab=gone"],
+            "trimsft: model: lab='gone' cannot be read (no such folder here, so the hub was asked): ",
+        ),
         (["status", "nowhere"], "trimsft: nowhere: holds no study"),
         (["table", "main", "nowhere"], "trimsft: nowhere: holds no study"),
     ],

@@ -85,6 +85,7 @@ def run_study(
     study, how = find_study(name), running or Running()
     cells = study.cells(scale)
     check(scale, out)
+    check_models(scale)
     with Progress(console) as progress:
         outcome = run_cells(
             cells,
@@ -106,6 +107,21 @@ def check(scale: Scale, out: Path) -> None:
 
     for model in scale.models:
         training_settings(Place(out), scale, Cell(model=model, objective="sft"))
+
+
+def check_models(scale: Scale) -> None:
+    """Find every model: one that is nowhere would otherwise fail in each of its cells."""
+    from transformers import AutoConfig
+
+    from trimsft.study.training import model_path
+
+    for name, model in scale.models.items():
+        path = model_path(model)
+        try:
+            AutoConfig.from_pretrained(path)
+        except (OSError, ValueError) as error:
+            where = "" if Path(path).is_dir() else " (no such folder here, so the hub was asked)"
+            raise ValueError(f"model: {name}={path!r} cannot be read{where}: {error}") from error
 
 
 def dry_run(name: str, scale: Scale, out: Path) -> Cost:

@@ -16,7 +16,7 @@ from trimsft.evaluate.problem_files import benchmark_name
 from trimsft.files import RunError
 from trimsft.scoring.problems import metric_names
 from trimsft.study.cells import Cell
-from trimsft.study.command import Running, check
+from trimsft.study.command import Running, check, check_models
 from trimsft.study.execution import Outcome, run_cells
 from trimsft.study.grid import Point, left_out, points, read_axes
 from trimsft.study.places import Place
@@ -113,6 +113,7 @@ def run_sweep(
 
     check_choice(scale, metric, select_on)
     check(scale, out)
+    check_models(scale)
     how = running or Running()
     with Progress(console) as progress:
         done = run_cells(

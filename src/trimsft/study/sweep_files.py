@@ -90,7 +90,7 @@ def _point(swept: Swept, point: Summary, out: Path, benchmarks: Sequence[str]) -
         **dict(point.setting.fields),
         **point.interval(swept.metric, *benchmarks).as_dict(),
         "seeds": point.seeds,
-        "run": str(run),
+        "run": str(run.relative_to(out)),  # the folder may be moved
     }
 
 
