@@ -4,48 +4,21 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests import processes
+from tests.processes import finish, wait_for
 from trimsft.evaluate.command import load_run
 from trimsft.quickstart.steps import Place
 from trimsft.runs import RunDirectory
 
-ROOT = Path(__file__).parents[2]
 RUNS = ("base", "sft", "trim")
 
 
 def start(out: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.quickstart.quickstart_process", "--out", str(out), *words]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "COLUMNS": "80"}
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        start_new_session=True,  # a group of its own, as in a terminal
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    try:
-        out, err = process.communicate(timeout=240)
-    finally:
-        process.kill()
-    return process.returncode, out, err
-
-
-def wait_for(process: subprocess.Popen[str], ready: Callable[[], bool]) -> None:
-    end = time.monotonic() + 240
-    while not ready():
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.05)
+    return processes.start("tests.quickstart.quickstart_process", "--out", str(out), *words, columns=80)
 
 
 def written(out: Path) -> dict[str, int]:

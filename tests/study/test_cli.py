@@ -4,47 +4,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests import processes
+from tests.processes import finish, wait_for
 from trimsft.cli import app
 
-ROOT = Path(__file__).parents[2]
 RUNNER = CliRunner()
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.study.study_process", *words]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "COLUMNS": "120"}
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        start_new_session=True,  # a group of its own, as in a terminal
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    try:
-        out, err = process.communicate(timeout=240)
-    finally:
-        process.kill()
-    return process.returncode, out, err
-
-
-def wait_for(process: subprocess.Popen[str], ready: Callable[[], bool]) -> None:
-    end = time.monotonic() + 240
-    while not ready():
-        assert process.poll() is None and time.monotonic() < end
-        time.sleep(0.05)
+    return processes.start("tests.study.study_process", *words)
 
 
 def states(out: Path) -> dict[str, str]:

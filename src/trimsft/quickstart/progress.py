@@ -8,13 +8,12 @@ DFT          waiting
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trimsft.quickstart.settings import LABELS
+from trimsft.study.live import LiveView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,36 +30,20 @@ class _Line:
     note: str = ""
 
 
-class Progress:
+class Progress(LiveView):
     """`with Progress(console, names) as progress: progress.show("sft", "training", 3, 50)`."""
 
     def __init__(self, console: Console, names: Sequence[str]) -> None:
-        from rich.live import Live
-
-        self._console = console
         self._lines = {name: _Line() for name in names}
-        self._began = time.monotonic()
-        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        super().__init__(console, self._table)
 
     def show(self, name: str, stage: str, done: int = 0, total: int = 0, note: str = "") -> None:
         """Where a run stands now."""
         line = self._lines[name]
         changed = line.stage != stage
         line.stage, line.done, line.total, line.note = stage, done, total, note
-        if changed and not self._console.is_terminal:
-            text = f"{self._clock()}  {LABELS[name]}: {stage}{', ' + note if note else ''}"
-            self._console.print(text, markup=False, soft_wrap=True)
+        if changed:
+            self.say(f"{LABELS[name]}: {stage}{', ' + note if note else ''}")
 
     def _table(self) -> Table:
         from rich.progress_bar import ProgressBar
@@ -74,9 +57,5 @@ class Progress:
             count = f"{line.done:,}/{line.total:,}" if counted else ""
             style = {"waiting": "dim", "failed": "red", "done": "green"}.get(line.stage, "")
             table.add_row(f"  {LABELS[name]}", Text(line.stage, style=style), bar, count)
-        table.add_row("", Text(self._clock(), style="dim"), "", "")
+        table.add_row("", Text(self.clock(), style="dim"), "", "")
         return table
-
-    def _clock(self) -> str:
-        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"{minutes}:{seconds:02}"

@@ -8,11 +8,10 @@ lab/trim-margin1-bandwidth4/seed0    failed              learning_rate: must not
 
 from __future__ import annotations
 
-import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from trimsft.study.execution import Event
+from trimsft.study.live import LiveView
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -23,37 +22,21 @@ SHOWN = 20
 ORDER = ("done", "running", "elsewhere", "retrying", "failed", "waiting")
 
 
-class Progress:
+class Progress(LiveView):
     """`with Progress(console) as progress: run_cells(..., on_event=progress)`."""
 
     def __init__(self, console: Console) -> None:
-        from rich.live import Live
-
-        self._console = console
         self._latest: dict[str, Event] = {}
-        self._began = time.monotonic()
-        self._live = Live(console=console, get_renderable=self._shown, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        super().__init__(console, self._shown)
 
     def __call__(self, event: Event) -> None:
         before = self._latest.get(event.cell.name)
         self._latest[event.cell.name] = event
         stage = event.note.partition(" ")[0]
         changed = before is None or before.state != event.state or not before.note.startswith(stage)
-        if changed and event.state != "waiting" and not self._console.is_terminal:
+        if changed and event.state != "waiting":
             what = event.note if event.state == "running" else f"{event.state}{_note(event)}"
-            text = f"{self._clock()}  {event.cell.name}: {what}"
-            self._console.print(text, markup=False, soft_wrap=True)
+            self.say(f"{event.cell.name}: {what}")
 
     def summary(self) -> str:
         """How many cells are in which state."""
@@ -89,11 +72,7 @@ class Progress:
                 table.add_row(name, Text(event.state, style=style), Text(event.note, overflow="ellipsis"), "")
         if len(busy) > SHOWN:
             table.add_row(Text(f"  and {len(busy) - SHOWN} more", style="dim"))
-        return Group(Text(f"  {self.summary()}  {self._clock()}"), table)
-
-    def _clock(self) -> str:
-        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"{minutes}:{seconds:02}"
+        return Group(Text(f"  {self.summary()}  {self.clock()}"), table)
 
 
 def _note(event: Event) -> str:
