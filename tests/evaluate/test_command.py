@@ -134,6 +134,10 @@ def test_two_runs_are_compared_by_problem(run_eval, tmp_path: Path) -> None:
             ["eval", "m", "-b", "math500", "--grader", "kind"],
             "grader: unknown name 'kind'; known: strict, qwen",
         ),
+        (
+            ["eval", "m", "-b", "math500", "--gpu-memory", "40"],
+            "gpu_memory: must be above 0 and at most 1, got 40",
+        ),
         (["eval", "./m", "-b", "math500", "--engine", "transformers"], "model: no such folder: './m'"),
         (["eval", "m", "-b", "math50"], "did you mean 'math500'?"),
         (["eval", "m", "-b", "math500", "--engine", "gpt"], "engine: unknown name 'gpt'"),

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -287,3 +288,23 @@ def test_vllm_repeats_itself_and_agrees_on_greedy(tmp_path: Path) -> None:
     assert [whole[at].text for at in greedy] == [plain[at].text.rstrip("\ufffd") for at in greedy]
     with pytest.raises(EngineError, match="max_tokens: 250 new tokens"):
         next(engine.generate(make_requests(max_tokens=250)))
+
+
+def test_rows_keep_to_the_share_of_a_gpu_that_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer(), gpu_memory=0.25)
+    on_a_gpu = {
+        "device": SimpleNamespace(type="cuda"),
+        "dtype": torch.bfloat16,
+        "config": engine.model.config,
+    }
+    monkeypatch.setattr(engine, "model", SimpleNamespace(**on_a_gpu))
+    free = 1 << 32
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1 << 32))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 0)
+    shared = engine._rows_that_fit(2000, 20000)
+    engine.gpu_memory = 1.0
+    whole = engine._rows_that_fit(2000, 20000)
+    assert 1 < shared < whole < 2048 and shared / whole == pytest.approx(0.25 / 0.8, rel=0.05)
+    engine.gpu_memory, free = 0.25, 1 << 29
+    assert engine._rows_that_fit(2000, 20000) < shared  # others have taken the rest

@@ -81,7 +81,7 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
     assert (scale.data, scale.benchmarks) == (str(data), ("gsm8k", "math500"))
     assert scale.defaults["learning_rate"] == "1e-4" and scale.sampling["max_tokens"] == 64
     assert scale.seeds == 3 and not scale.keep_weights
-    assert changed(LAB, Options()) == LAB
+    assert changed(LAB, Options()) == LAB and changed(LAB, Options(rows=7)) == replace(LAB, rows=7)
     assert changed(PAPER, Options(models=("Llama3.1-8B",))).focus_model == "Llama3.1-8B"
     assert PAPER.focus_model == "Qwen2.5-Math-1.5B" and LAB.focus_model == "lab"
 
@@ -90,6 +90,12 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
     ("scale", "options", "message"),
     [
         (LAB, {"data": "x.jsonl"}, "data: 'x.jsonl' has no effect at scale 'lab'"),
+        (
+            SMALL,
+            {"rows": 9},
+            "rows: are those of the lab's task, and scale 'small' trains on other data; --set sample=9",
+        ),
+        (LAB, {"rows": 0}, "rows: must be a whole number of at least 1, got 0"),
         (PAPER, {"models": ["Qwen"]}, "model: unknown name 'Qwen'; known: Llama3.2-3B, "),
         (SMALL, {"models": ["a=./nowhere"]}, "model: no such file or folder: './nowhere'"),
         (SMALL, {"models": ["a=x", "a=y"]}, "model: a name is given twice"),

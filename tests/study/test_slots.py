@@ -11,7 +11,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.local import cells_in_memory, fitting, make_slots
 from trimsft.study.places import Place
 from trimsft.study.scales import ModelAt, Scale
-from trimsft.study.slots import CoreSlots, GpuSlots, how_many, visible_gpus
+from trimsft.study.slots import SHARE, CoreSlots, GpuSlots, how_many, visible_gpus
 
 GB = 2**30
 
@@ -31,6 +31,7 @@ def test_gpus_are_shared_by_small_cells_and_grouped_for_large_ones() -> None:
     slots = GpuSlots(["4", "5"], need=lambda name: 2 if name == "large" else 1, together=2)
     taken = [slots.take("small") for _ in range(3)]
     assert [slot and slot["CUDA_VISIBLE_DEVICES"] for slot in taken] == ["4", "5", "4"]
+    assert {slot and slot[SHARE] for slot in taken} == {"0.5"}
     assert slots.take("large") is None
     for slot in taken:
         assert slot is not None

@@ -44,6 +44,10 @@ def evaluate(
     grader: Annotated[
         str, typer.Option(help="strict, or qwen for comparison with published figures.")
     ] = "strict",
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option(help="Share of a GPU's memory to take, such as 0.4; by default what is free."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Sample, grade and score a model; the same command continues.
@@ -65,7 +69,7 @@ def evaluate(
             model=model, benchmarks=benchmark, data_dir=data_dir, out=out, engine=engine, server=server,
             samples=samples, greedy=greedy, sampling=Sampling(temperature, top_p, top_k, max_tokens), seed=seed,
             limit=limit, template=template, system_prompt=system_prompt, dtype=dtype, revision=revision,
-            grader=grader,
+            grader=grader, gpu_memory=gpu_memory,
         )  # fmt: skip
         with status_line() as status:
             scores = command.evaluate(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trimsft.cli import scale_options as given
 from trimsft.cli.base import JsonFlag, make_console, refusing, whole_number, writing
 
 HELP = """The paper's tables and figures, on your models.
@@ -20,10 +21,10 @@ Examples:
 """
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
-ScaleName = Annotated[str, typer.Option("--scale", help="lab (CPU, minutes), small (one GPU) or paper.")]
 Models = Annotated[
     list[str], typer.Option("--model", help="NAME of the scale's, or NAME=PATH of another; repeat it.")
 ]
+Seeds = Annotated[int | None, whole_number("--seeds", "Seeds of each training.")]
 OutFolder = Annotated[
     Path | None, typer.Option(help="Folder for everything; by default runs/study-SCALE, which studies share.")
 ]
@@ -44,9 +45,9 @@ def study_list(as_json: JsonFlag = False) -> None:
 @study_app.command("show")
 def study_show(
     name: Annotated[str, typer.Argument(help="A study, see trimsft study list.")],
-    scale: ScaleName = "lab",
+    scale: given.ScaleName = "lab",
     model: Models = [],  # noqa: B006 -- typer copies it
-    seeds: Annotated[int | None, whole_number("--seeds", "Seeds of each training.")] = None,
+    seeds: Seeds = None,
     as_json: JsonFlag = False,
 ) -> None:
     """What a study is made of: models, benchmarks, and the run directory of each cell."""
@@ -69,36 +70,27 @@ def study_show(
 @study_app.command("run")
 def study_run(
     names: Annotated[list[str], typer.Argument(help="Studies, see trimsft study list; or all.")],
-    scale: ScaleName = "lab",
+    scale: given.ScaleName = "lab",
     out: OutFolder = None,
     model: Models = [],  # noqa: B006
-    data: Annotated[str | None, typer.Option(help="File or hub name to train on instead.")] = None,
-    benchmark: Annotated[list[str], typer.Option("-b", "--benchmark", help="Name or file; repeat it.")] = [],  # noqa: B006
-    benchmark_data: Annotated[str | None, typer.Option(help="Folder of benchmarks as NAME.jsonl.")] = None,
-    setting: Annotated[
-        list[str], typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell.")
-    ] = [],  # noqa: B006
-    seeds: Annotated[int | None, whole_number("--seeds", "Seeds of each training.")] = None,
-    samples: Annotated[int | None, whole_number("--samples", "Of each problem.")] = None,
-    problems: Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")] = None,
-    max_tokens: Annotated[int | None, whole_number("--max-tokens", "Of an answer, at most.")] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, transformers or vllm.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    gpus: Annotated[int | None, whole_number("--gpus", "For each training.")] = None,
-    executor: Annotated[str, typer.Option(help="local, or ray: a cluster, see RAY_ADDRESS.")] = "local",
-    workers: Annotated[
-        int | None, whole_number("--workers", "Cells side by side; by default what fits.")
-    ] = None,
-    retries: Annotated[int, whole_number("--retries", "Of a cell that fails.", least=0)] = 1,
-    keep_weights: Annotated[
-        bool | None, typer.Option("--keep-weights/--no-keep-weights", help="After a cell's evaluation.")
-    ] = None,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Next to nothing of everything: does it run?")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")
-    ] = False,
+    data: given.Data = None,
+    rows: given.Rows = None,
+    benchmark: given.Benchmarks = [],  # noqa: B006
+    benchmark_data: given.BenchmarkData = None,
+    setting: given.Fields = [],  # noqa: B006
+    seeds: Seeds = None,
+    samples: given.Samples = None,
+    problems: given.Problems = None,
+    max_tokens: given.MaxTokens = None,
+    engine: given.EngineName = None,
+    device: given.Device = None,
+    gpus: given.Gpus = None,
+    executor: given.Executor = "local",
+    workers: given.Workers = None,
+    retries: given.Retries = 1,
+    keep_weights: given.KeepWeights = None,
+    smoke: given.Smoke = False,
+    dry_run: given.DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run what is missing of a study and write its tables beside the paper's; the same command continues.
@@ -119,6 +111,7 @@ def study_run(
     options = Options(
         models=model,
         data=data,
+        rows=rows,
         benchmarks=benchmark,
         benchmark_data=benchmark_data,
         fields=setting,

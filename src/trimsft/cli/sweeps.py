@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from trimsft.cli import scale_options as given
 from trimsft.cli.base import JsonFlag, make_console, refusing, whole_number, writing
 
 
@@ -17,7 +18,7 @@ def sweep(
         list[str],
         typer.Option("--grid", help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product."),
     ],
-    scale: Annotated[str, typer.Option(help="lab (CPU, minutes), small (one GPU) or paper.")] = "lab",
+    scale: given.ScaleName = "lab",
     objective: Annotated[
         str, typer.Option(help="Of every point, unless the grid has it: sft fsft dft trim trim-e trim-h.")
     ] = "trim",
@@ -31,27 +32,23 @@ def sweep(
     model: Annotated[
         str | None, typer.Option(help="NAME of the scale's, or NAME=PATH of another; the first of the scale.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="File or hub name to train on instead.")] = None,
-    benchmark: Annotated[
-        list[str] | None, typer.Option("--benchmark", "-b", help="Name or file; repeatable.")
-    ] = None,
-    benchmark_data: Annotated[str | None, typer.Option(help="Folder of benchmarks as NAME.jsonl.")] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell."),
-    ] = None,
-    problems: Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")] = None,
-    executor: Annotated[str, typer.Option(help="local, or ray: a cluster, see RAY_ADDRESS.")] = "local",
-    workers: Annotated[
-        int | None, whole_number("--workers", "Cells side by side; by default what fits.")
-    ] = None,
-    retries: Annotated[int, whole_number("--retries", "Of a cell that fails.", least=0)] = 1,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Next to nothing of everything: does it run?")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")
-    ] = False,
+    data: given.Data = None,
+    rows: given.Rows = None,
+    benchmark: given.Benchmarks = [],  # noqa: B006 -- typer copies it
+    benchmark_data: given.BenchmarkData = None,
+    setting: given.Fields = [],  # noqa: B006
+    samples: given.Samples = None,
+    problems: given.Problems = None,
+    max_tokens: given.MaxTokens = None,
+    engine: given.EngineName = None,
+    device: given.Device = None,
+    gpus: given.Gpus = None,
+    executor: given.Executor = "local",
+    workers: given.Workers = None,
+    retries: given.Retries = 1,
+    keep_weights: given.KeepWeights = None,
+    smoke: given.Smoke = False,
+    dry_run: given.DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Train a grid of settings, say which is best and what matters; the same command continues.
@@ -72,9 +69,22 @@ def sweep(
     from trimsft.study.options import Options, changed, find_scale
 
     options = Options(
-        models=[model] if model else (), data=data, benchmarks=benchmark or (), benchmark_data=benchmark_data,
-        fields=setting or (), seeds=seeds, problems=problems, smoke=smoke,
-    )  # fmt: skip
+        models=[model] if model else (),
+        data=data,
+        rows=rows,
+        benchmarks=benchmark,
+        benchmark_data=benchmark_data,
+        fields=setting,
+        seeds=seeds,
+        samples=samples,
+        problems=problems,
+        max_tokens=max_tokens,
+        engine=engine,
+        device=device,
+        gpus=gpus,
+        keep_weights=keep_weights,
+        smoke=smoke,
+    )
     with refusing(command.REFUSALS):
         asked = changed(find_scale(scale), options)
         folder = out or Path("runs") / f"sweep-{asked.name}{'-smoke' if smoke else ''}"

@@ -65,11 +65,15 @@ class EvalSettings:
     dtype: str = "auto"
     revision: str | None = None
     grader: str = "strict"
+    gpu_memory: float | None = None
+    """Share of it that generation may take; None: what the engine finds free."""
 
     def __post_init__(self) -> None:
         """What is wrong without looking at any model is said before one is loaded."""
         check_protocol(self.samples, self.greedy, self.sampling)
         check_template_name(self.template)
+        if self.gpu_memory is not None and not 0 < self.gpu_memory <= 1:
+            raise ValueError(f"gpu_memory: must be above 0 and at most 1, got {self.gpu_memory}")
         for field_name, known in (("dtype", DTYPES), ("grader", GRADERS), ("engine", ENGINES)):
             if getattr(self, field_name) not in known:
                 value = getattr(self, field_name)
@@ -182,13 +186,16 @@ def make_engine(settings: EvalSettings) -> Engine:
         return ServerEngine(settings.server, settings.model)
     if name == "server":
         raise EngineError("server: the engine 'server' needs an address, such as http://localhost:8000")
+    alike: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
+    if settings.gpu_memory is not None:
+        alike["gpu_memory"] = settings.gpu_memory
     if name == "vllm" or (name == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        return VllmEngine(settings.weights, revision=settings.revision, dtype=settings.dtype)
+        return VllmEngine(settings.weights, **alike)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-    return TransformersEngine(settings.weights, revision=settings.revision, dtype=settings.dtype)
+    return TransformersEngine(settings.weights, **alike)
 
 
 def make_grader(kind: str) -> AbstractContextManager[Grader]:

@@ -24,6 +24,8 @@ class Options:
     models: Sequence[str] = ()
     """NAME of the scale's, to take only those, or NAME=PATH."""
     data: str | None = None
+    rows: int | None = None
+    """Of the lab's task."""
     benchmarks: Sequence[str] = ()
     benchmark_data: str | None = None
     fields: Sequence[str] = ()
@@ -47,9 +49,14 @@ def changed(scale: Scale, options: Options) -> Scale:
         raise ValueError(
             f"data: {options.data!r} has no effect at scale 'lab', which trains on its own task; take --scale small"
         )
+    if options.rows is not None and not scale.is_lab:
+        raise ValueError(
+            f"rows: are those of the lab's task, and scale {scale.name!r} trains on other data; --set sample="
+            f"{options.rows} takes so many of them"
+        )
     simple = {
         name: getattr(options, name)
-        for name in ("seeds", "samples", "problems", "engine", "device", "keep_weights")
+        for name in ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
         if getattr(options, name) is not None
     }
     sampling: dict[str, Any] = dict(scale.sampling)

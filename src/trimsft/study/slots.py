@@ -14,6 +14,8 @@ from typing import Protocol
 MOST = 6
 """Processes on the cores: each takes most of a gigabyte."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+SHARE = "TRIMSFT_GPU_SHARE"
+"""How much of a GPU's memory generation may take where several cells share it."""
 
 
 class Slots(Protocol):
@@ -74,7 +76,8 @@ class GpuSlots:
             return None
         for device in chosen:
             self._room[device] -= 1 if need == 1 else self._together
-        return {VISIBLE: ",".join(chosen)}
+        shared = {SHARE: f"{1 / self._together:.4g}"} if need == 1 and self._together > 1 else {}
+        return {VISIBLE: ",".join(chosen)} | shared
 
     def give_back(self, slot: Mapping[str, str]) -> None:
         devices = slot[VISIBLE].split(",")

@@ -6,6 +6,7 @@ are calls; with GPUs each is a process of its own, since what a library leaves o
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import shutil
@@ -24,6 +25,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.claims import claimed
 from trimsft.study.places import Place
 from trimsft.study.scales import Scale, find_recipe
+from trimsft.study.slots import SHARE
 from trimsft.study.training import model_path, training_words, write_token_rows, write_training_data
 from trimsft.study.workers import cause
 
@@ -187,8 +189,15 @@ def evaluate(job: CellJob, cell: Cell, tell: Tell) -> None:
         sampling=Sampling(**scale.sampling),
         seed=cell.seed,
         dtype=scale.dtype,
+        gpu_memory=_gpu_memory(),
     )
     fill(asked, on_progress=lambda name, progress: tell(f"evaluating {name}", progress.done, progress.total))
+
+
+def _gpu_memory() -> float | None:
+    """What this cell may take of a GPU that it shares; None of one that is its own."""
+    share = os.environ.get(SHARE)
+    return None if share is None else 0.9 * float(share)
 
 
 def measure_tokens(job: CellJob, cell: Cell, tell: Tell) -> None:

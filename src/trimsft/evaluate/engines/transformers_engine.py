@@ -46,8 +46,11 @@ class TransformersEngine:
         device: str = "auto",
         batch_size: int | None = None,
         decoding: Literal["slots", "batches"] = "slots",
+        gpu_memory: float = 1.0,
     ) -> None:
         """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows.
+
+        `gpu_memory`: share of a GPU's memory that caches may take, and of what is free never more than four fifths.
 
         `decoding`: in slots (see `slots`), or in batches by the model's own `generate`, which is slower and takes
         models of every build; a model that does not suit slots is found out and decoded in batches.
@@ -67,6 +70,7 @@ class TransformersEngine:
         self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
         self.decoding = decoding
+        self.gpu_memory = gpu_memory
         self._model_eos = _eos_of(self.model)
 
     @property
@@ -245,9 +249,9 @@ class TransformersEngine:
         cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
-        free, _ = torch.cuda.mem_get_info()
+        free, total = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return int(min(MOST_ROWS, max(1, 0.8 * free // row)))
+        return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
 
 
 def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
