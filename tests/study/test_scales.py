@@ -103,6 +103,8 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
         (SMALL, {"fields": ["margin=2"]}, "set: 'margin' is what a study compares"),
         (SMALL, {"fields": ["learning_rate"]}, "set: 'learning_rate' must be NAME=VALUE"),
         (SMALL, {"device": "tpu"}, "device: must be cpu or cuda, got 'tpu'"),
+        (SMALL, {"engine": "vlm"}, "engine: must be auto or transformers or vllm, got 'vlm'"),
+        (SMALL, {"dtype": "fp16"}, "dtype: must be auto or float32 or bfloat16 or float16, got 'fp16'"),
         (SMALL, {"gpus": 0}, "gpus: must be at least 1, got 0"),
         (SMALL, {"samples": 0}, "samples: must be a whole number of at least 1, got 0"),
         (SMALL, {"benchmark_data": "nowhere"}, "benchmark_data: no such folder: 'nowhere'"),

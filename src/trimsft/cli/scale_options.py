@@ -20,6 +20,7 @@ Samples = Annotated[int | None, whole_number("--samples", "Of each problem.")]
 Problems = Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")]
 MaxTokens = Annotated[int | None, whole_number("--max-tokens", "Of an answer, at most.")]
 EngineName = Annotated[str | None, typer.Option(help="auto, transformers or vllm.")]
+Dtype = Annotated[str | None, typer.Option(help="Of generation: auto, float32, bfloat16 or float16.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda.")]
 Gpus = Annotated[int | None, whole_number("--gpus", "For each training.")]
 KeepWeights = Annotated[

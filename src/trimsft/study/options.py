@@ -35,6 +35,7 @@ class Options:
     problems: int | None = None
     max_tokens: int | None = None
     engine: str | None = None
+    dtype: str | None = None
     device: str | None = None
     gpus: int | None = None
     keep_weights: bool | None = None
@@ -56,7 +57,7 @@ def changed(scale: Scale, options: Options) -> Scale:
         )
     simple = {
         name: getattr(options, name)
-        for name in ("rows", "seeds", "samples", "problems", "engine", "device", "keep_weights")
+        for name in ("rows", "seeds", "samples", "problems", "engine", "dtype", "device", "keep_weights")
         if getattr(options, name) is not None
     }
     sampling: dict[str, Any] = dict(scale.sampling)

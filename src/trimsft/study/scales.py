@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from trimsft.evaluate.command import DTYPES
 from trimsft.lab import TIERS, FineTuning
 from trimsft.study.cells import Cell, check_model_name
 
 LAB_BASE = "lab"
 """Stands for the folder of the shipped base, wherever the package is installed."""
 DEVICES = ("cpu", "cuda")
+ENGINES = ("auto", "transformers", "vllm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,9 @@ class Scale:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
                 raise ValueError(f"{name}: must be a whole number of at least {low}, got {value!r}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device: must be {' or '.join(DEVICES)}, got {self.device!r}")
+        for name, known in (("device", DEVICES), ("engine", ENGINES), ("dtype", DTYPES)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: must be {' or '.join(known)}, got {getattr(self, name)!r}")
         object.__setattr__(self, "benchmarks", tuple(self.benchmarks))
 
     @property
