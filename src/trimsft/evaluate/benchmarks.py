@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
 from trimsft.evaluate.problem_files import (
     SUFFIXES,
     BenchmarkError,
@@ -236,7 +237,7 @@ def _load_from_hub(benchmark: Benchmark) -> list[Problem]:
     except Exception as error:  # the hub's client raises dozens of kinds
         raise BenchmarkError(
             f"benchmark: cannot load {benchmark.name!r} from the hub, {benchmark.source}: "
-            f"{' '.join(str(error).split()).rstrip('.') or type(error).__name__}. Without the hub, name a folder "
+            f"{one_line(error).rstrip('.')}. Without the hub, name a folder "
             f"that holds {benchmark.name}.jsonl: --data-dir FOLDER"
         ) from error
     return with_distinct_ids(

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
+
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
@@ -142,9 +144,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            raise BenchmarkError(
-                f"{path}, line {number}: not JSON ({' '.join(str(error).split())})"
-            ) from error
+            raise BenchmarkError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
         if not isinstance(row, dict):
             raise BenchmarkError(
                 f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}"

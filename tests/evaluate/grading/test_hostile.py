@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimsft.evaluate.grading import Grader, Rules
+from trimsft.evaluate.grading import grader as module
 from trimsft.evaluate.grading.compare import compare
 from trimsft.evaluate.grading.leaves import same_leaf
 from trimsft.evaluate.grading.normalize import MAX_ANSWER, clean
@@ -101,6 +102,7 @@ def test_nothing_is_executed(grader: Grader, tmp_path: Path) -> None:
 PIECES = r"""
 \frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 . , ; : = < > \le ^ _ ! % + - * / | x y e i f \pi \infty \pm \cup \text
 \begin{pmatrix} \end{pmatrix} \\ & \sin \log \ln \lfloor \rfloor \overline ' cm ^\circ \% \binom \in or
+\max \min max \gcd \lcm \exp \arctan \tan \cot \sinh \lceil \rceil \sqrt[3] \sqrt[i] \log_ \cdot \times 3.5 \ne
 """
 pieces = st.sampled_from(PIECES.split())
 
@@ -111,6 +113,40 @@ def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
     gold, answer = clean(gold), clean(answer)
     assert compare(gold, answer, Rules(), same_leaf) in (True, False, None)
     assert compare(gold, gold, Rules(), same_leaf) is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "correct"),
+    [
+        (r"\max{5}", "5", True),
+        (r"\max(2, 5)", "5", True),
+        (r"\min\{5\}", "5", True),
+        (r"\max \pi", r"\pi", True),
+        (r"\max(3, 1+i)", "3", False),
+        (r"3=\sqrt{2}", "3=x", False),
+        (r"\pi=3", "x=3", False),
+        (r"2\pi y=4\pi x", "y=2x", True),
+        (r"\binom{\pi}{2}", "1", False),
+        (r"\sqrt[i]{2}", "2", False),
+    ],
+)
+def test_what_small_models_have_written(answer: str, gold: str, correct: bool, grader: Grader) -> None:
+    assert grader.grade(rf"\boxed{{{answer}}}", gold).correct is correct
+
+
+def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(gold: str, *rest: object) -> bool:
+        if gold == "7":
+            raise KeyError("seven")
+        return gold == "8"
+
+    monkeypatch.setattr(module, "compare", stumble)
+    with (
+        Grader(1) as own,
+        pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"),
+    ):
+        found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
+    assert [grade.status for grade in found] == ["unparsable", "correct"]
 
 
 @settings(max_examples=200, deadline=2000)

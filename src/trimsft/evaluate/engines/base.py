@@ -112,11 +112,6 @@ def identify_model(model: str | Path, revision: str | None = None) -> dict[str, 
     return {"model": str(model), "revision": revision}
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, on one line; its name where it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _require(sampling: Sampling, name: str, what: str, holds: bool) -> None:
     if not holds:
         raise ValueError(f"{name}: must be {what}, got {getattr(sampling, name)!r}")

@@ -22,7 +22,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from trimsft.evaluate.engines.base import Completion, EngineError, Finish, Request, Sampling, one_line
+from trimsft.errors import one_line
+from trimsft.evaluate.engines.base import Completion, EngineError, Finish, Request, Sampling
 
 if TYPE_CHECKING:
     import httpx

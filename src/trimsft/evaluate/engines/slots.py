@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
+from trimsft.errors import one_line
 from trimsft.evaluate.engines import slot_attention
-from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel, one_line
+from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.slot_cache import SlotCache
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from trimsft.errors import one_line
 from trimsft.evaluate.engines.base import (
     Completion,
     EngineError,
@@ -21,7 +22,6 @@ from trimsft.evaluate.engines.base import (
     Sampling,
     UnsuitedModel,
     identify_model,
-    one_line,
 )
 
 MOST_ROWS = 2048

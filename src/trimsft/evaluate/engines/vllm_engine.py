@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
 from trimsft.evaluate.engines.base import (
     Completion,
     EngineError,
     Request,
     Sampling,
     identify_model,
-    one_line,
 )
 
 AHEAD = 2048

@@ -19,7 +19,7 @@ from trimsft.evaluate.grading.leaves import close, points, same_leaf, tree_of, t
 from trimsft.evaluate.grading.normalize import key
 from trimsft.evaluate.grading.rules import Rules
 from trimsft.evaluate.grading.shapes import Shape, readings, shape_of
-from trimsft.evaluate.grading.values import Evaluation, TooLarge, Undefined, kinds_of
+from trimsft.evaluate.grading.values import Evaluation, TooLarge, Undefined, divided, kinds_of
 
 Verdict: TypeAlias = bool | None
 Leaf: TypeAlias = Callable[[str, str, Rules], Verdict]
@@ -208,7 +208,7 @@ def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
             continue
         if not first or not second:
             return None if first == second else False
-        ratios.append(first / second)
+        ratios.append(divided(first, second))
     if len(ratios) < 2:
         return None
     return all(close(ratios[0], ratio, rules.tolerance or 0.0, 0.0, Fraction(0)) for ratio in ratios[1:])

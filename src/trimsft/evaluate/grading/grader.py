@@ -12,11 +12,13 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Literal
 
+from trimsft.errors import one_line
 from trimsft.evaluate.grading import qwen
 from trimsft.evaluate.grading.boxes import extract_all, extract_answer
 from trimsft.evaluate.grading.compare import compare
@@ -145,7 +147,17 @@ class Grader:
         if status is None:
             judgement = _Judgement(self._pool if algebra else None, self.seconds)
             judged = judgement.qwen if self.kind == "qwen" else judgement.strict
-            status = judged(gold, answer, rules)
+            try:
+                status = judged(gold, answer, rules)
+            except _NeedsAlgebra:
+                raise
+            except Exception as error:  # whatever a model has written, the other answers are graded
+                warnings.warn(
+                    f"grading: {answer[:200]!r} against {gold[:200]!r} ended in "
+                    f"{type(error).__name__}: {one_line(error)}. It counts as unparsable; please report it",
+                    stacklevel=2,
+                )
+                status = "unparsable"
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             self._cache[question] = status

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -54,7 +54,8 @@ class Evaluation:
                 return self._value(tree)
         except RecursionError as error:
             raise TooLarge("nested too deeply") from error
-        except (ZeroDivisionError, ValueError, ArithmeticError) as error:
+        except (ZeroDivisionError, ValueError, ArithmeticError, TypeError) as error:
+            # TypeError: complex numbers have no order
             raise Undefined(str(error)) from error
 
     def _value(self, tree: Tree) -> Value:
@@ -184,7 +185,8 @@ def _factorial(number: Value) -> Value:
 def _binom(n: Value, k: Value) -> Value:
     if all(_exact(v) and v.denominator == 1 and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
         return Fraction(math.comb(int(n), int(k)))
-    return _factorial(n) / (_mp(_factorial(k)) * _mp(_factorial(n - k)))
+    n, k = _mp(n), _mp(k)
+    return _factorial(n) / (_factorial(k) * _factorial(n - k))
 
 
 def _log(value: Value, base: Value | None = None) -> Value:
@@ -223,6 +225,11 @@ def _integers(function: Callable[..., int]) -> Callable[..., Value]:
     return apply
 
 
+def _extreme(chosen: Callable[[Sequence[Value]], Value]) -> Callable[..., Value]:
+    """The largest or the smallest of one number or more."""
+    return _both(lambda *values: chosen(values), lambda *values: chosen(values))
+
+
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": _both(_total, _total),
     "neg": lambda a: -a,
@@ -249,9 +256,14 @@ _CALLS: dict[str, Callable[..., Value]] = {
     "binom": _binom,
     "gcd": _integers(math.gcd),
     "lcm": _integers(math.lcm),
-    "max": _both(max, max),
-    "min": _both(min, min),
+    "max": _extreme(max),
+    "min": _extreme(min),
 }
+
+
+def divided(first: Value, second: Value) -> Value:
+    """first / second, exact where both are."""
+    return _OPERATIONS["div"](first, second)
 
 
 def kinds_of(tree: Tree) -> set[str]:
