@@ -31,6 +31,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
 from trimsft.files import JsonLines, RunError, fingerprint_file, fingerprint_folder, sync, write_whole
 
 __all__ = [
@@ -83,7 +84,7 @@ class RunDirectory:
             was = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise RunError(
-                f"{self.config_path}: not readable as YAML ({_one_line(error)}); restore it, or choose another "
+                f"{self.config_path}: not readable as YAML ({one_line(error)}); restore it, or choose another "
                 "output directory"
             ) from error
         changed = _differences(was, yaml.safe_load(content))
@@ -285,7 +286,3 @@ def _command() -> str:
 
 def _now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -33,6 +33,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from trimsft.errors import one_line
+
 SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 _ASSISTANT = "You are a helpful assistant."
 
@@ -74,7 +76,7 @@ class ChatTemplate:
             rendered = self.render(["?"])[0]
         except Exception as error:  # templates raise whatever they like, such as a refusal of system messages
             advice = "; try system_prompt='' to pass no system message" if self.system_prompt else ""
-            what = " ".join(str(error).split()) or type(error).__name__
+            what = one_line(error)
             raise TemplateError(
                 f"template: the chat template of {_name(self.tokenizer)} fails: {what}{advice}"
             ) from error

@@ -46,7 +46,7 @@ from pathlib import Path
 from trimsft.quickstart import Settings
 from trimsft.quickstart.steps import Place
 from trimsft.quickstart.workers import Done, Runs
-from trimsft.study.workers import _Worker
+from trimsft.study.running.workers import _Worker
 
 if __name__ == "__main__":
     worker = _Worker(Runs(Place(Path(sys.argv[1])), Settings()), {}, "base")

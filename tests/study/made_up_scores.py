@@ -12,6 +12,8 @@ from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 
 BENCHMARKS = ("easy", "hard")
+SHIFTS = {"base": -0.5, "sft": 0.0, "fsft": -2.0, "dft": 1.0, "trim": 1.8}
+"""In log-odds, in the order that the paper finds."""
 PROBLEMS = 24
 
 
@@ -36,7 +38,24 @@ def exact(share: float, problems: int = 8, benchmarks: tuple[str, ...] = BENCHMA
 
 
 def results(shifts: Mapping[Cell, float]) -> dict[Cell, list[BenchmarkScore]]:
-    return {cell: scores(shift, noise) for noise, (cell, shift) in enumerate(shifts.items())}
+    return {each: scores(shift, noise) for noise, (each, shift) in enumerate(shifts.items())}
+
+
+def cell(objective: str, seed: int = 0, model: str = "lab", **fields: float) -> Cell:
+    return Cell(model=model, objective=objective, seed=seed, fields=tuple(fields.items()))
+
+
+def main_results(
+    seeds: int = 3, shifts: Mapping[str, float] = SHIFTS, model: str = "lab"
+) -> dict[Cell, list[BenchmarkScore]]:
+    """Of the study `main`: a base, and every method with so many seeds."""
+    return results(
+        {
+            cell(name, seed, model): shift
+            for name, shift in shifts.items()
+            for seed in (range(seeds) if name != "base" else (0,))
+        }
+    )
 
 
 def write_run(place: Place, cell: Cell, found: list[BenchmarkScore]) -> None:

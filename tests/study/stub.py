@@ -6,8 +6,8 @@ import time
 
 from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
+from trimsft.study.running.steps import CellJob, StepError
 from trimsft.study.scales import ModelAt, Scale
-from trimsft.study.steps import CellJob, StepError
 
 BEHAVIOURS = ("good", "flaky", "bad", "dying", "slow")
 SCALE = Scale(

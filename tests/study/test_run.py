@@ -10,10 +10,10 @@ from trimsft.runs import RunDirectory
 from trimsft.study import studies
 from trimsft.study.cells import Cell
 from trimsft.study.command import Running, StudyOutcome, rebuild_tables, run_study
-from trimsft.study.results import load_results
+from trimsft.study.running.status import read_status
 from trimsft.study.scales import LAB
-from trimsft.study.status import read_status
 from trimsft.study.studies import STUDIES
+from trimsft.study.tables.results import load_results
 
 SCALE = LAB.tiny()
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))

@@ -14,8 +14,8 @@ from trimsft.lab import base_model_path
 from trimsft.study.cells import Cell
 from trimsft.study.options import Options, changed, find_scale
 from trimsft.study.places import Place
+from trimsft.study.running.training import model_path, training_settings, training_words
 from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, find_recipe
-from trimsft.study.training import model_path, training_settings, training_words
 
 
 @pytest.mark.parametrize("name", SCALES)

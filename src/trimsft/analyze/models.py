@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trimsft.errors import one_line
 from trimsft.files import RunError, fingerprint_folder
 from trimsft.runs import RunDirectory
 
@@ -55,7 +56,7 @@ def _trained(folder: Path) -> Rendering | None:
     try:
         given = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{run.config_path}: not readable as YAML ({_one_line(error)}); restore it") from error
+        raise RunError(f"{run.config_path}: not readable as YAML ({_short(error)}); restore it") from error
     if not isinstance(given, dict):
         raise RunError(f"{run.config_path}: holds no settings of a training; restore it")
     splits = given.get("packing") and given.get("packing_strategy", "bfd") != "bfd"  # then nothing is cut
@@ -124,7 +125,7 @@ def load_tokenizer(name: str) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise RunError(f"model: cannot load a tokenizer from {name!r}: {_one_line(error)}") from error
+        raise RunError(f"model: cannot load a tokenizer from {name!r}: {_short(error)}") from error
     return tokenizer
 
 
@@ -136,7 +137,7 @@ def load_model(name: str, device: str) -> Any:
     try:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     except (OSError, ValueError) as error:
-        raise RunError(f"model: cannot load {name!r}: {_one_line(error)}") from error
+        raise RunError(f"model: cannot load {name!r}: {_short(error)}") from error
     return model.to(device).eval()
 
 
@@ -152,5 +153,5 @@ def fingerprint_model(model: Any) -> str | None:
     return digest.hexdigest()
 
 
-def _one_line(error: Exception) -> str:
-    return textwrap.shorten(str(error), 400, placeholder=" ...")
+def _short(error: Exception) -> str:
+    return textwrap.shorten(one_line(error), 400, placeholder=" ...")

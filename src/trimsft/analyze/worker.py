@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
+
 
 def main() -> int:
     # what libraries print must not be taken for progress
@@ -33,7 +35,7 @@ def main() -> int:
     except BrokenPipeError:  # whoever asked for it is gone
         os._exit(1)
     except Exception as error:
-        say(error=" ".join(str(error).split()) or type(error).__name__)
+        say(error=one_line(error))
         return 1
     return 0
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from trimsft.errors import one_line
+
 if TYPE_CHECKING:
     import torch
     from rich.console import Console
@@ -102,7 +104,7 @@ def refusing(errors: tuple[type[Exception], ...], **names: str) -> Iterator[None
     except errors as error:
         if isinstance(error, typer.Exit):
             raise
-        text = " ".join(str(error).split())
+        text = one_line(error)
         for field, option in names.items():
             text = text.replace(f"{field}:", f"{option}:")
         typer.echo(f"trimsft: {text}", err=True)

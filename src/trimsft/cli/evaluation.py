@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trimsft.cli.base import JsonFlag, make_console, refuse, status_line, whole_number
+from trimsft.errors import one_line
 
 
 def evaluate(
@@ -78,7 +79,7 @@ def evaluate(
                 on_progress=lambda name, progress: status(f"{name}: {progress.line()}"),
             )
     except command.REFUSALS as error:
-        typer.echo(f"trimsft: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"trimsft: {one_line(error)}", err=True)
         raise typer.Exit(1 if isinstance(error, command.IncompleteEvaluation) else 2) from None
     except KeyboardInterrupt:
         typer.echo("trimsft: interrupted; the same command continues", err=True)
@@ -131,5 +132,5 @@ def compare(
     try:
         command.compare_main(runs, metric, benchmark or (), style, out)
     except command.REFUSALS as error:
-        typer.echo(f"trimsft: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"trimsft: {one_line(error)}", err=True)
         raise typer.Exit(2) from None

@@ -161,7 +161,7 @@ def study_status(
 ) -> None:
     """What is done, running and where, failed and why, or missing; also while it runs."""
     from trimsft.study import command
-    from trimsft.study.status import read_status, status_table
+    from trimsft.study.running.status import read_status, status_table
 
     with refusing(command.REFUSALS):
         states = read_status(out)

@@ -65,9 +65,10 @@ def sweep(
 
     from rich.console import Console
 
-    from trimsft.study import command, sweep_command
-    from trimsft.study.cost import estimate_cost
+    from trimsft.study import command
     from trimsft.study.options import Options, changed, find_scale
+    from trimsft.study.running.cost import estimate_cost
+    from trimsft.study.sweeps import command as sweep_command
 
     options = Options(
         models=[model] if model else (),

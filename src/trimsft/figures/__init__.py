@@ -15,6 +15,7 @@ from trimsft.figures.ablation import ablation_curves
 from trimsft.figures.bars import category_bars, sampling_bars
 from trimsft.figures.curves import gap_distribution, position_curves, reliability_diagram
 from trimsft.figures.heatmaps import effective_ratio_map, movement_maps
+from trimsft.figures.planes import score_map
 from trimsft.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
 from trimsft.figures.training import training_curves
 from trimsft.figures.weighting import two_token_stats, weighting_functions
@@ -34,6 +35,7 @@ __all__ = [
     "position_curves",
     "reliability_diagram",
     "sampling_bars",
+    "score_map",
     "training_curves",
     "two_token_stats",
     "weighting_functions",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import one_line
 from trimsft.quickstart.settings import LABELS, Settings
 from trimsft.quickstart.steps import Place, is_done, updates_done, write_data
 from trimsft.quickstart.workers import Done, Failed, Team, Told, how_many
@@ -134,7 +135,7 @@ def _report(
             settings={"command": _command_line(place.out, settings), **settings.as_dict()},
         )
     except Exception as error:  # the table is worth showing without its page
-        failures["report"] = " ".join(str(error).split()) or type(error).__name__
+        failures["report"] = one_line(error)
         return None
 
 

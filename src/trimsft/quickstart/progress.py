@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trimsft.quickstart.settings import LABELS
-from trimsft.study.live import LiveView
+from trimsft.study.running.live import LiveView
 
 if TYPE_CHECKING:
     from rich.console import Console

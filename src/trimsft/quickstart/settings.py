@@ -8,8 +8,8 @@ from typing import Any
 
 from trimsft.lab import TIERS, FineTuning, base_model_path
 from trimsft.objectives import PAPER_NAMES
+from trimsft.study.running.training import as_word
 from trimsft.study.scales import LAB
-from trimsft.study.training import as_word
 
 BASE = "base"
 LABELS = {BASE: "Base", **PAPER_NAMES}

@@ -14,7 +14,7 @@ from typing import Any
 from trimsft import lab
 from trimsft.quickstart.settings import BASE, Settings, training_words
 from trimsft.runs import RunDirectory
-from trimsft.study.steps import StepError, Tell, last_word
+from trimsft.study.running.steps import StepError, Tell, last_word
 
 HELD_OUT = 1_000_000
 """Added to the seed: no training takes these rows."""

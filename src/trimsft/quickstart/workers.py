@@ -1,4 +1,4 @@
-"""The runs of a quickstart as the job of a team of workers, see `trimsft.study.workers`.
+"""The runs of a quickstart as the job of a team of workers, see `trimsft.study.running.workers`.
 
 with Team(place, settings, count=2) as team:
     for message in team.work(["base", "sft", "trim"]):       # Told, Done or Failed, as they come
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from trimsft.quickstart.settings import Settings
 from trimsft.quickstart.steps import Place, do_run
-from trimsft.study import workers
-from trimsft.study.slots import CoreSlots, how_many
-from trimsft.study.steps import Tell
-from trimsft.study.workers import Done, Failed, Told
+from trimsft.study.running import workers
+from trimsft.study.running.slots import CoreSlots, how_many
+from trimsft.study.running.steps import Tell
+from trimsft.study.running.workers import Done, Failed, Told
 
 __all__ = ["Done", "Failed", "Runs", "Team", "Told", "how_many"]
 

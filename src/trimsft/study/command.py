@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import one_line
 from trimsft.files import RunError
 from trimsft.study.cells import Cell
-from trimsft.study.cost import Cost, cost_table, estimate_cost, size_text
-from trimsft.study.execution import Outcome, run_cells
 from trimsft.study.places import Place
+from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text
+from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
 from trimsft.study.studies import STUDIES, Study, find_study
 
@@ -80,7 +81,7 @@ def run_study(
     name: str, scale: Scale, out: Path, console: Console, *, running: Running | None = None
 ) -> StudyOutcome:
     """Do what is missing of a study and write its tables; raises one of `REFUSALS` before anything is run."""
-    from trimsft.study.progress import Progress
+    from trimsft.study.running.progress import Progress
 
     study, how = find_study(name), running or Running()
     cells = study.cells(scale)
@@ -103,7 +104,7 @@ def run_study(
 
 def check(scale: Scale, out: Path) -> None:
     """Read the settings of each model as its training would: what is wrong there is said before anything is run."""
-    from trimsft.study.training import training_settings
+    from trimsft.study.running.training import training_settings
 
     for model in scale.models:
         training_settings(Place(out), scale, Cell(model=model, objective="sft"))
@@ -113,7 +114,7 @@ def check_models(scale: Scale) -> None:
     """Find every model: one that is nowhere would otherwise fail in each of its cells."""
     from transformers import AutoConfig
 
-    from trimsft.study.training import model_path
+    from trimsft.study.running.training import model_path
 
     for name, model in scale.models.items():
         path = model_path(model)
@@ -145,7 +146,7 @@ def show_cost(cost: Cost, scale: Scale, console: Console) -> None:
 
 def rebuild_tables(name: str, out: Path) -> list[Path]:
     """The tables of a study from what is finished in a folder."""
-    from trimsft.study.tables import write_study
+    from trimsft.study.tables.writing import write_study
 
     study, place = find_study(name), Place(out)
     scale = place.read_scale()
@@ -163,13 +164,13 @@ def cells_in(place: Place, study: Study, scale: Scale) -> list[Cell]:
 
 def _write_tables(study: Study, scale: Scale, cells: Sequence[Cell], out: Path) -> tuple[list[Path], str]:
     try:
-        from trimsft.study.tables import write_study
+        from trimsft.study.tables.writing import write_study
 
         return write_study(study, scale, cells, out), ""
     except Exception as error:  # the runs are worth more than their table, which can be made again
         return (
             [],
-            f"{' '.join(str(error).split()) or type(error).__name__}; trimsft study table {study.name} {out}",
+            f"{one_line(error)}; trimsft study table {study.name} {out}",
         )
 
 

@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import one_line
 from trimsft.files import RunError, write_whole
 from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
@@ -82,7 +83,7 @@ class Place:
         except FileNotFoundError:
             return None
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RunError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+            raise RunError(f"{path}: cannot be read ({one_line(error)})") from error
         if not isinstance(record, dict):
             raise RunError(f"{path}: describes no scale of a study; choose another folder")
         return record

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trimsft.errors import one_line
 from trimsft.runs import RunError, sync, write_whole
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ def _what_is_torn(checkpoint: Path) -> str | None:
                 return f"{path.name} is cut short"
         return _missing_shard(checkpoint)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        return f"a file cannot be read ({' '.join(str(error).split())})"
+        return f"a file cannot be read ({one_line(error)})"
 
 
 def _differs_from_seal(checkpoint: Path) -> str | None:

@@ -23,6 +23,7 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
+from trimsft.errors import one_line
 from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.train.callbacks import TELEMETRY
 from trimsft.train.card import model_card
@@ -142,7 +143,7 @@ def _push(run: RunDirectory, settings: Settings) -> int:
         name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
         api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
     except (HfHubHTTPError, OSError) as error:
-        return failed(f"push_to_hub: {' '.join(str(error).split())}; the same command tries again", 1)
+        return failed(f"push_to_hub: {one_line(error)}; the same command tries again", 1)
     run.write_manifest(pushed=name)
     logger.warning("pushed to %s", name)
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
+from trimsft.errors import one_line
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.data import Encoded, load_training_data
 from trimsft.train.settings import Settings, UsageError
@@ -72,7 +73,7 @@ def refusing() -> Iterator[None]:
     except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise UsageError(" ".join(str(error).split()) or type(error).__name__) from error
+        raise UsageError(one_line(error)) from error
 
 
 def run_path(settings: Settings) -> Path:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import one_line
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -98,11 +100,6 @@ def is_text(value: Any) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
         return False
     return True
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, on one line; its name where it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _readable(path: Path) -> bool:

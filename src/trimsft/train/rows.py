@@ -12,8 +12,9 @@ import datasets
 import pyarrow as pa
 from datasets import Dataset
 
+from trimsft.errors import one_line
 from trimsft.train.data_config import NUMINA, NUMINA_SAMPLE, DataConfig
-from trimsft.train.readers import DataError, FileRows, is_text, list_files, one_line, read_file
+from trimsft.train.readers import DataError, FileRows, is_text, list_files, read_file
 
 Split = Literal["train", "test"]
 Kind = Literal["problem-solution", "trl"]

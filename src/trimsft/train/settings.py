@@ -14,6 +14,7 @@ import torch
 import yaml
 from trl import ModelConfig, TrlParser
 
+from trimsft.errors import one_line
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.data import DataConfig
 
@@ -77,7 +78,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     except UsageError:
         raise
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(one_line(error)) from error
     if not model.model_name_or_path:
         raise UsageError("model_name_or_path: is missing; name a model of the hub or a local folder")
     if args.learning_rate < 0:
@@ -105,7 +106,7 @@ def _read_file(parser: Parser, words: list[str]) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"--config: cannot read {name!r}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config: {name!r} is not YAML: {' '.join(str(error).split())}") from error
+        raise UsageError(f"--config: {name!r} is not YAML: {one_line(error)}") from error
     if not isinstance(fields, dict):
         raise UsageError(f"--config: {name!r} must hold fields and values, such as objective: trim")
     fields.pop("env", None)

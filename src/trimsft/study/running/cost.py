@@ -1,0 +1,188 @@
+"""What a study would take, said before it starts: tokens, time, disk. An estimate; nothing is run or downloaded.
+
+cost = estimate_cost(cells, scale, Path("runs/study-lab"), needs)
+cost.total.gpu_hours, cost.total.disk_bytes, cost.assumptions
+
+Training tokens are counted on a sample of the rows where the data is at hand. Everything that is assumed instead is in
+`assumptions`, and is printed below the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.study.cells import Cell
+from trimsft.study.places import Place
+from trimsft.study.running.amounts import Amounts
+from trimsft.study.running.execution import all_needs, in_order
+from trimsft.study.running.steps import CellJob
+from trimsft.study.scales import Scale
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PEAK_FLOPS = 312e12
+"""Of one A100 in bfloat16: where there is no GPU to ask."""
+GENERATED_PER_SECOND = 2e13
+"""Tokens a second on one GPU, times the parameters of the model: 2,900 for one of 7 billion. Assumed, for vLLM."""
+LAB_TRAINED_PER_SECOND = 3000.0
+LAB_GENERATED_PER_SECOND = 3700.0
+LAB_OVERHEAD = 4.0
+"""Of one core with the lab's base: tokens a second in training and generation, and seconds for each cell beside them;
+what the quickstarts of docs/results/lab_cpu.json took on a quiet machine."""
+LAB_PARAMETERS = 2.5e6
+BYTES_PER_ANSWER_TOKEN = 5
+
+
+@dataclass(frozen=True)
+class CellCost:
+    """What one cell would still take."""
+
+    name: str
+    trained_tokens: float = 0
+    generated_tokens: float = 0
+    gpu_hours: float = 0
+    cpu_hours: float = 0
+    disk_bytes: float = 0
+    """What stays."""
+    peak_bytes: float = 0
+    """While it is at work: weights and a checkpoint with the optimizer's state."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the missing cells of a study would take."""
+
+    cells: list[CellCost]
+    already_done: int
+    assumptions: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> CellCost:
+        parts = ("trained_tokens", "generated_tokens", "gpu_hours", "cpu_hours", "disk_bytes")
+        sums = {part: sum(getattr(cell, part) for cell in self.cells) for part in parts}
+        return CellCost("total", **sums, peak_bytes=max((cell.peak_bytes for cell in self.cells), default=0))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "already_done": self.already_done,
+            "cells": [vars(cell) for cell in self.cells],
+            "total": vars(self.total),
+            "assumptions": self.assumptions,
+        }
+
+
+def estimate_cost(cells: Sequence[Cell], scale: Scale, out: Path, needs: frozenset[str]) -> Cost:
+    """Of every cell that is not done, what it would still take."""
+    needs = all_needs(scale, needs)
+    ordered = in_order(cells)
+    job = CellJob(Place(out), scale, needs, {cell.name: cell for cell in ordered})
+    missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
+    amounts = Amounts(job)
+    found = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
+    return Cost(found, len(ordered) - len(found), amounts.assumptions())
+
+
+def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> CellCost:
+    trained = amounts.trained_tokens(cell) if "train" in steps else 0.0
+    generated = amounts.generated_tokens() if "evaluate" in steps else 0.0
+    parameters = amounts.parameters(cell.model)
+    weights = 4.0 * parameters if "train" in steps else 0.0
+    kept = weights if scale.keep_weights and not cell.is_base else 0.0
+    cpu, gpu = _hours(amounts, scale, cell, trained, generated)
+    return CellCost(
+        name=cell.name,
+        trained_tokens=trained,
+        generated_tokens=generated,
+        gpu_hours=gpu,
+        cpu_hours=cpu,
+        disk_bytes=kept + BYTES_PER_ANSWER_TOKEN * generated,
+        peak_bytes=(1 if scale.defaults.get("save_strategy") == "no" else 4) * weights,
+    )
+
+
+def _hours(
+    amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated: float
+) -> tuple[float, float]:
+    """Of cores at the lab, of GPUs elsewhere."""
+    parameters = amounts.parameters(cell.model)
+    if scale.device == "cpu":
+        larger = max(1.0, parameters / LAB_PARAMETERS)
+        seconds = larger * (trained / LAB_TRAINED_PER_SECOND + generated / LAB_GENERATED_PER_SECOND)
+        amounts.say(
+            f"time: {LAB_TRAINED_PER_SECOND:,.0f} trained and {LAB_GENERATED_PER_SECOND:,.0f} generated tokens a "
+            f"second and core with the lab's base, as measured; larger models in proportion"
+        )
+        return (seconds + LAB_OVERHEAD) / 3600, 0.0
+    from trimsft.train.estimate import UTILISATION
+
+    peak, device = _peak()
+    amounts.say(
+        f"GPU hours: 8 operations for each parameter and trained token (6, and a third more for recomputed layers) "
+        f"at {UTILISATION:.0%} of the peak of {device} ({peak / 1e12:,.0f} Tflop/s); generation at "
+        f"{GENERATED_PER_SECOND / 7e9:,.0f} tokens a second for 7 billion parameters (vLLM; transformers is slower)"
+    )
+    training = 8 * parameters * trained / (peak * UTILISATION)
+    # while one process generates, the other GPUs of the cell wait
+    generation = generated * parameters / GENERATED_PER_SECOND * scale.gpus_of(cell)
+    return 0.0, (training + generation) / 3600
+
+
+def _peak() -> tuple[float, str]:
+    """Operations a second of the GPU here, or of one that is assumed."""
+    import torch
+
+    from trimsft.train.estimate import peak_flops
+
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name(0)
+        known = peak_flops(name)
+        if known:
+            return known, name
+    return PEAK_FLOPS, "an A100, assumed"
+
+
+# ---- what is printed
+
+
+def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:
+    """A row for each cell, the first ones, and the total."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    time = "core\nminutes" if scale.device == "cpu" else "GPU\nhours"
+    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
+    rows = [_row(cell) for cell in cost.cells]
+    headers = ("to run", "trained\ntokens", "generated\ntokens", time, "disk")
+    feet = (f"{len(cost.cells)} cells, and {cost.already_done} done", *_row(cost.total)[1:])
+    for number, (header, foot) in enumerate(zip(headers, feet, strict=True)):
+        table.add_column(
+            header, footer=foot, justify="right" if number else "left", min_width=8 if number else 20
+        )
+    for row in rows[:most]:
+        table.add_row(*(Text(text) for text in row))
+    if len(rows) > most:
+        table.add_row(f"and {len(rows) - most} more")
+    return table
+
+
+def _row(cell: CellCost) -> tuple[str, str, str, str, str]:
+    time = 60 * cell.cpu_hours or cell.gpu_hours
+    return (
+        cell.name,
+        f"{cell.trained_tokens / 1e6:,.2f} M",
+        f"{cell.generated_tokens / 1e6:,.2f} M",
+        f"{time:,.1f}" if time < 100 else f"{time:,.0f}",
+        size_text(cell.disk_bytes),
+    )
+
+
+def size_text(size: float) -> str:
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 1e3:,.0f} kB"

@@ -1,0 +1,286 @@
+"""Processes that do one item after the other, side by side, each with a pipe of its own.
+
+with Team(job, CoreSlots(2)) as team:
+    for message in team.work(["lab/base/seed0", "lab/sft/seed0"]):      # Told, Done, Failed or Busy, as they come
+        ...
+
+A worker is told what to do by the parent and ends with it, however that ends: its pipe closes. What libraries print
+goes to the log of the item. One that has failed is replaced: it may still hold memory, or a lock.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias
+
+from trimsft.errors import one_line
+from trimsft.study.running.slots import Slots
+
+QUIET = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+}
+ENDING = 10.0
+"""Seconds that a worker has to end what it has launched."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """How far an item is; total 0 where that is not counted."""
+
+    name: str
+    stage: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Done:
+    name: str
+    seconds: dict[str, float]
+    """Of each step that this start had to do."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    name: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Somebody else is at it."""
+
+    name: str
+    holder: str
+
+
+Message: TypeAlias = Told | Done | Failed | Busy
+
+
+class Taken(Exception):
+    """Raised by a job whose item somebody else works on; says who."""
+
+
+class Job(Protocol):
+    """What the workers do; each has a copy."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables of a worker."""
+
+    def log(self, name: str) -> Path:
+        """Where what is printed goes."""
+
+    def do(self, name: str, tell: Any) -> dict[str, float]:
+        """Everything that is missing of one item; returns the seconds of each step."""
+
+
+class Team:
+    """Workers, started when there is work and replaced where one dies or fails."""
+
+    def __init__(self, job: Job, slots: Slots) -> None:
+        self._job, self._slots = job, slots
+        self._workers: dict[Connection, _Worker] = {}
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.end()
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers.clear()
+
+    def work(self, waiting: list[str], pause: float = 0.25) -> Iterator[Message | None]:
+        """Every message as it comes, and None now and then, so that somebody may look at the clock.
+
+        What is appended to `waiting` meanwhile is done, too.
+        """
+        while waiting or self._workers:
+            while waiting and (slot := self._slots.take(waiting[0])) is not None:
+                worker = _Worker(self._job, slot, waiting.pop(0))
+                self._workers[worker.pipe] = worker
+            ready = wait(list(self._workers), timeout=pause)
+            for pipe in ready:
+                worker = self._workers[pipe]  # type: ignore[index]
+                message = worker.receive()
+                if worker.current is None:
+                    self._go_on(worker, waiting)
+                yield message
+            if not ready:
+                yield None
+
+    def _go_on(self, worker: _Worker, waiting: list[str]) -> None:
+        """The next item for a worker whose place it can take; else its end."""
+        self._slots.give_back(worker.slot)
+        if waiting and worker.is_usable:
+            slot = self._slots.take(waiting[0])
+            if slot == worker.slot:
+                worker.give(waiting.pop(0))
+                return
+            if slot is not None:
+                self._slots.give_back(slot)
+        del self._workers[worker.pipe]
+        worker.stop()
+
+
+class _Worker:
+    """A process and what it is doing."""
+
+    def __init__(self, job: Job, slot: Mapping[str, str], name: str) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self.pipe, far = processes.Pipe()
+        self.slot, self.is_usable = slot, True
+        self._process = processes.Process(target=_serve, args=(far, job, slot), daemon=True)
+        with _without_interrupts():
+            self._process.start()
+        far.close()
+        self.current: str | None = None
+        self.give(name)
+
+    def give(self, name: str) -> None:
+        """Go on with this item; a worker that has died meanwhile says so when it is heard next."""
+        self.current = name
+        with suppress(OSError):
+            self.pipe.send(name)
+
+    def receive(self) -> Message:
+        """The next message; of a worker that has died, that its item failed."""
+        try:
+            message: Message = self.pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(5)
+            assert self.current is not None
+            message = Failed(self.current, f"its process ended ({cause(self._process.exitcode)})")
+        self.is_usable = not isinstance(message, Failed)
+        if not isinstance(message, Told):
+            self.current = None
+        return message
+
+    def end(self) -> None:
+        """Ask it, and what it has launched, to end."""
+        _signal_group(self._process.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        self.end()
+        self._process.join(ENDING)
+        _signal_group(self._process.pid, signal.SIGKILL)  # what is recorded outlives it
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+def _signal_group(pid: int | None, number: int) -> None:
+    """To a worker, which leads a group, and to all that it has started."""
+    with suppress(ProcessLookupError, PermissionError):
+        if pid is not None and os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        elif pid is not None:
+            os.kill(pid, number)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process begun within leaves Ctrl-C to its parent."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def cause(code: int | None) -> str:
+    """How a process ended, by its exit code."""
+    if code is not None and code < 0:
+        return f"killed by signal {-code}" + (": too little memory?" if code == -signal.SIGKILL else "")
+    return f"exit code {code}"
+
+
+# ---- in the worker
+
+
+def _serve(pipe: Connection, job: Job, slot: Mapping[str, str]) -> None:
+    os.setpgid(0, 0)
+    os.environ.update({**QUIET, **job.environment(), **slot})
+    say_into(Path(os.devnull))
+    names = _listen(pipe)
+    settle_threads()
+    while True:
+        name = names.get()
+        say_into(job.log(name))
+        pipe.send(attempt(job, name, _teller(pipe, name)))
+
+
+def attempt(job: Job, name: str, tell: Any) -> Message:
+    """One item, whatever comes of it."""
+    try:
+        return Done(name, job.do(name, tell))
+    except Taken as taken:
+        return Busy(name, str(taken))
+    except Exception as error:  # whatever a library raises ends this item, and no other
+        traceback.print_exc()
+        return Failed(name, one_line(error))
+
+
+def settle_threads() -> None:
+    """As many threads as the environment says; torch does not look at it again once it is imported."""
+    import torch
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    if count := os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(count))
+    tqdm.set_lock(threading.RLock())  # its own is shared by processes, and one that is killed would leak it
+
+
+def _listen(pipe: Connection) -> queue.SimpleQueue[str]:
+    """What the parent asks for; the process ends as soon as there is no parent."""
+    names: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def listen() -> None:
+        try:
+            while True:
+                names.put(pipe.recv())
+        except (EOFError, OSError):
+            os.killpg(0, signal.SIGTERM)  # and with it what it has launched
+            os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+    return names
+
+
+def _teller(pipe: Connection, name: str) -> Any:
+    def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        if done % 8 == 0 or done == total:  # a sample takes milliseconds
+            pipe.send(Told(name, stage, done, total))
+
+    return tell
+
+
+def say_into(log: Path) -> None:
+    """From now on, what is printed goes there."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if log.name != os.path.basename(os.devnull):
+        log.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

@@ -1,0 +1,224 @@
+"""A sweep: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
+
+axes = read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"])
+cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them
+run_cells(cells, scale, out)
+swept = read_sweep(cells, out)
+swept.best                                                     # of many: too good to be true, by `swept.optimism()`
+select(swept, "lab-easy").interval                             # chosen on one benchmark, scored on the others
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trimsft.files import RunError
+from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, resampled_means
+from trimsft.study.cells import Cell
+from trimsft.study.studies import expand
+from trimsft.study.sweeps.grid import Point
+from trimsft.study.tables.claims_of_the_paper import sensitivity_of
+from trimsft.study.tables.results import load_results
+from trimsft.study.tables.summaries import Setting, Summary, paired, setting_of, summarise
+from trimsft.study.tables.variance import Sensitivity
+
+if TYPE_CHECKING:
+    from trimsft.scoring.scores import BenchmarkScore
+
+BASELINE = "sft"
+BAND = ("margin", "bandwidth")
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What is known of a sweep: its settings over their seeds, in the order of the grid."""
+
+    points: tuple[Summary, ...]
+    baseline: Summary | None
+    """SFT, where it was trained beside them or is a point itself."""
+    missing: tuple[Cell, ...]
+    """Cells that are not finished."""
+    metric: str = "average"
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Those that every point has."""
+        first = self.points[0].benchmarks
+        return [name for name in first if all(name in point.benchmarks for point in self.points)]
+
+    @property
+    def best(self) -> Summary:
+        return best_of(self.points, self.metric, self.benchmarks)
+
+    def slice(self) -> list[Summary]:
+        """The trimmed points that differ from the best of them in margin, bandwidth and objective at most."""
+        trimmed = [point for point in self.points if point.setting.band is not None]
+        if not trimmed:
+            return []
+        others = _other_fields(best_of(trimmed, self.metric, self.benchmarks).setting)
+        return [point for point in trimmed if _other_fields(point.setting) == others]
+
+    def sensitivity(self) -> Sensitivity | None:
+        """Of the slice's objective with the most points; None where there are too few for an analysis of variance."""
+        planes: dict[str, list[Summary]] = {}
+        for point in self.slice():
+            planes.setdefault(point.setting.objective, []).append(point)
+        largest = max(planes.values(), key=len, default=[])
+        return sensitivity_of(largest, self.metric) if largest else None
+
+    def optimism(self, *, resamples: int = 2_000, seed: int = 0) -> float:
+        """By how much the score of the best point is too high because it is the best of many, as a share.
+
+        The bootstrap's answer: choose the best on resampled problems (and seeds), and see how far its score there lies
+        above its score here, on average. With one seed it knows the chance of problems only, not that of trainings.
+        """
+        rng = np.random.default_rng(seed)
+        strata = [[_columns(point, name, self.metric) for point in self.points] for name in self.benchmarks]
+        seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
+        draws = np.mean([_draws(stratum, resamples, rng) for stratum in strata], axis=0)
+        counts = [point.seeds for point in self.points]
+        drawn = np.stack(
+            [_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1
+        )
+        chosen = drawn.argmax(axis=1)
+        return float((drawn.max(axis=1) - seen[chosen]).mean())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The point that a development benchmark chose, and its scores on the others."""
+
+    point: Summary
+    on: str
+    development: Interval
+    """What it was chosen by: the highest of many, and so never its result."""
+    interval: Interval
+    """The mean over the other benchmarks."""
+    by_benchmark: Mapping[str, Interval]
+    against_sft: Interval | None
+    """Its difference to SFT on the other benchmarks, paired."""
+
+    def sentence(self) -> str:
+        ours = _percent(self.interval)
+        text = (
+            f"Chosen on {self.on}: {self.point.setting.label}. On {_listed(list(self.by_benchmark))}: {ours}"
+        )
+        if self.against_sft is not None:
+            text += f", against SFT {_percent(self.against_sft, '+')}"
+        return f"{text}."
+
+
+def sweep_cells(grid: Sequence[Point], model: str, seeds: int, *, baseline: bool = True) -> list[Cell]:
+    """Every point with every seed, SFT first where it is wanted."""
+    runs = [Cell(model=model, objective=BASELINE)] if baseline else []
+    runs += [Cell(model=model, objective=point.objective, fields=point.fields) for point in grid]
+    return expand(runs, range(seeds))
+
+
+def read_sweep(
+    cells: Sequence[Cell],
+    out: Path,
+    metric: str = "average",
+    *,
+    keep: Sequence[Point] | None = None,
+    resamples: int = RESAMPLES,
+) -> Swept:
+    """The finished cells of a sweep; `keep` are the points of the grid, all others are there for comparison."""
+    return swept_of(load_results(cells, out), cells, metric, keep=keep, resamples=resamples, where=str(out))
+
+
+def swept_of(
+    results: Mapping[Cell, Sequence[BenchmarkScore]],
+    cells: Sequence[Cell],
+    metric: str = "average",
+    *,
+    keep: Sequence[Point] | None = None,
+    resamples: int = RESAMPLES,
+    where: str = "sweep",
+) -> Swept:
+    """The same from scores."""
+    summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
+    model = cells[0].model
+    wanted = {setting_of(Cell(model=model, objective=p.objective, fields=p.fields)) for p in keep or ()}
+    found = [
+        s
+        for setting, s in summaries.items()
+        if (setting in wanted if keep else setting.objective != BASELINE)
+    ]
+    if not found:
+        raise RunError(f"{where}: no point of the sweep is finished; the same command continues it")
+    missing = tuple(cell for cell in cells if cell not in results)
+    swept = Swept(tuple(found), summaries.get(Setting(model, BASELINE)), missing, metric)
+    found[0].interval(metric, *swept.benchmarks)  # an unknown metric ends here, with the known ones
+    return swept
+
+
+def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -> Summary:
+    """The highest mean over benchmarks and seeds; of equal ones the smaller bandwidth, then the smaller margin."""
+
+    def order(point: Summary) -> tuple[float, float, float]:
+        margin, bandwidth = point.setting.band or (math.inf, math.inf)
+        means = [run[name].values(metric).mean() for run in point.runs.values() for name in benchmarks]
+        return (-round(float(np.mean(means)), 12), bandwidth, margin)
+
+    return min(points, key=order)
+
+
+def select(swept: Swept, on: str) -> Selection:
+    """Choose by the mean over seeds on one benchmark, report on all others."""
+    names = swept.benchmarks
+    if on not in names:
+        raise ValueError(f"--select-on: {on!r} is no benchmark of this sweep; it has {', '.join(names)}")
+    others = [name for name in names if name != on]
+    if not others:
+        raise ValueError(f"--select-on: {on!r} is the only benchmark; another one is needed to report on")
+    point, metric = best_of(swept.points, swept.metric, [on]), swept.metric
+    baseline = swept.baseline if swept.baseline is not None and swept.baseline is not point else None
+    return Selection(
+        point=point,
+        on=on,
+        development=point.interval(metric, on),
+        interval=point.interval(metric, *others),
+        by_benchmark={name: point.interval(metric, name) for name in others},
+        against_sft=None if baseline is None else paired(point, baseline, metric, *others),
+    )
+
+
+def _other_fields(setting: Setting) -> tuple[tuple[str, object], ...]:
+    return tuple(entry for entry in setting.fields if entry[0] not in BAND)
+
+
+def _columns(point: Summary, benchmark: str, metric: str) -> Array:
+    """[problems, seeds]."""
+    return np.stack([run[benchmark].values(metric) for run in point.runs.values()], axis=1)
+
+
+def _draws(stratum: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
+    """[R, runs]: the mean of every run on the same resampled problems."""
+    return resampled_means(np.concatenate(stratum, axis=1), resamples, rng)
+
+
+def _draw_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
+    """[R]: the mean over seeds drawn with replacement, their spread widened by what drawing S of S takes away."""
+    count = runs_RS.shape[1]
+    centre = runs_RS.mean(axis=1)
+    if count == 1:
+        return np.asarray(centre)
+    chosen = rng.integers(count, size=runs_RS.shape)
+    drawn = np.take_along_axis(runs_RS, chosen, axis=1).mean(axis=1)
+    return np.asarray(centre + (drawn - centre) * math.sqrt(count / (count - 1)))
+
+
+def _percent(interval: Interval, sign: str = "") -> str:
+    value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

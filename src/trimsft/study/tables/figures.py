@@ -1,0 +1,96 @@
+"""The figures of a study: the paper's own, drawn from our results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trimsft import paper
+from trimsft.analyze import result_figures
+from trimsft.analyze.table import TokenTable
+from trimsft.figures import ablation_curves, sampling_bars, score_map
+from trimsft.figures.style import PRINT_FORMATS
+from trimsft.scoring.bootstrap import Interval
+from trimsft.study.cells import BASE
+from trimsft.study.tables.claims_of_the_paper import plane
+from trimsft.study.tables.summaries import NAMES, Setting, Summary
+from trimsft.study.tables.token_tables import band
+
+Summaries = Mapping[Setting, Summary]
+Spread = tuple[float, float, float]
+
+
+def score_figures(study: str, summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    """Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
+    if study == "passes":
+        return _passes(summaries, samples, folder)
+    return _ablation(summaries, samples, folder) if study == "ablation" else []
+
+
+def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
+    """Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
+    if study == "gaps":
+        labelled = {NAMES[objective]: table for objective, table in tables.items()}
+        return result_figures.gaps(labelled, band(), folder / "gap_distribution.svg")
+    if study == "weights":
+        return result_figures.effective_ratios(tables[BASE], band(), folder / "effective_ratio.svg")
+    return result_figures.categories(tables[BASE], folder / "categories.svg") if study == "categories" else []
+
+
+def _passes(summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    files: list[Path] = []
+    models = list(dict.fromkeys(setting.model for setting in summaries))
+    for model in models:
+        metrics: dict[str, dict[str, dict[str, Spread]]] = {}
+        for metric, title in (
+            (f"pass@{samples}", f"pass@{samples}"),
+            (f"majority@{samples}", f"best-of-{samples}"),
+        ):
+            for setting, summary in summaries.items():
+                for benchmark in summary.benchmarks if setting.model == model else ():
+                    bars = metrics.setdefault(title, {}).setdefault(benchmark, {})
+                    bars[NAMES[setting.objective]] = percent(summary.interval(metric, benchmark))
+        name = "sampling" if len(models) == 1 else f"sampling-{model}"
+        files += sampling_bars(metrics, folder / f"{name}.svg", formats=PRINT_FORMATS)
+    return files
+
+
+def _ablation(summaries: Summaries, samples: int, folder: Path) -> list[Path]:
+    files: list[Path] = []
+    models = list(dict.fromkeys(setting.model for setting in summaries))
+    for model in models:
+        scores = {
+            s.setting.band: percent(s.interval("average")) for s in plane(summaries, model) if s.setting.band
+        }
+        if not scores:
+            continue
+        sft = summaries.get(Setting(model, "sft"))
+        baseline = None if sft is None else 100 * sft.interval("average").value
+        end = "" if len(models) == 1 else f"-{model}"
+        metric = f"average@{samples}, %"
+        curves = folder / f"ablation{end}.svg"
+        files += ablation_curves(scores, curves, baseline=baseline, metric=metric, formats=PRINT_FORMATS)
+        files += score_map(scores, folder / f"plane{end}.svg", metric=metric, formats=PRINT_FORMATS)
+    return [*files, *_of_the_paper(folder)]
+
+
+def _of_the_paper(folder: Path) -> list[Path]:
+    """The same figure from the numbers that the paper prints."""
+    rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
+    scores = {
+        (row.setting.margin, row.setting.bandwidth): _exact(row.average or 0.0)
+        for row in rows
+        if row.setting is not None
+    }
+    baseline = next(row.average for row in rows if row.method == "sft")
+    path = folder / "ablation_of_the_paper.svg"
+    metric = "the paper, average@8, %"
+    return ablation_curves(scores, path, baseline=baseline, metric=metric, formats=PRINT_FORMATS)
+
+
+def percent(interval: Interval) -> Spread:
+    return (100 * interval.value, 100 * interval.low, 100 * interval.high)
+
+
+def _exact(value: float) -> Spread:
+    return (value, value, value)

@@ -1,0 +1,232 @@
+"""What the paper claims of tokens, held against token tables; intervals resample examples, for their tokens are not
+independent.
+
+    token_claims({"base": table_of_the_base, "sft": ..., "fsft": ..., "trim": ...})
+
+Every quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of such rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from trimsft.analyze.categories import CATEGORIES
+from trimsft.analyze.grids import PAPER_MASS
+from trimsft.analyze.statistics import weights_of
+from trimsft.analyze.table import TokenTable
+from trimsft.objectives import TrimSFT, make_objective
+from trimsft.scoring.bootstrap import Array, Interval, resampled_means
+from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
+from trimsft.study.tables.claims_of_the_paper import Claim
+from trimsft.study.tables.variance import bias_corrected, verdict_of
+
+RESAMPLES = 1_000
+MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)
+"""Of the paper's weight diagnostics; (3, 1) beside them."""
+
+
+def token_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
+    """`tables` by objective, "base" among them, all of the same tokens."""
+    base = tables.get("base")
+    claims = [] if base is None else [*_weights(base), *_masses(base), _categories(base)]
+    return [*claims, *_gaps(tables)]
+
+
+def _weights(table: TokenTable) -> list[Claim]:
+    settings = [(m, tau) for m in MARGINS for tau in BANDWIDTHS] + [(3.0, 1.0)]
+    columns: list[Array] = [np.ones(len(table))]
+    for setting in settings:
+        weights = weights_of(TrimSFT(*setting), table)
+        columns += [weights, np.square(weights)]
+    sums = _by_example(table, columns)
+
+    def ratio(means: Array, setting: tuple[float, float]) -> Array:
+        at = 1 + 2 * settings.index(setting)
+        return np.asarray(means[:, at] ** 2 / (means[:, 0] * means[:, at + 1]))
+
+    def least_step(means: Array) -> Array:
+        steps = [
+            ratio(means, (m, wide)) - ratio(means, (m, narrow))
+            for m in MARGINS
+            for narrow, wide in itertools.pairwise(BANDWIDTHS)
+        ]
+        return np.asarray(np.min(steps, axis=0))
+
+    def tau_minus_m(means: Array) -> Array:
+        by_m = [ratio(means, (m, 1.0)) for m in (1.0, 3.0, 6.0)]
+        by_tau = [ratio(means, (1.0, tau)) for tau in BANDWIDTHS]
+        return np.asarray(np.ptp(by_tau, axis=0) - np.ptp(by_m, axis=0))
+
+    rises, wider = (_interval(sums, statistic) for statistic in (least_step, tau_minus_m))
+    told = [f"({m:g}, {tau:g}) {float(ratio(_means(sums), (m, tau))[0]):.3f}" for m, tau in settings]
+    listed = f"R_eff at {', '.join(told)}"
+    return [
+        Claim(
+            *(
+                "weights",
+                "wider-counts-more",
+                "R_eff rises with tau towards SFT's 1.",
+                "tab:weight-diagnostic",
+            ),
+            verdict_of(rises),
+            f"{listed}; the smallest rise from one tau to the next is {_shown(rises, 3)}.",
+        ),
+        Claim(
+            *(
+                "weights",
+                "margin-moves-little",
+                "tau moves R_eff, and m hardly does.",
+                "tab:weight-diagnostic",
+            ),
+            verdict_of(wider),
+            f"{listed}; the range over tau at m = 1 exceeds the range over m at tau = 1 by {_shown(wider, 3)}.",
+        ),
+    ]
+
+
+def _masses(table: TokenTable) -> list[Claim]:
+    """Columns by objective and setting: the mass in the low, the middle and the high region."""
+    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
+    names = ("trim", "trim-e", "trim-h")
+    columns = []
+    for m, tau in PAPER_MASS:
+        low, high = gap < m - tau, gap > m + tau
+        for name in names:
+            mass = weights_of(make_objective(name, margin=m, bandwidth=tau), table) * norm
+            columns += [mass * low, mass * ~(low | high), mass * high]
+    sums = _by_example(table, columns)
+
+    def share(means: Array, setting: int, name: str, region: int) -> Array:
+        at = 9 * setting + 3 * names.index(name)
+        return np.asarray(100 * means[:, at + region] / means[:, at : at + 3].sum(axis=1))
+
+    count = range(len(PAPER_MASS))
+    half = _interval(sums, lambda means: np.min([share(means, n, "trim-h", 0) for n in count], axis=0) - 50)
+    cut = _interval(
+        sums,
+        lambda means: np.min(
+            [share(means, n, "trim-e", 2) - share(means, n, "trim", 2) for n in count], axis=0
+        ),
+    )
+    lows = ", ".join(
+        f"m {setting.margin:g}: {share(_means(sums), n, 'trim-h', 0)[0]:.1f} %"
+        for n, setting in enumerate(PAPER_MASS)
+    )
+    return [
+        Claim(
+            *(
+                "gradient-mass",
+                "hard-half-is-low",
+                "Most of TrimSFT-H's gradient lies in the low-gap region.",
+            ),
+            "tab:gradient-mass",
+            verdict_of(half),
+            f"{lows}; the smallest exceeds 50 % by {_shown(half, 1)} points.",
+        ),
+        Claim(
+            *(
+                "gradient-mass",
+                "less-high",
+                "TrimSFT has less gradient in the high-gap region than TrimSFT-E.",
+            ),
+            "tab:gradient-mass",
+            verdict_of(cut),
+            f"The smallest difference over m is {_shown(cut, 1)} points.",
+        ),
+    ]
+
+
+def _categories(table: TokenTable) -> Claim:
+    norm, which = table["gradient_norm"].astype(np.float64), table["category"]
+    mass = weights_of(TrimSFT(1.0, 1.0), table) * norm
+    sums = _by_example(table, [of * (which == n) for of in (norm, mass) for n in range(len(CATEGORIES))])
+    count = len(CATEGORIES)
+
+    def gains(means: Array) -> Array:
+        """[R, categories] in points."""
+        sft, trim = means[:, :count], means[:, count:]
+        return np.asarray(
+            100 * (trim / trim.sum(axis=1, keepdims=True) - sft / sft.sum(axis=1, keepdims=True))
+        )
+
+    places = [CATEGORIES.index(name) for name in ("numeric", "symbol")]
+
+    def gain(at: int) -> Callable[[Array], Array]:
+        return lambda means: gains(means)[:, at]
+
+    found = {name: _interval(sums, gain(at)) for at, name in enumerate(CATEGORIES)}
+    least = _interval(sums, lambda means: gains(means)[:, places].min(axis=1))
+    told = ", ".join(f"{name} {_shown(interval, 1)}" for name, interval in found.items())
+    return Claim(
+        *(
+            "categories",
+            "towards-mathematics",
+            "TrimSFT moves gradient to numbers and symbols.",
+            "tab:token-category",
+        ),
+        verdict_of(least),
+        f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {told}.",
+    )
+
+
+def _gaps(tables: Mapping[str, TokenTable]) -> list[Claim]:
+    edge = DEFAULT_BAND[0] - DEFAULT_BAND[1]
+    small = f"gaps below {edge:.1f}"
+    wanted = (
+        ("sft-shifts-right", "SFT moves gaps to the right of the base's.", "sft", "base", False, "mean gap"),
+        ("fsft-keeps-small", f"FSFT leaves more small gaps ({small}) than SFT.", "fsft", "sft", True, small),
+        (
+            "trim-fewer-small",
+            f"TrimSFT leaves fewer small gaps ({small}) than the base.",
+            "base",
+            "trim",
+            True,
+            small,
+        ),
+    )
+    claims = []
+    for name, statement, high, low, is_share, what in wanted:
+        if high in tables and low in tables:
+            found = _gap_difference(tables[high], tables[low], edge if is_share else None)
+            unit, digits = (" points", 1) if is_share else ("", 2)
+            sentence = f"{what}, {high} minus {low}: {_shown(found, digits)}{unit}."
+            claims.append(Claim("gaps", name, statement, "fig:gap_distribution", verdict_of(found), sentence))
+    return claims
+
+
+def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:
+    """Of the mean gap, or of the percent of tokens with a gap below."""
+    gaps = [table["gap"].astype(np.float64) for table in (a, b)]
+    values = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
+    sums = _by_example(a, [np.ones(len(a)), values[0] - values[1]])
+    return _interval(sums, lambda means: means[:, 1] / means[:, 0])
+
+
+# ---- sums
+
+
+def _by_example(table: TokenTable, columns: Sequence[Array]) -> Array:
+    """[examples, columns]."""
+    _, which = np.unique(table["example"], return_inverse=True)
+    return np.stack(
+        [np.bincount(which, weights=np.asarray(column, dtype=np.float64)) for column in columns], axis=1
+    )
+
+
+def _means(sums: Array) -> Array:
+    return np.asarray(sums.mean(axis=0, keepdims=True))
+
+
+def _interval(sums: Array, statistic: Callable[[Array], Array]) -> Interval:
+    draws = resampled_means(sums, RESAMPLES, np.random.default_rng(0))
+    return bias_corrected(float(statistic(_means(sums))[0]), statistic(draws))
+
+
+def _shown(interval: Interval, digits: int) -> str:
+    value, low, high = (
+        f"{round(bound, digits) + 0.0:+.{digits}f}" for bound in (interval.value, interval.low, interval.high)
+    )
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,300 @@
+"""What a study came to: tables beside the paper's, figures, claims, a page; from the run directories alone.
+
+runs/study-lab/tables/
+  claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
+  main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
+  main/main.tex              the same tables for booktabs
+  main/main.csv, main.json   every score, one row for each setting, benchmark and metric
+  main/figures/              .svg .pdf .png, and .csv with what is drawn
+  main/report.html           the page about its runs of seed 0
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.analyze.table import TokenTable, read_token_table
+from trimsft.evaluate.formats import escape_markdown, render
+from trimsft.evaluate.tables import Table
+from trimsft.figures.style import csv_of
+from trimsft.files import RunError, write_whole
+from trimsft.scoring.bootstrap import RESAMPLES
+from trimsft.study.cells import BASE, Cell
+from trimsft.study.places import Place
+from trimsft.study.scales import Scale
+from trimsft.study.studies import SCORES, TOKENS, Study
+from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
+from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
+from trimsft.study.tables.figures import score_figures, token_figures
+from trimsft.study.tables.results import load_results
+from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pattern_table, score_rows
+from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
+from trimsft.study.tables.token_claims import token_claims
+from trimsft.study.tables.token_tables import token_results
+
+if TYPE_CHECKING:
+    from trimsft.scoring.scores import BenchmarkScore
+
+_METRICS = {
+    "main": ("average", "greedy"),
+    "passes": ("pass@{samples}", "majority@{samples}"),
+}
+"""By study; average elsewhere."""
+_ORDER = ("base", "sft", "fsft", "dft", "trim", "trim-e", "trim-h")
+MOST_ON_A_PAGE = 8
+"""Runs; more would be read by nobody."""
+
+
+def write_study(
+    study: Study, scale: Scale, cells: Sequence[Cell], out: Path, *, resamples: int = RESAMPLES
+) -> list[Path]:
+    """Everything that the finished ones of these cells have data for; returns the files written."""
+    place = Place(out)
+    folder = out / "tables" / study.name
+    results = load_results(cells, out) if SCORES in study.needs else {}
+    tables = _token_tables(place, cells) if TOKENS in study.needs else {}
+    if not results and not tables:
+        raise RunError(
+            f"{out}: no cell of {study.name!r} is finished; run it with trimsft study run {study.name} --out {out}"
+        )
+    every = [*place.asked_for(), *cells]
+    judged = claims(load_results(every, out), _token_tables(place, every), resamples=resamples)
+    notes = [*_missing(study, place, cells, results), *contradictions(study.paper)]
+    files: list[Path] = []
+    if results:
+        files += _write_scores(study, scale, summarise(results, resamples=resamples), folder, notes, judged)
+    if tables:
+        files += _write_tokens(study, tables, folder, notes, judged)
+    files += _write_page(study, place, [cell for cell in cells if cell in results or cell in tables], folder)
+    return [*files, *write_claims(out / "tables", judged)]
+
+
+def claims(
+    results: Mapping[Cell, Sequence[BenchmarkScore]],
+    tables: Mapping[Cell, TokenTable] | None = None,
+    *,
+    resamples: int = RESAMPLES,
+) -> list[Claim]:
+    """The paper's claims about scores and, where there are tables of the first seed, about tokens."""
+    found = score_claims(summarise(results, resamples=resamples))
+    by_model: dict[str, dict[str, TokenTable]] = {}
+    for cell, table in (tables or {}).items():
+        by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
+    for of_model in by_model.values():
+        found += token_claims(of_model)
+    return found
+
+
+def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
+    """claims.md and claims.json."""
+    text = f"# The paper's claims, held against these results\n\n{_claims(judged) or 'None can be judged yet.'}\n"
+    content = json.dumps([claim.as_dict() for claim in judged], indent=1)
+    return [
+        write_whole(folder / "claims.md", text.encode()),
+        write_whole(folder / "claims.json", f"{content}\n".encode()),
+    ]
+
+
+# ---- studies of scores
+
+
+def _write_scores(
+    study: Study,
+    scale: Scale,
+    summaries: Mapping[Setting, Summary],
+    folder: Path,
+    notes: Sequence[str],
+    judged: Sequence[Claim],
+) -> list[Path]:
+    summaries = dict(sorted(summaries.items(), key=lambda entry: _rank(study, scale, entry[0])))
+    samples = min(summary.samples for summary in summaries.values())
+    metrics = [metric.format(samples=samples) for metric in _METRICS.get(study.name, ("average",))]
+    rows = score_rows(summaries, metrics, numbers_of(study.name))
+    tables = [table for metric in metrics for table in _tables(study, summaries, rows, metric, samples)]
+    own = [claim for claim in judged if claim.study == study.name]
+    figures = score_figures(study.name, summaries, samples, folder / "figures")
+    record = {
+        "study": study.name,
+        "title": study.title,
+        "paper": list(study.paper),
+        "scale": scale.name,
+        "rows": [row.as_dict() for row in rows],
+        "claims": [claim.as_dict() for claim in own],
+        "notes": list(notes),
+    }
+    return [
+        *_write_texts(study, tables, own, notes, figures, folder),
+        *_write_raw(study, record, rows, folder),
+        *figures,
+    ]
+
+
+def _tables(
+    study: Study,
+    summaries: Mapping[Setting, Summary],
+    rows: Sequence[ScoreRow],
+    metric: str,
+    samples: int,
+) -> list[Table]:
+    of_metric = [row for row in rows if row.metric == metric]
+    title = study.title if metric == "average" else metric
+    if metric.startswith("majority@"):
+        title = f"best-of-{samples} by majority vote"
+    notes = () if metric == "average" else ("The paper prints no numbers of this metric.",)
+    found = [
+        our_table(title, summaries, of_metric, notes),
+        paper_table(summaries, of_metric),
+        pattern_table(summaries, of_metric),
+    ]
+    return [table for table in found if table is not None]
+
+
+def _rank(study: Study, scale: Scale, setting: Setting) -> tuple[Any, ...]:
+    """Models as the scale has them; then as the paper's table goes."""
+    model = list(scale.models).index(setting.model) if setting.model in scale.models else len(scale.models)
+    method = _ORDER.index(setting.objective) if setting.objective in _ORDER else len(_ORDER)
+    band = setting.band or (-1.0, -1.0)
+    return (model, band, method) if study.name == "half-trims" else (model, method, band)
+
+
+def _write_raw(study: Study, record: Mapping[str, Any], rows: Sequence[ScoreRow], folder: Path) -> list[Path]:
+    flat = [_flat(row) for row in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    content = json.dumps(record, indent=1, allow_nan=False)
+    return [
+        write_whole(
+            folder / f"{study.name}.csv", csv_of(names, [[row.get(name) for name in names] for row in flat])
+        ),
+        write_whole(folder / f"{study.name}.json", f"{content}\n".encode()),
+    ]
+
+
+def _flat(row: ScoreRow) -> dict[str, Any]:
+    record = row.as_dict()
+    difference = None if row.difference is None else row.difference.value
+    return record | {
+        "seeds": len(row.seeds),
+        "by_seed": " ".join(f"{v:.6g}" for v in row.by_seed),
+        "difference": difference,
+    }
+
+
+# ---- studies of tokens
+
+
+def _write_tokens(
+    study: Study,
+    tables: Mapping[Cell, TokenTable],
+    folder: Path,
+    notes: Sequence[str],
+    judged: Sequence[Claim],
+) -> list[Path]:
+    labelled = {cell.objective: table for cell, table in tables.items()}
+    model = next(iter(tables)).model
+    own = [claim for claim in judged if claim.study == study.name]
+    made, record = token_results(study.name, model, labelled)
+    figures = token_figures(study.name, labelled, folder / "figures")
+    record |= {"study": study.name, "title": study.title, "paper": list(study.paper), "notes": list(notes)}
+    record["claims"] = [claim.as_dict() for claim in own]
+    content = json.dumps(record, indent=1)
+    columns, rows = record["columns"], record["rows"]
+    return [
+        *_write_texts(study, [made], own, notes, figures, folder),
+        write_whole(
+            folder / f"{study.name}.csv", csv_of(columns, [[row[name] for name in columns] for row in rows])
+        ),
+        write_whole(folder / f"{study.name}.json", f"{content}\n".encode()),
+        *figures,
+    ]
+
+
+def _token_tables(place: Place, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
+    """Of seed 0, at the default parameters: one for each objective."""
+    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
+    return {cell: read_token_table(place.tokens(cell)) for cell in wanted if place.has_tokens(cell)}
+
+
+# ---- texts
+
+
+def _write_texts(
+    study: Study,
+    tables: Sequence[Table],
+    own: Sequence[Claim],
+    notes: Sequence[str],
+    figures: Sequence[Path],
+    folder: Path,
+) -> list[Path]:
+    parts = [f"# {escape_markdown(study.title)}", *(render(table, "markdown").rstrip() for table in tables)]
+    drawn = [path for path in figures if path.suffix == ".png"]
+    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
+    parts += [f"## The paper's claims\n\n{_claims(own)}"] if own else []
+    parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
+    return [
+        write_whole(folder / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
+        write_whole(folder / f"{study.name}.tex", "\n".join(map(fitting_latex, tables)).encode()),
+    ]
+
+
+def fitting_latex(table: Table) -> str:
+    """As `trimsft compare` writes it, but never wider than the page."""
+    smaller = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+    text = render(table, "latex").replace(
+        "% needs \\usepackage{booktabs}", "% needs \\usepackage{booktabs,graphicx}"
+    )
+    return text.replace("\\begin{tabular}", f"{smaller}\n\\begin{{tabular}}").replace(
+        "\\end{tabular}", "\\end{tabular}}"
+    )
+
+
+def _claims(judged: Sequence[Claim]) -> str:
+    return "\n".join(
+        f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
+        f"{escape_markdown(claim.sentence)}"
+        for claim in judged
+    )
+
+
+def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping[Cell, Any]) -> list[str]:
+    left = [
+        cell
+        for cell in cells
+        if (SCORES in study.needs and cell not in results)
+        or (TOKENS in study.needs and not place.has_tokens(cell))
+    ]
+    if not left:
+        return []
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    return [f"Not finished, and so left out: {', '.join(cell.name for cell in left[:3])}{more}."]
+
+
+def _write_page(study: Study, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """The runs of seed 0, the base first; of many, those that stand for them."""
+    from trimsft.analyze import write_report
+
+    first = sorted((cell for cell in cells if cell.seed == 0), key=lambda cell: cell.objective != BASE)
+    models = list(dict.fromkeys(cell.model for cell in first))
+    files = []
+    for model in models:
+        runs = {setting_of(cell): place.run(cell) for cell in first if cell.model == model}
+        shown = _for_a_page(list(runs))
+        labels = labels_of(shown)
+        name = "report.html" if len(models) == 1 else f"report-{model}.html"
+        title = f"{study.title}, {model}"
+        files.append(write_report(folder / name, {labels[s]: runs[s] for s in shown}, title=title))
+    return files
+
+
+def _for_a_page(settings: Sequence[Setting]) -> list[Setting]:
+    """All where they are few; of a plane of margins and bandwidths its corners."""
+    if len(settings) <= MOST_ON_A_PAGE:
+        return list(settings)
+    bands = [setting.band for setting in settings if setting.band is not None]
+    ends = [(min(values), max(values)) for values in zip(*bands, strict=True)]
+    corners = [
+        s for s in settings if s.band is None or all(v in end for v, end in zip(s.band, ends, strict=True))
+    ]
+    return corners[:MOST_ON_A_PAGE]

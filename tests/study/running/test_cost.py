@@ -1,0 +1,101 @@
+"""What a study would take: counted where data is at hand, said to be assumed where not; nothing is written."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.study.stub import finish
+from trimsft.study.cells import Cell
+from trimsft.study.command import dry_run, show_cost
+from trimsft.study.places import Place
+from trimsft.study.running import cost as costs
+from trimsft.study.running.cost import estimate_cost
+from trimsft.study.running.steps import CellJob
+from trimsft.study.scales import LAB, PAPER, ModelAt
+
+SCORES = frozenset({"scores"})
+
+
+def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from trimsft.lab import base_model_path, training_rows
+    from trimsft.study.running.training import task
+    from trimsft.templates import choose_template, encode_completions, encode_prompts
+
+    scale = LAB.tiny()
+    out = tmp_path / "out"
+    base, sft = Cell(model="lab", objective="base"), Cell(model="lab", objective="sft")
+    twice = Cell(model="lab", objective="sft", fields=(("num_train_epochs", 2),))
+    found = estimate_cost([base, sft, twice], scale, out, SCORES)
+    tokenizer = AutoTokenizer.from_pretrained(base_model_path())
+    rows = list(training_rows(task(scale, 0)))
+    template = choose_template("auto", tokenizer, None)
+    prompts = encode_prompts([row["problem"] for row in rows], tokenizer, template)
+    solutions = encode_completions([row["solution"] for row in rows], tokenizer)
+    expected = sum(len(ids) for ids in (*prompts, *solutions))
+    assert [cell.trained_tokens for cell in found.cells] == pytest.approx([0, expected, 2 * expected])
+    assert [cell.generated_tokens for cell in found.cells] == [
+        3 * 2 * 3 * 12
+    ] * 3  # tiers, problems, answers, tokens
+    assert found.cells[1].disk_bytes > 4 * 2.4e6 and found.cells[0].disk_bytes < 1e5
+    assert found.cells[1].cpu_hours > found.cells[0].cpu_hours > 0 and found.total.gpu_hours == 0
+    assert not out.exists()
+
+
+def test_what_is_done_costs_nothing(tmp_path: Path) -> None:
+    scale = replace(LAB, benchmarks=("toy",))
+    done = Cell(model="lab", objective="sft")
+    finish(CellJob(Place(tmp_path), scale, SCORES, {}), done)
+    found = estimate_cost([done], scale, tmp_path, SCORES)
+    assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0
+
+
+def test_the_papers_models_cost_by_a_formula_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_peak", lambda: (312e12, "an A100, assumed"))
+    cells = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "sft")]
+    base, sft = estimate_cost(cells, PAPER, tmp_path / "out", SCORES).cells
+    problems = 500 + 675 + 272 + 83 + 30
+    assert base.generated_tokens == sft.generated_tokens == problems * 9 * 700
+    assert base.trained_tokens == 0 and sft.trained_tokens == 20_000 * 526
+    training = 8 * 1.54e9 * 20_000 * 526 / (312e12 * 0.4) / 3600
+    # while one GPU of the training's two generates, the other waits
+    assert sft.gpu_hours - 2 * base.gpu_hours == pytest.approx(training)
+    assert sft.disk_bytes == base.disk_bytes  # its weights do not stay
+    assert sft.peak_bytes == pytest.approx(4 * 4 * 1.54e9)
+    kept = estimate_cost(cells, replace(PAPER, keep_weights=True), tmp_path / "out", SCORES).cells[1]
+    assert kept.disk_bytes - sft.disk_bytes == pytest.approx(4 * 1.54e9)
+
+
+def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None:
+    import json
+
+    from trimsft.lab import base_model_path
+
+    data = tmp_path / "rows.jsonl"
+    data.write_text(
+        "".join(json.dumps({"problem": "Start with 7.", "solution": "7"}) + "\n" for _ in range(7))
+    )
+    scale = replace(LAB, rows=None, data=str(data), models={"mine": ModelAt(path=str(base_model_path()))})
+    (found,) = estimate_cost([Cell(model="mine", objective="sft")], scale, tmp_path / "out", SCORES).cells
+    assert found.trained_tokens % 7 == 0 and 7 * 5 < found.trained_tokens < 7 * 60
+
+
+def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scale = replace(PAPER, models={"Qwen3-4B-Base": PAPER.models["Qwen3-4B-Base"]})
+    cost = dry_run("main", scale, tmp_path / "out")
+    show_cost(cost, scale, Console(width=100))
+    said = capsys.readouterr().out
+    assert "5 cells, and 0 done" in said and "Qwen3-4B-Base/trim-margin1.5-bandwidth0.8/seed0" in said
+    for part in (
+        "526 for each row assumed",
+        "700 for each answer (assumed)",
+        "Weights are deleted",
+        "GPU hours: 8",
+    ):
+        assert part in said
+    assert cost.as_dict()["total"]["gpu_hours"] > 0 and not (tmp_path / "out").exists()

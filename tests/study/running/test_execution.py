@@ -1,0 +1,132 @@
+"""Cells side by side: none is repeated, one that fails is tried again and costs no other, and folders are shared."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.study.stub import SCALE, StubJob, cells, finish
+from trimsft.files import RunError
+from trimsft.runs import RunLock
+from trimsft.study.cells import Cell
+from trimsft.study.places import Place
+from trimsft.study.running import execution
+from trimsft.study.running.execution import Event, in_order, run_cells
+from trimsft.study.running.status import read_status, summary
+from trimsft.study.scales import ModelAt
+
+
+@pytest.fixture(autouse=True)
+def _stubs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "CellJob", StubJob)
+    monkeypatch.setattr(execution, "POLL", 0.05)
+
+
+def attempts(out: Path, cell: Cell) -> int:
+    return len(list(Place(out).run(cell).glob("attempt-*")))
+
+
+def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> None:
+    events: list[Event] = []
+    good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
+    outcome = run_cells(asked, SCALE, tmp_path, workers=2, retries=1, on_event=events.append)
+    assert outcome.done == {cell: tmp_path / "runs" / cell.name for cell in (good, flaky)}
+    assert outcome.failed == {
+        bad: "learning_rate: must not be below 0, got -1",
+        dying: "its process ended (killed by signal 9: too little memory?)",
+    }
+    assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 2, 2]
+    assert {event.cell for event in events if event.state == "retrying"} == {flaky, bad, dying}
+    states = {state.cell: (state.state, state.note) for state in read_status(tmp_path)}
+    assert states[good] == states[flaky] == ("done", "")
+    assert states[bad] == ("failed", outcome.failed[bad])
+    assert states[dying] == ("failed", outcome.failed[dying])
+    assert summary(read_status(tmp_path)) == "2 of 4 done, 2 failed"
+
+    again = run_cells(asked, SCALE, tmp_path, workers=1, retries=0)  # what is done stays, the rest is tried
+    assert again.done.keys() == outcome.done.keys() and again.failed.keys() == outcome.failed.keys()
+    assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 3, 3]
+
+
+def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: Path) -> None:
+    run_cells(cells("good"), SCALE, tmp_path)
+    grown = cells("good", seeds=2)
+    outcome = run_cells(grown, SCALE, tmp_path)
+    assert set(outcome.done) == set(grown) and [attempts(tmp_path, cell) for cell in grown] == [1, 1]
+    assert list(outcome.seconds) == [grown[1]]
+    other = replace(SCALE, models={"new": ModelAt(path="elsewhere")}, benchmarks=("toy",))
+    run_cells(cells("new"), other, tmp_path)
+    assert set(Place(tmp_path).read_scale().models) == {*SCALE.models, "new"}
+    with pytest.raises(RunError, match="samples: was 8, now 3"):
+        run_cells(cells("good"), replace(SCALE, samples=3), tmp_path)
+    with pytest.raises(RunError, match=r"models\.new\.path: was 'elsewhere', now 'there'"):
+        run_cells(cells("new"), replace(other, models={"new": ModelAt(path="there")}), tmp_path)
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_what_another_has_taken_is_left_to_it_and_taken_over_if_it_ends(
+    tmp_path: Path, finishes: bool
+) -> None:
+    theirs, ours = cells("good", seeds=2)
+    place = Place(tmp_path)
+    lock = RunLock(place.claim(theirs))
+    seen: list[tuple[Cell, str, str]] = []
+
+    def follow(event: Event) -> None:
+        seen.append((event.cell, event.state, event.note))
+        if event.state == "done" and event.cell == ours:
+            (state,) = (state for state in read_status(tmp_path) if state.cell == theirs)
+            assert state.state == "running" and state.note.startswith("training, process ")
+            if finishes:
+                finish(StubJob(place, SCALE, frozenset({"scores"}), {}), theirs)
+            lock.release()
+
+    outcome = run_cells([theirs, ours], SCALE, tmp_path, workers=1, on_event=follow)
+    assert set(outcome.done) == {theirs, ours}
+    (told,) = (note for cell, state, note in seen if state == "elsewhere" and cell == theirs)
+    assert told.startswith("process ") and " on " in told
+    assert attempts(tmp_path, theirs) == (0 if finishes else 1)
+    assert (theirs in outcome.seconds) is not finishes
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="executor: unknown name 'slurm'; known: local, ray"):
+        run_cells(cells("good"), SCALE, out, executor="slurm")
+    with pytest.raises(ValueError, match="needs: unknown name 'figures'"):
+        run_cells(cells("good"), SCALE, out, needs=frozenset({"figures"}))
+    with pytest.raises(ValueError, match="model: unknown name 'lost'; known: good, "):
+        run_cells([Cell(model="lost", objective="sft")], SCALE, out)
+    with pytest.raises(ValueError, match="workers: must be at least 1, got 0"):
+        run_cells(cells("good"), SCALE, out, workers=0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ValueError, match="device: 'cuda' needs a GPU, and there is none; --device cpu"):
+        run_cells(cells("good"), replace(SCALE, device="cuda"), out)
+    assert not out.exists()
+
+
+def test_requests_add_up_and_repeat_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    one, two = cells("good", seeds=2)
+    place.remember([one], {"scores"})
+    place.remember([one, two], {"tokens"})
+    place.remember([one], {"scores"})
+    assert place.asked_for() == {one: {"scores", "tokens"}, two: {"tokens"}}
+    assert len(list((tmp_path / "asked").iterdir())) == 2
+    next((tmp_path / "asked").iterdir()).write_text("{}")
+    with pytest.raises(RunError, match="cannot be read"):
+        place.asked_for()
+
+
+def test_bases_come_first_then_seed_by_seed() -> None:
+    base = Cell(model="good", objective="base")
+    trained = cells("good", "bad", seeds=2)
+    ordered = in_order([*trained, base, trained[0]])
+    assert ordered == [base, trained[0], trained[2], trained[1], trained[3]]
+
+
+def test_a_folder_that_holds_no_study_has_no_status(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no study; make one with trimsft study run NAME --out"):
+        read_status(tmp_path)

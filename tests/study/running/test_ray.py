@@ -1,0 +1,85 @@
+"""Cells on a real local cluster of Ray: done, tried again, failed, and what each asks for."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.study.stub import SCALE, StubJob, cells
+from trimsft.study.cells import Cell
+from trimsft.study.places import Place
+from trimsft.study.running import execution, ray_executor
+from trimsft.study.running.execution import Event, run_cells
+from trimsft.study.running.ray_executor import RESOURCES, RayCrew, RayMissing, resources_of
+from trimsft.study.running.steps import CellJob
+from trimsft.study.scales import PAPER
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.filterwarnings("ignore")  # ray and its packages have many
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield ray
+        ray.shutdown()
+
+
+def test_cells_are_done_tried_again_and_failed(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "CellJob", StubJob)
+    events: list[Event] = []
+    good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
+    outcome = run_cells(asked, SCALE, tmp_path, executor="ray", retries=1, on_event=events.append)
+    assert set(outcome.done) == {good, flaky}
+    assert outcome.failed[bad] == "learning_rate: must not be below 0, got -1"
+    assert outcome.failed[dying].startswith("its process ended (")
+    tries = [len(list(Place(tmp_path).run(cell).glob("attempt-*"))) for cell in asked]
+    assert tries == [1, 2, 2, 2]
+    assert {event.cell for event in events if event.state == "retrying"} == {flaky, bad, dying}
+    assert "StepError" in Place(tmp_path).log(bad).read_text()
+    assert cluster.is_initialized()  # whoever has started it ends it
+
+
+def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
+    job = CellJob(Place(tmp_path), PAPER, frozenset({"scores"}), {cell.name: cell})
+    monkeypatch.setenv(RESOURCES, '{"a100": 2}')
+    assert resources_of(job, cell) == {"CPU": 8, "GPU": 2, "a100": 2.0}
+    with RayCrew(job) as crew:
+        crew._submit(cell.name)
+        (group,) = crew._groups.values()
+        from ray.util.placement_group import placement_group_table
+
+        table = placement_group_table(group)
+        assert table["strategy"] == "STRICT_PACK"
+        assert table["bundles"] == {0: {"CPU": 8.0, "GPU": 2.0, "a100": 2.0}}
+        assert table["state"] == "PENDING"  # this cluster has no GPUs
+    assert crew._groups == {} and crew._tasks == {}
+
+
+def test_resources_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RESOURCES, "two")
+    (cell,) = cells("good")
+    with pytest.raises(ValueError, match="TRIMSFT_RAY_RESOURCES: 'two' must be JSON such as"):
+        resources_of(CellJob(Place(tmp_path), SCALE, frozenset(), {}), cell)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(
+        RayMissing, match=r"executor: 'ray' needs the package ray: pip install 'trimsft\[ray\]'"
+    ):
+        ray_executor.RayCrew(CellJob(Place(tmp_path), SCALE, frozenset(), {}))

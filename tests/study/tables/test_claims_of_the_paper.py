@@ -1,0 +1,100 @@
+"""The paper's claims about scores: what holds, what does not, what cannot be told."""
+
+from tests.scoring.graded import score_of
+from tests.study.made_up_scores import SHIFTS, cell, counts, exact, main_results, results
+from trimsft.study.tables.claims_of_the_paper import sensitivity_of
+from trimsft.study.tables.summaries import summarise
+from trimsft.study.tables.writing import claims
+
+
+def verdicts(found, **options):
+    return {claim.name: claim.verdict for claim in claims(found, resamples=200, **options)}
+
+
+def test_results_like_the_papers_bear_its_claims_out():
+    told = verdicts(main_results())
+    assert told["trim-above-sft"] == told["trim-best"] == told["fsft-below-sft"] == "holds"
+    assert "tau-over-m" not in told and "easy-half" not in told, "what was not run is not judged"
+
+
+def test_results_against_the_paper_say_so():
+    told = verdicts(main_results(shifts={**SHIFTS, "trim": -1.0, "fsft": 2.0}))
+    assert told["trim-above-sft"] == told["trim-best"] == told["fsft-below-sft"] == "does not hold"
+
+
+def test_results_too_close_to_call_are_not_called():
+    told = verdicts({cell(name): exact(0.5) for name in SHIFTS})
+    assert told["trim-above-sft"] == told["fsft-below-sft"] == told["trim-best"] == "cannot be told"
+
+
+def test_a_claim_about_all_models_fails_with_one_of_them_and_best_on_most_does_not():
+    found = (
+        main_results(model="a")
+        | main_results(model="b")
+        | main_results(model="c", shifts={**SHIFTS, "trim": -1.0})
+    )
+    told = verdicts(found)
+    assert told["trim-above-sft"] == "does not hold"
+    assert told["trim-best"] == "holds"
+    sentence = next(
+        claim.sentence for claim in claims(found, resamples=100) if claim.name == "trim-above-sft"
+    )
+    assert "a: TrimSFT " in sentence and "c: TrimSFT " in sentence
+
+
+def test_the_ablation_is_judged_by_the_shares_of_margin_and_bandwidth():
+    def plane(effect):
+        shifts = {
+            cell("trim", seed, margin=m, bandwidth=tau): effect(m, tau)
+            for seed in range(2)
+            for m in (0.0, 1.0, 2.0)
+            for tau in (1.0, 2.0, 3.0)
+        }
+        return verdicts(results({**shifts, **{cell("sft", seed): -2.5 for seed in range(2)}}))
+
+    by_tau = plane(lambda m, tau: 1.5 - 0.9 * tau)
+    assert by_tau["tau-over-m"] == "holds"
+    assert by_tau["narrow-above-sft"] == "holds"
+    assert plane(lambda m, tau: 1.5 - 0.9 * m)["tau-over-m"] == "does not hold"
+
+
+def test_a_setting_that_shares_neither_margin_nor_bandwidth_is_left_out_of_the_shares():
+    shifts = {cell("trim", margin=m, bandwidth=tau): -0.5 * tau for m in (0.0, 1.0) for tau in (1.0, 2.0)}
+    summaries = summarise(results({**shifts, cell("trim"): 5.0}), resamples=20)
+    found = sensitivity_of(list(summaries.values()), resamples=50)
+    assert found.settings == 4
+    assert sensitivity_of(list(summaries.values())[2:], resamples=50) is None
+
+
+def easy_half(on_easy, on_hard):
+    """TrimSFT-E moved against TrimSFT on each benchmark, at two margins."""
+    found = {}
+    for margin in (1.0, 3.0):
+        for name, moved in (("trim", (0, 0)), ("trim-e", (on_easy, on_hard))):
+            shares = (6 + moved[0], 3 + moved[1])
+            found[cell(name, margin=margin, bandwidth=1.0)] = [
+                score_of(bench, [count] * 20, resamples=20)
+                for bench, count in zip(("easy", "hard"), shares, strict=True)
+            ]
+    return verdicts(found)["easy-half"]
+
+
+def test_the_easy_half_must_keep_up_on_easy_problems_and_fall_behind_on_hard_ones():
+    assert easy_half(0, -2) == "holds"
+    assert easy_half(1, -2) == "holds"
+    assert easy_half(-2, -2) == "does not hold"
+    assert easy_half(0, 2) == "does not hold"
+    assert easy_half(0, 0) == "cannot be told"
+
+
+def test_the_hard_half_is_held_against_sft():
+    halves = {cell("trim-h", seed, margin=m, bandwidth=1.0): -1.5 for seed in range(2) for m in (1.0, 3.0)}
+    sft = {cell("sft", seed): 0.5 for seed in range(2)}
+    assert verdicts(results(halves | sft))["hard-half-below-sft"] == "holds"
+    better = dict.fromkeys(halves, 3.0)
+    assert verdicts(results(better | sft))["hard-half-below-sft"] == "does not hold"
+
+
+def test_counts_are_those_of_the_shift():
+    """The scores that the tests above are made of do move with their shift."""
+    assert sum(counts(-2.0, 0)) < sum(counts(0.0, 0)) < sum(counts(2.0, 0))

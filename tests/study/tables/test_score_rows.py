@@ -1,0 +1,162 @@
+"""Rows of scores: ours beside the paper's, the pattern where it has no counterpart, pairs over seeds."""
+
+import pytest
+
+from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
+from trimsft import paper
+from trimsft.evaluate.formats import render
+from trimsft.study.studies import STUDIES
+from trimsft.study.tables.beside_the_paper import STAND_IN, contradictions, numbers_of, ranks, same_order
+from trimsft.study.tables.score_rows import our_table, paper_table, pattern_table, score_rows
+from trimsft.study.tables.summaries import Setting, labels_of, paired, setting_of, summarise
+
+
+def on_the_papers_benchmarks(share, names=("math500", "olympiadbench", "minerva", "amc", "aime24")):
+    return exact(share, benchmarks=names)
+
+
+# ---- the paper's numbers
+
+
+def test_a_setting_finds_its_number_in_the_papers_tables():
+    numbers = numbers_of("main")
+    qwen = "Qwen2.5-Math-1.5B"
+    assert numbers.of(setting_of(cell("trim", model=qwen))).average == 31.77
+    assert numbers.of(setting_of(cell("fsft", model="Llama3.1-8B"))).scores["math500"] == 2.95
+    assert numbers.of(setting_of(cell("trim", model=qwen, margin=1.0))) is None
+    assert numbers.of(setting_of(cell("fsft", model=qwen, gamma=1.0))) is None
+    assert numbers.of(setting_of(cell("sft", model=qwen, learning_rate=1e-4))) is None, "another recipe"
+    assert numbers.of(setting_of(cell("trim"))) is None
+    assert numbers.stand_in(setting_of(cell("trim"))).average == 31.77
+
+
+def test_where_two_tables_disagree_each_study_shows_its_own():
+    disputed = setting_of(cell("trim", model=STAND_IN, margin=4.0, bandwidth=1.0))
+    assert numbers_of("ablation").of(disputed).scores["aime24"] == 5.83
+    assert numbers_of("half-trims").of(disputed).scores["aime24"] == 8.83
+    twice = setting_of(cell("trim", model=STAND_IN, margin=6.0, bandwidth=1.0))
+    assert numbers_of("ablation").of(twice).scores["olympiadbench"] == 29.28, "the first of its two tables"
+
+
+def test_contradictions_of_a_table_are_said_where_it_is_shown():
+    told = contradictions(STUDIES["half-trims"].paper)
+    assert any("trim at (4, 1) on aime24 is 8.83 and should be 5.83" in note for note in told)
+    assert any("at margin 2 TrimSFT-E has 7.10" in note for note in told)
+    assert any(
+        "(1, 6) is 18.11 and should be 18.81" in note for note in contradictions(STUDIES["ablation"].paper)
+    )
+    assert not contradictions(STUDIES["gradient-mass"].paper)
+
+
+def test_every_contradiction_of_a_table_with_a_study_is_told_by_some_study():
+    told = {note for study in STUDIES.values() for note in contradictions(study.paper)}
+    assert len(told) == len([entry for entry in paper.disagreements() if entry.label != "abstract"])
+
+
+def test_ranks_and_order():
+    assert ranks([3.0, 1.0, 3.0, 2.0]) == [1, 4, 1, 3]
+    assert same_order([1, 2, 3], [10, 30, 20]) == (2, 3)
+    assert same_order([1, 2], [5, 5]) == (0, 0)
+
+
+# ---- tables
+
+
+def test_ours_the_papers_and_the_difference_with_the_interval():
+    qwen = "Qwen2.5-Math-1.5B"
+    found = {
+        cell("sft", model=qwen): on_the_papers_benchmarks(0.5),
+        cell("trim", model=qwen): on_the_papers_benchmarks(0.75),
+    }
+    summaries = summarise(found, resamples=50)
+    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    row = next(row for row in rows if row.setting.objective == "trim" and row.benchmark == "math500")
+    assert row.paper == pytest.approx(0.6695)
+    assert row.difference.value == pytest.approx(0.75 - 0.6695)
+    assert (row.difference.low, row.difference.high) == pytest.approx(
+        (row.ours.low - 0.6695, row.ours.high - 0.6695)
+    )
+    text = render(paper_table(summaries, rows), "markdown")
+    assert f"| TrimSFT | 66.95 {100 * row.difference.value:+.1f} " in text and "31.77 +43.2 " in text
+    assert pattern_table(summaries, rows) is None
+
+
+def test_an_average_over_other_benchmarks_has_no_counterpart():
+    found = {cell("sft", model=STAND_IN): on_the_papers_benchmarks(0.5, ("math500", "amc"))}
+    rows = score_rows(summarise(found, resamples=20), ["average"], numbers_of("main"))
+    assert {row.benchmark: row.paper for row in rows} == {
+        "math500": pytest.approx(0.4002),
+        "amc": pytest.approx(0.1264),
+        "average": None,
+    }
+
+
+def test_where_the_paper_has_no_such_model_its_ranks_stand_beside_ours():
+    summaries = summarise(main_results(1), resamples=50)
+    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    assert paper_table(summaries, rows) is None
+    table = pattern_table(summaries, rows)
+    assert table.header == ("", "ours, average", "rank", f"paper ({STAND_IN})", "rank there")
+    ranked = {row[0].text: (row[2].text, row[3].text, row[4].text) for row in table.rows}
+    assert ranked["TrimSFT"] == ("1", "31.77", "1") and ranked["FSFT"] == ("5", "3.27", "5")
+    assert "lab: 10 of 10 pairs are in the paper's order." in table.notes
+    assert "not for the size of the numbers" in table.notes[0]
+
+
+def test_half_trims_are_compared_on_the_benchmarks_that_all_rows_have():
+    found = results({cell("sft"): 0.0, cell("trim-h", margin=1.0, bandwidth=1.0): -1.0})
+    summaries = summarise(found, resamples=20)
+    rows = score_rows(summaries, ["average"], numbers_of("half-trims"))
+    stand_in = {row.setting.objective: row.stand_in for row in rows if row.benchmark == "average"}
+    assert stand_in["sft"] == pytest.approx((40.02 + 12.64 + 2.50) / 300)
+    assert stand_in["trim-h"] == pytest.approx((28.75 + 8.84 + 0.41) / 300)
+
+
+def test_arrows_need_a_paired_interval_without_zero_and_bold_is_the_highest_shown():
+    shifts = {**SHIFTS, "dft": 0.0}
+    summaries = summarise(main_results(1, shifts), resamples=200)
+    table = our_table("t", summaries, score_rows(summaries, ["average"], numbers_of("main")), ())
+    by_name = {row[0].text: row for row in table.rows}
+    assert by_name["TrimSFT"][-1].marker == "↑" and by_name["FSFT"][-1].marker == "↓"
+    assert by_name["SFT"][-1].marker == "" and by_name["DFT"][-1].marker == ""
+    assert [name for name, row in by_name.items() if row[-1].bold] == ["TrimSFT"]
+    assert "1 training each" in table.notes[0] and "seeds and" not in table.notes[0]
+
+
+def test_names_are_as_short_as_they_can_be():
+    settings = [setting_of(cell("sft")), setting_of(cell("trim")), setting_of(cell("trim", margin=4.0))]
+    assert list(labels_of(settings[:2]).values()) == ["SFT", "TrimSFT"]
+    assert list(labels_of(settings).values())[1:] == [
+        "TrimSFT (margin 1.5, bandwidth 0.8)",
+        "TrimSFT (margin 4, bandwidth 0.8)",
+    ]
+    assert labels_of([settings[0], Setting("other", "sft")])[settings[0]] == "lab, SFT"
+
+
+def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not():
+    """Every seed is moved as a whole, far more than the two methods differ: only the pairs show it."""
+    shifts = {
+        cell(name, seed): 0.7 * seed - 0.7 + extra
+        for name, extra in (("sft", 0.0), ("trim", 0.8))
+        for seed in range(3)
+    }
+    summaries = summarise(results(shifts), resamples=200)
+    sft, trim = (summaries[setting_of(cell(name))] for name in ("sft", "trim"))
+    assert paired(trim, sft).low > 0
+    assert trim.interval("average").low < sft.interval("average").value
+
+
+def test_a_base_is_held_against_every_seed_of_the_other():
+    """One run of the base; seeds of SFT that differ widely must widen the difference to it."""
+    calm = summarise(
+        results({cell("base"): 0.0, **{cell("sft", seed): 1.0 for seed in range(3)}}), resamples=200
+    )
+    wild = summarise(
+        results({cell("base"): 0.0, **{cell("sft", seed): 2.0 * seed - 1 for seed in range(3)}}),
+        resamples=200,
+    )
+    widths = []
+    for summaries in (calm, wild):
+        difference = paired(summaries[setting_of(cell("sft"))], summaries[setting_of(cell("base"))])
+        widths.append(difference.high - difference.low)
+    assert widths[1] > 2 * widths[0]

@@ -1,0 +1,233 @@
+"""Variance explained by margin and bandwidth: grids worked out by hand, laws, noise, and the paper's own tables."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimsft import paper
+from trimsft.scoring.bootstrap import Interval
+from trimsft.study.tables.variance import (
+    PARTS,
+    Sensitivity,
+    bias_corrected,
+    sensitivity,
+    sensitivity_without_noise,
+    shares,
+    verdict_of,
+)
+
+numbers = st.floats(-100, 100).map(lambda value: round(value, 3))
+
+
+def grid(function, margins=(0, 1, 2), bandwidths=(0.5, 1.0), seeds=1):
+    return {(m, tau): [function(m, tau)] * seeds for m in margins for tau in bandwidths}
+
+
+def parts(found):
+    return tuple(getattr(found, part) for part in PARTS)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda m, tau: 7 * m, (1, 0, 0, 0, 0)),
+        (lambda m, tau: 7 * tau - 3, (0, 1, 0, 0, 0)),
+        # m: 3 levels -1, 0, 1 (twice each): 4; tau: -0.25, 0.25 times 8 (three each): 24
+        (lambda m, tau: m + 8 * tau, (4 / 28, 24 / 28, 0, 0, 0)),
+        # no effect of either alone: a sign that depends on both
+        (lambda m, tau: (m - 1) * (tau - 0.75), (0, 0, 1, 0, 0)),
+    ],
+)
+def test_hand_made_grids_have_the_shares_they_were_made_with(function, expected):
+    assert parts(shares(grid(function))) == pytest.approx(expected, abs=1e-12)
+    assert parts(shares(grid(function, seeds=3))) == pytest.approx(expected, abs=1e-12)
+
+
+def test_differences_of_seeds_are_the_residual():
+    """Cell means 0 and 2 by tau (4 runs around +-1: 8 in all), seeds +-1 around them (8 in all)."""
+    scores = {(m, tau): [2 * (tau - 1) - 1, 2 * (tau - 1) + 1] for m in (0, 1) for tau in (1, 2)}
+    assert parts(shares(scores)) == pytest.approx((0, 0.5, 0, 0.5, 0))
+
+
+def test_missing_cells_leave_to_nobody_what_either_could_explain():
+    """An L of three cells, worked out: m - tau is 0, 1, -1 for (0,0), (1,0), (0,1) and the score is m.
+
+    Total 2/3. RSS(m) = 0, RSS(tau) = 1/2 (the two cells of tau = 0 differ by 1), RSS(m + tau) = 0.
+    """
+    found = shares({(0, 0): [0.0], (1, 0): [1.0], (0, 1): [0.0]})
+    assert parts(found) == pytest.approx((0.75, 0, 0, 0, 0.25))
+
+
+@given(st.lists(numbers, min_size=12, max_size=12))
+def test_on_a_full_grid_the_shares_sum_to_one_and_nothing_is_shared(values):
+    scores = {(m, tau): [values[4 * m + tau]] for m in range(3) for tau in range(4)}
+    found = shares(scores)
+    if max(values) - min(values) > 1e-6:
+        assert found.shared == pytest.approx(0, abs=1e-7)
+        assert all(-1e-9 <= share <= 1 + 1e-9 for share in parts(found)[:4])
+        assert sum(parts(found)) == pytest.approx(1)
+
+
+@given(
+    st.lists(numbers, min_size=6, max_size=6, unique=True),
+    st.floats(0.1, 50),
+    st.floats(-50, 50),
+    st.booleans(),
+)
+def test_shares_know_neither_scale_nor_offset_nor_sign(values, scale, offset, flipped):
+    scale = -scale if flipped else scale
+    scores = {(n % 3, n // 3): [value] for n, value in enumerate(values)}
+    moved = {setting: [scale * value + offset] for setting, (value,) in scores.items()}
+    assert parts(shares(moved)) == pytest.approx(parts(shares(scores)), abs=1e-6)
+
+
+@given(st.lists(numbers, min_size=6, max_size=6, unique=True))
+def test_exchanging_the_factors_exchanges_their_shares(values):
+    scores = {(n % 3, n // 3): [value] for n, value in enumerate(values)}
+    turned = shares({(tau, m): value for (m, tau), value in scores.items()})
+    found = shares(scores)
+    assert (turned.margin, turned.bandwidth) == pytest.approx((found.bandwidth, found.margin), abs=1e-9)
+
+
+def test_scores_that_are_all_alike_have_no_variance_to_explain():
+    found = sensitivity_without_noise(dict.fromkeys([(0, 1), (0, 2), (1, 1), (1, 2)], 0.1 + 0.2))
+    assert math.isnan(found.difference.value)
+    assert found.verdict == "cannot be told"
+    assert found.sentence() == "All 4 settings score the same: there is no variance to explain."
+
+
+def test_one_margin_alone_is_refused_with_what_there_is():
+    with pytest.raises(
+        ValueError, match=r"two margins and two bandwidths or more, got margins \[1.0\] and bandw"
+    ):
+        shares({(1.0, 1.0): [1], (1.0, 2.0): [2]})
+
+
+# ---- intervals
+
+
+def sampled(effect, rng, seeds=1, problems=30, spread=0.0):
+    """average@8 of 3 x 3 settings on two benchmarks; `effect` in log-odds."""
+    difficulty = [rng.normal(0, 1.5, problems) for _ in range(2)]
+
+    def run(shift):
+        return [rng.binomial(8, 1 / (1 + np.exp(-odds - shift))) / 8 for odds in difficulty]
+
+    return {
+        (m, tau): [run(effect(m, tau) + rng.normal(0, spread)) for _ in range(seeds)]
+        for m in range(3)
+        for tau in range(3)
+    }
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict", "words"),
+    [
+        (lambda m, tau: 0.8 * tau, "holds", "tau matters more than m"),
+        (lambda m, tau: 0.8 * m, "does not hold", "m matters more than tau"),
+        (lambda m, tau: 0.5 * m + 0.5 * tau, "cannot be told", "cannot be told"),
+    ],
+)
+def test_the_sentence_says_what_the_numbers_say(effect, verdict, words):
+    found = sensitivity(sampled(effect, np.random.default_rng(3), seeds=3, spread=0.05), resamples=300)
+    assert found.verdict == verdict
+    assert words in found.sentence()
+    assert f"tau explains {100 * found.shares['bandwidth'].value:.0f} % [" in found.sentence()
+    assert all(interval.low <= interval.value <= interval.high for interval in found.shares.values())
+
+
+def test_noise_alone_seldom_gets_a_verdict():
+    """Of sweeps without any effect at most a few may be called one way or the other."""
+    told = [
+        sensitivity(sampled(lambda m, tau: 0.0, np.random.default_rng([1, n])), resamples=200).verdict
+        for n in range(40)
+    ]
+    assert told.count("cannot be told") >= 37
+
+
+def test_more_problems_make_the_interval_narrower():
+    widths = []
+    for problems in (20, 320):
+        scores = sampled(lambda m, tau: 0.4 * tau, np.random.default_rng(2), problems=problems)
+        share = sensitivity(scores, resamples=300).shares["bandwidth"]
+        widths.append(share.high - share.low)
+    assert widths[1] < widths[0] / 2
+
+
+def test_seeds_that_differ_widen_the_interval():
+    """The same means, once with their seeds and once with each seed replaced by the mean of its setting."""
+    wild = sampled(lambda m, tau: 0.8 * tau, np.random.default_rng(4), seeds=3, problems=200, spread=0.3)
+    calm = {
+        setting: [[np.mean(column, axis=0) for column in zip(*runs, strict=True)]] * 3
+        for setting, runs in wild.items()
+    }
+    of_wild, of_calm = (sensitivity(scores, resamples=300).shares for scores in (wild, calm))
+    widths = [found["bandwidth"].high - found["bandwidth"].low for found in (of_wild, of_calm)]
+    assert widths[0] > 2 * widths[1]
+    seeds = of_wild["residual"]
+    assert 0 < seeds.low < seeds.value < seeds.high
+    assert of_calm["residual"].high == pytest.approx(0, abs=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_of_draws_around_the_value_the_interval_is_that_of_their_quantiles(seed):
+    draws = np.random.default_rng(seed).normal(size=4001)
+    draws -= np.median(draws)
+    found = bias_corrected(0.0, draws)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.02)
+
+
+def test_verdicts_need_an_interval_without_zero():
+    assert verdict_of(Interval(1, 0.1, 2)) == "holds"
+    assert verdict_of(Interval(-1, -2, -0.1)) == "does not hold"
+    assert verdict_of(Interval(1, 0.0, 2)) == "cannot be told"
+
+
+# ---- the paper's own numbers
+
+
+def of_the_paper(value) -> Sensitivity:
+    rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
+    return sensitivity_without_noise(
+        {tuple(row.setting): value(row) for row in rows if row.setting is not None}
+    )
+
+
+def test_in_the_papers_own_ablation_the_bandwidth_explains_four_times_what_the_margin_does():
+    found = of_the_paper(lambda row: row.average)
+    assert found.settings == 28
+    assert found.shares["bandwidth"].value == pytest.approx(0.7305, abs=5e-4)
+    assert found.shares["margin"].value == pytest.approx(0.1583, abs=5e-4)
+    assert found.verdict == "cannot be told", "printed means alone carry no intervals"
+
+
+@pytest.mark.parametrize("benchmark", ["math500", "olympiadbench", "minerva", "amc", "aime24"])
+def test_and_on_each_of_its_benchmarks(benchmark):
+    found = of_the_paper(lambda row: row.scores[benchmark])
+    assert found.shares["bandwidth"].value > 3 * found.shares["margin"].value
+
+
+def test_agrees_with_sums_of_squares_by_scipy_least_squares():
+    """Type II from plain least squares on dummies, with cells missing."""
+    rng = np.random.default_rng(0)
+    scores = {(m, tau): list(rng.normal(size=2)) for m in range(4) for tau in range(3) if (m, tau) != (2, 1)}
+    rows = [(m, tau, value) for (m, tau), values in scores.items() for value in values]
+    m, tau, y = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+
+    def rss(*factors):
+        columns = [np.ones(len(y)), *(1.0 * (factor == level) for factor in factors for level in set(factor))]
+        design = np.stack(columns, axis=1)
+        return float(np.square(y - design @ np.linalg.lstsq(design, y, rcond=None)[0]).sum())
+
+    total = float(np.square(y - y.mean()).sum())
+    expected = [
+        rss(tau) - rss(m, tau),
+        rss(m) - rss(m, tau),
+        rss(m, tau) - rss(10 * m + tau),
+        rss(10 * m + tau),
+    ]
+    assert parts(shares(scores))[:4] == pytest.approx([part / total for part in expected])

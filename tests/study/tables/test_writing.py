@@ -1,0 +1,135 @@
+"""The files of a study: every format, figures, a page; what is not finished is said."""
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from tests.analyze.tiny import make_table
+from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
+from trimsft.files import RunError
+from trimsft.study.places import Place
+from trimsft.study.scales import SCALES
+from trimsft.study.studies import STUDIES
+from trimsft.study.tables.beside_the_paper import numbers_of
+from trimsft.study.tables.score_rows import our_table, pattern_table, score_rows
+from trimsft.study.tables.summaries import summarise
+from trimsft.study.tables.writing import fitting_latex, write_study
+
+LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
+
+
+def study_folder(tmp_path, name, found, tokens=()):
+    place = Place(tmp_path / "study")
+    place.settle(LAB)
+    for each, of_cell in found.items():
+        write_run(place, each, of_cell)
+        place.remember([each], {"scores"})
+    for number, each in enumerate(tokens):
+        place.run(each).mkdir(parents=True, exist_ok=True)
+        texts = [["1", "2", " =", " so", " x"] * 4] * 6
+        make_table(place.tokens(each), texts, shift=0.5 * number)
+        place.remember([each], {"tokens"})
+    return place.out
+
+
+def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
+    found = main_results(2)
+    out = study_folder(tmp_path, "main", found)
+    files = write_study(STUDIES["main"], LAB, list(found), out, resamples=100)
+    names = folder_of(out / "tables")
+    assert names == [
+        "claims.json",
+        "claims.md",
+        *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex")),
+        "main/report.html",
+    ]
+    assert sorted(str(path.relative_to(out / "tables")) for path in files) == names
+    text = (out / "tables/main/main.md").read_text()
+    assert (
+        "**holds**: TrimSFT is above SFT" in text
+        and "The paper against itself" in text
+        and "**greedy**" in text
+    )
+    rows = list(csv.DictReader(io.StringIO((out / "tables/main/main.csv").read_text())))
+    assert len(rows) == 5 * 3 * 2, "settings, benchmarks and their average, average and greedy"
+    content = json.loads((out / "tables/main/main.json").read_text())
+    trim = next(
+        row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average"
+    )
+    assert trim["seeds"] == [0, 1] and len(trim["by_seed"]) == 2
+    assert trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
+
+
+def test_unfinished_cells_are_named_and_a_study_without_any_is_refused(tmp_path):
+    found = main_results(1)
+    out = study_folder(
+        tmp_path, "main", {key: value for key, value in found.items() if key.objective != "dft"}
+    )
+    write_study(STUDIES["main"], LAB, list(found), out, resamples=20)
+    assert "Not finished, and so left out\\: lab/dft/seed0." in (out / "tables/main/main.md").read_text()
+    with pytest.raises(
+        RunError, match="no cell of 'gaps' is finished; run it with trimsft study run gaps --out"
+    ):
+        write_study(STUDIES["gaps"], LAB, list(found), out)
+
+
+def test_the_ablation_draws_the_papers_figure_and_the_plane(tmp_path):
+    settings = [(1.0, 0.5), (1.0, 1.0), (1.0, 6.0), (6.0, 1.0), (6.0, 6.0)]
+    shifts = {cell("trim", margin=m, bandwidth=tau): 1.0 - 0.3 * tau for m, tau in settings}
+    found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
+    out = study_folder(tmp_path, "ablation", found)
+    write_study(STUDIES["ablation"], LAB, list(found), out, resamples=50)
+    drawn = {name for name in folder_of(out / "tables/ablation/figures") if name.endswith(".png")}
+    assert drawn == {"ablation.png", "plane.png", "ablation_of_the_paper.png"}
+    theirs = list(
+        csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text()))
+    )
+    assert len(theirs) == 28 + 1
+    assert "tau explains" in (out / "tables/ablation/ablation.md").read_text()
+
+
+def test_passes_show_both_metrics_and_the_bars(tmp_path):
+    found = main_results(1)
+    out = study_folder(tmp_path, "passes", found)
+    write_study(STUDIES["passes"], LAB, list(found), out, resamples=20)
+    text = (out / "tables/passes/passes.md").read_text()
+    assert "**pass\\@8**" in text and "**best-of-8 by majority vote**" in text
+    assert "figures/sampling.png" in folder_of(out / "tables/passes")
+
+
+@pytest.mark.parametrize("name", ["gaps", "weights", "gradient-mass", "categories"])
+def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
+    cells = STUDIES[name].cells(LAB, 1)
+    out = study_folder(tmp_path, name, {}, tokens=cells)
+    write_study(STUDIES[name], LAB, cells, out)
+    names = folder_of(out / "tables" / name)
+    assert {f"{name}.{kind}" for kind in ("csv", "json", "md", "tex")} | {"report.html"} <= set(names)
+    content = json.loads((out / f"tables/{name}/{name}.json").read_text())
+    assert content["rows"] and content["claims"]
+    text = (out / f"tables/{name}/{name}.md").read_text()
+    assert ("In brackets\\: the paper's, and ours minus it." in text) == (name != "gaps")
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_the_latex_compiles_and_fits_the_page(tmp_path):
+    summaries = summarise(main_results(1), resamples=20)
+    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), pattern_table(summaries, rows)]
+    body = "\n".join(map(fitting_latex, tables))
+    packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
+    text = rf"{packages}\begin{{document}}{body}\end{{document}}"
+    (tmp_path / "t.tex").write_text(text)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull \\hbox" not in done.stdout
