@@ -100,11 +100,12 @@ def ablation(sweep: Sweep, path: Path) -> list[Path]:
     for point in sweep.points:
         percent = (100 * point.value, 100 * point.low, 100 * point.high)
         planes.setdefault(point.objective, {})[point.margin, point.bandwidth] = percent
+    baseline = None if sweep.baseline is None else 100 * sweep.baseline[0]
     files = []
     for objective, scores in planes.items():
         if len(scores) > 1:
             place = path if len(planes) == 1 else path.with_stem(f"{path.stem}-{objective}")
             files += figures.ablation_curves(
-                scores, place, metric=f"{sweep.metric}, %", formats=PRINT_FORMATS
+                scores, place, baseline=baseline, metric=f"{sweep.metric}, %", formats=PRINT_FORMATS
             )
     return files

@@ -12,7 +12,7 @@ from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running.execution import all_needs
-from trimsft.study.running.steps import CellJob, StepError, are_calls, evaluate, last_word, launch_command
+from trimsft.study.running.steps import CellJob, StepError, evaluate, is_call, last_word, launch_command
 from trimsft.study.running.training import write_token_rows
 from trimsft.study.scales import LAB, SMALL, find_recipe
 
@@ -97,9 +97,12 @@ def test_with_gpus_a_step_is_a_process_of_its_own_and_says_why_it_failed(
     assert "\ntrimsft: its weights were deleted after its evaluation" in capfd.readouterr().err
 
 
-def test_small_models_and_those_on_a_cpu_do_without() -> None:
-    assert are_calls(LAB) and are_calls(replace(LAB, device="cuda"))
-    assert are_calls(replace(SMALL, device="cpu")) and not are_calls(SMALL)
+def test_small_models_and_those_on_a_cpu_do_without_unless_vllm_generates() -> None:
+    for scale in (LAB, replace(LAB, device="cuda"), replace(SMALL, device="cpu", engine="transformers")):
+        assert is_call("train", scale) and is_call("evaluate", scale) and is_call("tokens", scale)
+        with_vllm = replace(scale, engine="vllm")
+        assert is_call("train", with_vllm) and not is_call("evaluate", with_vllm)
+    assert not is_call("evaluate", SMALL)
 
 
 def test_what_a_command_said_last_is_found_in_its_log(tmp_path: Path) -> None:

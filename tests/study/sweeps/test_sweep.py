@@ -225,6 +225,10 @@ def test_sweep_json_is_what_the_page_reads(folder):
     write_sweep(swept, out, selection=select(swept, "easy"), command="trimsft sweep x")
     read = read_for_page(out)
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")
+    assert swept.baseline is not None
+    sft = swept.baseline.interval("average", "hard")
+    assert read.baseline == (sft.value, sft.low, sft.high)
+    assert f"SFT: {100 * sft.value:.1f} [" in (out / "report.html").read_text()
     assert {(point.margin, point.bandwidth) for point in read.points} == {
         (m, t) for m in (0, 1.5) for t in (0.5, 1, 3)
     }

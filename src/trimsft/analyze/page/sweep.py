@@ -3,10 +3,11 @@
     {"metric": "average@8", "benchmarks": ["math500"], "selected_on": "math500 (held-out half)",
      "command": "trimsft sweep ...",
      "points": [{"objective": "trim", "margin": 1.5, "bandwidth": 0.8, "value": 0.61, "low": 0.58, "high": 0.64,
-                 "seeds": 3, "run": "runs/sweep/m1.5-t0.8"}]}
+                 "seeds": 3, "run": "runs/sweep/m1.5-t0.8"}],
+     "baseline": {"objective": "sft", "value": 0.52, "low": 0.49, "high": 0.55}}
 
-Values are shares from 0 to 1 with their 95 % interval. `selected_on`, `command`, and of a point `objective` (trim),
-`seeds` (1) and `run`, may be left out. Margins and bandwidths need not form a grid.
+Values are shares from 0 to 1 with their 95 % interval. `selected_on`, `command`, `baseline`, and of a point `objective`
+(trim), `seeds` (1) and `run`, may be left out. Margins and bandwidths need not form a grid.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Sweep:
     selected_on: str
     """What the choice among them was made on; empty where that is not recorded."""
     command: str
+    baseline: tuple[float, float, float] | None = None
+    """SFT on the same benchmarks: value, low, high."""
 
     @property
     def best(self) -> Point:
@@ -154,6 +157,9 @@ def _sweep(content: Any) -> Sweep:
         points=read,
         selected_on=_text(record, "selected_on", "", optional=True),
         command=_text(record, "command", "", optional=True),
+        baseline=None
+        if (sft := record.get("baseline")) is None
+        else _shares(_record(sft, "baseline"), "baseline."),
     )
 
 
@@ -165,11 +171,7 @@ def _point(record: Mapping[str, Any], place: int) -> Point:
     bandwidth = _number(record, "bandwidth", where)
     if bandwidth <= 0:
         raise ValueError(f"{where}bandwidth: must be above 0, got {bandwidth:g}")
-    value, low, high = (_number(record, name, where) for name in ("value", "low", "high"))
-    if not 0 <= low <= value <= high <= 1:
-        raise ValueError(
-            f"{where}value: must be a share from 0 to 1 between low and high, got {value:g} [{low:g}, {high:g}]"
-        )
+    value, low, high = _shares(record, where)
     seeds = record.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise ValueError(f"{where}seeds: must be a whole number from 1, got {seeds!r:.60}")
@@ -177,6 +179,16 @@ def _point(record: Mapping[str, Any], place: int) -> Point:
     return Point(
         objective, margin, bandwidth, value, low, high, seeds, _text(record, "run", where, optional=True)
     )
+
+
+def _shares(record: Mapping[str, Any], where: str) -> tuple[float, float, float]:
+    """A value and its interval."""
+    value, low, high = (_number(record, name, where) for name in ("value", "low", "high"))
+    if not 0 <= low <= value <= high <= 1:
+        raise ValueError(
+            f"{where}value: must be a share from 0 to 1 between low and high, got {value:g} [{low:g}, {high:g}]"
+        )
+    return value, low, high
 
 
 def _record(value: Any, where: str) -> Mapping[str, Any]:

@@ -6,12 +6,11 @@ On a CPU that is one for each core, with one thread. With GPUs it is one for eac
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 
 from trimsft.study.running.slots import MOST, CoreSlots, GpuSlots, Slots, count_cores, how_many, visible_gpus
-from trimsft.study.running.steps import CellJob
+from trimsft.study.running.steps import CellJob, uses_vllm
 
 SHARED_AT_MOST = 4
 FOR_GENERATION = 2.0
@@ -55,7 +54,7 @@ def cells_in_memory(job: CellJob) -> int:
 
 def cells_per_gpu(job: CellJob) -> int:
     """How many trainings of the largest model of one GPU fit beside each other; 1 where that cannot be known."""
-    if job.scale.engine == "vllm" or (job.scale.engine == "auto" and importlib.util.find_spec("vllm")):
+    if uses_vllm(job.scale):
         return 1
     import torch
 

@@ -6,6 +6,7 @@ lab the steps are calls; larger models on GPUs have a process for each, which gi
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import re
@@ -69,7 +70,7 @@ class CellJob:
             began = time.monotonic()
             if step == "train":
                 train(self, cell, tell)
-            elif are_calls(self.scale):
+            elif is_call(step, self.scale):
                 STEPS[step](self, cell, tell)
             else:
                 tell(STAGES[step])
@@ -103,14 +104,19 @@ class CellJob:
                 file.unlink()
 
 
-def are_calls(scale: Scale) -> bool:
-    """Whether steps are calls: on a CPU, and at the lab, where a process takes longer to start than its step."""
-    return scale.device == "cpu" or scale.is_lab
+def is_call(step: str, scale: Scale) -> bool:
+    """On a CPU, and at the lab, where a process takes longer to start than its step; vLLM needs one of its own."""
+    is_light = scale.device == "cpu" or scale.is_lab
+    return is_light and not (step == "evaluate" and uses_vllm(scale))
+
+
+def uses_vllm(scale: Scale) -> bool:
+    return scale.engine == "vllm" or (scale.engine == "auto" and importlib.util.find_spec("vllm") is not None)
 
 
 def _free_gpu(scale: Scale) -> None:
     """What a call has left on a GPU that others share."""
-    if scale.device == "cuda" and are_calls(scale):
+    if scale.device == "cuda" and scale.is_lab:
         import gc
 
         import torch
@@ -131,7 +137,7 @@ def train(job: CellJob, cell: Cell, tell: Tell) -> None:
     words = training_words(place, scale, cell)
     gpus = scale.at(cell.model).gpus
     with _explained(place.log(cell), "trimsft train") as finish:
-        if are_calls(scale) and gpus == 1:
+        if is_call("train", scale) and gpus == 1:
             from trimsft.train.command import main
 
             finish(main(words))

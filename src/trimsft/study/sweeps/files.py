@@ -4,7 +4,8 @@ runs/sweep/
   sweep.md, sweep.tex, sweep.csv    every point with its interval
   sweep.json                        {"metric": "average@8", "benchmarks": [...], "selected_on": ..., "command": ...,
                                      "points": [{"objective": "trim", "margin": 1.0, "bandwidth": 0.5, "value": 0.61,
-                                                 "low": 0.58, "high": 0.64, "seeds": 3, "run": "..."}], ...}
+                                                 "low": 0.58, "high": 0.64, "seeds": 3, "run": "..."}],
+                                     "baseline": SFT likewise, ...}
   figures/                          ablation curves, and the plane for each objective
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
@@ -24,6 +25,7 @@ from trimsft.study.places import Place
 from trimsft.study.sweeps.sweep import Selection, Swept
 from trimsft.study.sweeps.tables import conclusions, metric_name, reported, sweep_table
 from trimsft.study.tables.figures import percent
+from trimsft.study.tables.notes import unanswered_note
 from trimsft.study.tables.summaries import NAMES, Summary
 from trimsft.study.tables.writing import fitting_latex
 
@@ -37,7 +39,9 @@ def write_sweep(
     command: str = "",
 ) -> list[Path]:
     """All files of a sweep; returns them."""
-    table, sentences = sweep_table(swept, selection), [*conclusions(swept, selection), *notes]
+    table = sweep_table(swept, selection)
+    unanswered = unanswered_note({point.setting: point for point in swept.points})
+    sentences = [*conclusions(swept, selection), *unanswered, *notes]
     figures = _figures(swept, selection, out / "figures")
     record = sweep_record(swept, out, selection, sentences, command)
     rows = record["all"]
@@ -67,6 +71,7 @@ def sweep_record(
         "selected_on": None if selection is None else selection.on,
         "command": command or None,
         "points": [_point(swept, point, out, shown) for point in swept.slice()],
+        "baseline": None if swept.baseline is None else _point(swept, swept.baseline, out, shown),
         "all": [
             {
                 **_point(swept, point, out, shown),

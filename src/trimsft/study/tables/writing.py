@@ -29,6 +29,7 @@ from trimsft.study.studies import SCORES, TOKENS, Study
 from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
 from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
+from trimsft.study.tables.notes import missing_note, unanswered_note
 from trimsft.study.tables.results import load_results
 from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
@@ -62,10 +63,12 @@ def write_study(
         )
     every = [*place.asked_for(), *cells]
     judged = claims(load_results(every, out), _token_tables(place, every), resamples=resamples)
-    notes = [*_missing(study, place, cells, results), *contradictions(study.paper)]
+    notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
     files: list[Path] = []
     if results:
-        files += _write_scores(study, scale, summarise(results, resamples=resamples), folder, notes, judged)
+        summaries = summarise(results, resamples=resamples)
+        told = [*unanswered_note(summaries), *notes]
+        files += _write_scores(study, scale, summaries, folder, told, judged)
     if tables:
         files += _write_tokens(study, tables, folder, notes, judged)
     files += _write_page(study, place, [cell for cell in cells if cell in results or cell in tables], folder)
@@ -258,17 +261,13 @@ def _claims(judged: Sequence[Claim]) -> str:
     )
 
 
-def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping[Cell, Any]) -> list[str]:
-    left = [
+def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping[Cell, Any]) -> list[Cell]:
+    return [
         cell
         for cell in cells
         if (SCORES in study.needs and cell not in results)
         or (TOKENS in study.needs and not place.has_tokens(cell))
     ]
-    if not left:
-        return []
-    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    return [f"Not finished, and so left out: {', '.join(cell.name for cell in left[:3])}{more}."]
 
 
 def _write_page(study: Study, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
