@@ -18,7 +18,7 @@ from trimsft.study.places import Place
 from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text
 from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
-from trimsft.study.studies import STUDIES, Study, find_study
+from trimsft.study.studies import STUDIES, Study, belonging, find_study
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,16 +150,10 @@ def rebuild_tables(name: str, out: Path) -> list[Path]:
 
     study, place = find_study(name), Place(out)
     scale = place.read_scale()
-    cells = cells_in(place, study, scale)
+    cells = belonging(place.asked_for(), [study], scale)
     if not any(place.is_done(cell, scale, study.needs) for cell in cells):
         raise RunError(f"{out}: no cell of {name} is finished; trimsft study status {out} says more")
     return write_study(study, scale, cells, out)
-
-
-def cells_in(place: Place, study: Study, scale: Scale) -> list[Cell]:
-    """The cells of a study that were asked for in a folder, of whatever seed."""
-    runs = {(run.model, run.objective, run.fields) for run in study.runs(scale)}
-    return [cell for cell in place.asked_for() if (cell.model, cell.objective, cell.fields) in runs]
 
 
 def _write_tables(study: Study, scale: Scale, cells: Sequence[Cell], out: Path) -> tuple[list[Path], str]:

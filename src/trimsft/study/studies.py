@@ -57,6 +57,12 @@ def _with_seed(run: Cell, seed: int) -> Cell:
     return Cell(model=run.model, objective=run.objective, fields=run.fields, seed=seed)
 
 
+def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
+    """Those of the cells, of whatever seed, that one of the studies is made of."""
+    runs = {_with_seed(run, 0) for study in studies for run in study.runs(scale)}
+    return [cell for cell in cells if _with_seed(cell, 0) in runs]
+
+
 def find_study(name: str) -> Study:
     if name not in STUDIES:
         raise ValueError(f"study: unknown name {name!r}; known: {', '.join(STUDIES)}")

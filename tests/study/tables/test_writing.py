@@ -90,7 +90,16 @@ def test_the_ablation_draws_the_papers_figure_and_the_plane(tmp_path):
         csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text()))
     )
     assert len(theirs) == 28 + 1
-    assert "tau explains" in (out / "tables/ablation/ablation.md").read_text()
+    assert "Over 5 settings, tau explains" in (out / "tables/ablation/ablation.md").read_text()
+
+
+def test_claims_leave_out_what_a_sweep_has_trained_in_the_same_folder(tmp_path):
+    settings = [(1.0, 0.5), (1.0, 1.0), (6.0, 1.0), (6.0, 6.0), (2.5, 1.0), (1.0, 2.5)]
+    found = results({cell("sft"): -1.0} | {cell("trim", margin=m, bandwidth=tau): tau for m, tau in settings})
+    out = study_folder(tmp_path, "ablation", found)
+    cells = [each for each in found if 2.5 not in dict(each.fields).values()]
+    write_study(STUDIES["ablation"], LAB, cells, out, resamples=20)
+    assert "Over 4 settings, tau explains" in (out / "tables/claims.md").read_text()
 
 
 def test_passes_show_both_metrics_and_the_bars(tmp_path):

@@ -25,7 +25,7 @@ from trimsft.scoring.bootstrap import RESAMPLES
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.places import Place
 from trimsft.study.scales import Scale
-from trimsft.study.studies import SCORES, TOKENS, Study
+from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
 from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
 from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
@@ -61,7 +61,9 @@ def write_study(
         raise RunError(
             f"{out}: no cell of {study.name!r} is finished; run it with trimsft study run {study.name} --out {out}"
         )
-    every = [*place.asked_for(), *cells]
+    every = belonging(
+        [*place.asked_for(), *cells], STUDIES.values(), scale
+    )  # and not of sweeps in this folder
     judged = claims(load_results(every, out), _token_tables(place, every), resamples=resamples)
     notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
     files: list[Path] = []
