@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from trimsft import lab, paper
-from trimsft.analyze.grids import mass_by_region, weight_diagnostics
-from trimsft.analyze.groups import by_category
+from trimsft.analyze.categories import CATEGORIES
 from trimsft.analyze.page.sources import Run
+from trimsft.analyze.paper_intervals import REGIONS, category_intervals, mass_intervals, weight_intervals
 from trimsft.analyze.result_files import Column, Result, Value
 from trimsft.analyze.table import TokenTable
 from trimsft.scoring.bootstrap import Interval
@@ -20,18 +23,18 @@ def weights(table: TokenTable, about: str) -> Result:
     """High-Weight and R_eff over the paper's grid."""
     theirs = {row.setting: row for row in paper.weight_diagnostics()}
     rows: list[list[Value]] = []
-    for found in weight_diagnostics(table):
-        known = theirs[found.setting]
+    for setting, found in weight_intervals(table).items():
+        known = theirs[setting]
         rows.append(
             [
-                *("trim", *found.setting, found.mean_weight),
-                *_beside(found.high_weight, known.high_weight),
-                *_beside(found.effective_ratio, known.effective_ratio),
+                *("trim", *setting, found["mean_weight"].value),
+                *_beside(found["high_weight"], known.high_weight),
+                *_beside(found["r_eff"], known.effective_ratio),
             ]
         )
-    sft = theirs[None]
+    sft, all_of_them, one = theirs[None], Interval(100.0, 100.0, 100.0), Interval(1.0, 1.0, 1.0)
     rows.append(
-        ["sft", None, None, 1.0, *_beside(100.0, sft.high_weight), *_beside(1.0, sft.effective_ratio)]
+        ["sft", None, None, 1.0, *_beside(all_of_them, sft.high_weight), *_beside(one, sft.effective_ratio)]
     )
     columns = (
         *(Column("objective"), Column("margin", 1), Column("bandwidth", 1), Column("mean_weight", 3)),
@@ -51,19 +54,13 @@ def masses(table: TokenTable, about: str) -> Result:
     """Gradient mass by region for TrimSFT and its halves."""
     theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
     rows: list[list[Value]] = []
-    for found in mass_by_region(table):
-        known = theirs[found.setting, found.objective]
-        rows.append(
-            [
-                *(found.objective, *found.setting),
-                *_beside(found.mass.low, known.low),
-                *_beside(found.mass.middle, known.middle),
-                *_beside(found.mass.high, known.high),
-            ]
-        )
+    for (setting, objective), found in mass_intervals(table).items():
+        known = theirs[setting, objective]
+        beside = [_beside(found[region], getattr(known, region)) for region in REGIONS]
+        rows.append([objective, *setting, *(value for values in beside for value in values)])
     columns = (
         *(Column("objective"), Column("margin", 1), Column("bandwidth", 1)),
-        *(column for name in ("low", "middle", "high") for column in _columns(name, 2)),
+        *(column for name in REGIONS for column in _columns(name, 2)),
     )
     return Result(
         "gradient_mass",
@@ -79,11 +76,13 @@ def categories(table: TokenTable, about: str) -> Result:
     theirs = {row.category: row for row in paper.token_categories()}
     margin, bandwidth = CATEGORY_SETTING
     rows: list[list[Value]] = []
-    for found in by_category(table, margin=margin, bandwidth=bandwidth):
-        known = theirs[found.name]
-        row: list[Value] = [found.name, found.tokens]
-        for field in ("ratio", "mean_weight", "middle", "sft_mass", "trim_mass"):
-            row += _beside(getattr(found, field), getattr(known, field))
+    counts = np.bincount(table["category"].astype(np.int64), minlength=len(CATEGORIES))
+    for (name, found), count in zip(
+        category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True
+    ):
+        row: list[Value] = [name, count]
+        for field, interval in found.items():
+            row += _beside(interval, getattr(theirs[name], field))
         rows.append(row)
     columns = (
         *(Column("category"), Column("tokens"), *_columns("ratio", 2), *_columns("mean_weight", 3)),
@@ -178,16 +177,17 @@ def _letters(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _beside(ours: float, theirs: float) -> list[Value]:
-    return [ours, theirs, ours - theirs]
+def _beside(ours: Interval, theirs: float) -> list[Value]:
+    ends = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
+    return [ours.value, *ends, theirs, ours.value - theirs]
 
 
 def _columns(name: str, digits: int) -> list[Column]:
-    return [Column(f"{name}_{whose}", digits) for whose in ("ours", "paper", "difference")]
+    return [Column(f"{name}_{what}", digits) for what in ("ours", "low", "high", "paper", "difference")]
 
 
 def _notes(table: str, about: str) -> list[str]:
     return [
-        f"Ours: {about}",
+        f"Ours: {about}{'' if about.endswith('.') else '.'} In square brackets: 95 % intervals over examples.",
         f"Paper: {paper.label(table)}; Qwen2.5-Math-1.5B, 40,082 tokens of 100 examples.",
     ]

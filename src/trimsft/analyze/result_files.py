@@ -3,6 +3,8 @@
 Result("calibration", "How sure, and how often right", (Column("run"), Column("ece", 2)), [("SFT", 3.1415)])
 -> calibration.md:  | run | ece |      calibration.csv:  run,ece
                     | SFT | 3.14 |                        SFT,3.1415
+
+Columns x_ours, x_low and x_high beside each other are one in Markdown: 3.14 [2.90, 3.41].
 """
 
 from __future__ import annotations
@@ -54,17 +56,15 @@ def write_result(folder: Path, result: Result) -> list[Path]:
 
 def markdown(result: Result) -> str:
     """A title, a GitHub table, notes."""
-    texts = [any(isinstance(row[at], str) for row in result.rows) for at in range(len(result.columns))]
+    kept = [at for at, column in enumerate(result.columns) if not is_end(result.columns, at)]
+    texts = [any(isinstance(row[at], str) for row in result.rows) for at in kept]
     shown = result.rows if result.shown is None else result.rows[: result.shown]
     lines = [
         f"# {escaped(result.title)}",
         "",
-        _line([escaped(column.name.replace("_", " ")) for column in result.columns]),
+        _line([escaped(result.columns[at].name.replace("_", " ")) for at in kept]),
         _line(["---" if text else "---:" for text in texts]),
-        *(
-            _line([_cell(value, column) for value, column in zip(row, result.columns, strict=True)])
-            for row in shown
-        ),
+        *(_line([_with_ends(row, at, result.columns) for at in kept]) for row in shown),
     ]
     notes = list(result.notes)
     if len(shown) < len(result.rows):
@@ -77,6 +77,21 @@ def markdown(result: Result) -> str:
 def escaped(text: str) -> str:
     """In one line, and as Markdown shows it letter by letter."""
     return re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", " ".join(text.split()))
+
+
+def is_end(columns: Sequence[Column], at: int) -> bool:
+    """Whether a column is an end of the interval of the one before it."""
+    name, _, end = columns[at].name.rpartition("_")
+    return end in ("low", "high") and f"{name}_ours" in (columns[at - 1].name, columns[at - 2].name)
+
+
+def _with_ends(row: Sequence[Value], at: int, columns: Sequence[Column]) -> str:
+    """A cell, with its interval where there is one and it has a width."""
+    text = _cell(row[at], columns[at])
+    if at + 2 >= len(columns) or not is_end(columns, at + 1) or None in (row[at + 1], row[at + 2]):
+        return text
+    low, high = (_cell(row[at + n], columns[at + n]) for n in (1, 2))
+    return text if low == high else f"{text} \\[{low}, {high}\\]"
 
 
 def _cell(value: Value, column: Column) -> str:

@@ -127,6 +127,22 @@ def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) 
     return draws_RM
 
 
+def bias_corrected(value: float, draws_R: Array) -> Interval:
+    """The interval of any statistic from its resamples, by the bias-corrected percentile method.
+
+    Resamples without a value (NaN) do not count; without any there is no interval but the value.
+    """
+    draws_R = draws_R[np.isfinite(draws_R)]
+    if math.isnan(value) or not len(draws_R):
+        return Interval(value, value, value)
+    rounding, count = 1e-12, len(draws_R)
+    below = (np.mean(draws_R < value - rounding) + np.mean(draws_R <= value + rounding)) / 2
+    bias = _NORMAL.inv_cdf(min(max(float(below), 0.5 / count), 1 - 0.5 / count))
+    levels = [_NORMAL.cdf(2 * bias + _NORMAL.inv_cdf(level)) for level in (_OUTSIDE / 2, 1 - _OUTSIDE / 2)]
+    low, high = np.quantile(draws_R, levels)
+    return Interval(value, min(value, float(low)), max(value, float(high)))
+
+
 def _slack(problems: int, strata: int) -> float:
     """The rule of three: how far, in units of the range, a mean may be from what all problems agreed on."""
     return min(1.0, -math.log(_OUTSIDE) / problems) / strata

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimsft import paper
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.bootstrap import Interval, bias_corrected
 from trimsft.study.tables.variance import (
     PARTS,
     Sensitivity,
-    bias_corrected,
     sensitivity,
     sensitivity_without_noise,
     shares,

@@ -121,7 +121,7 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     content = json.loads((out / f"tables/{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
     text = (out / f"tables/{name}/{name}.md").read_text()
-    assert ("In brackets\\: the paper's, and ours minus it." in text) == (name != "gaps")
+    assert ("In round brackets\\: the paper's, and ours minus it." in text) == (name != "gaps")
     assert str(tmp_path) not in text
 
 

@@ -1,29 +1,27 @@
-"""What the paper claims of tokens, held against token tables; intervals resample examples, for their tokens are not
-independent.
+"""What the paper claims of tokens, held against token tables; intervals resample examples.
 
-    token_claims({"base": table_of_the_base, "sft": ..., "fsft": ..., "trim": ...})
-
-Every quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of such rows.
+token_claims({"base": table_of_the_base, "sft": ..., "fsft": ..., "trim": ...})
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from trimsft.analyze.by_example import ByExample
 from trimsft.analyze.categories import CATEGORIES
 from trimsft.analyze.grids import PAPER_MASS
+from trimsft.analyze.paper_intervals import effective
 from trimsft.analyze.statistics import weights_of
 from trimsft.analyze.table import TokenTable
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.scoring.bootstrap import Array, Interval, resampled_means
+from trimsft.scoring.bootstrap import Array, Interval
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
 from trimsft.study.tables.claims_of_the_paper import Claim
-from trimsft.study.tables.variance import bias_corrected, verdict_of
+from trimsft.study.tables.variance import verdict_of
 
-RESAMPLES = 1_000
 MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)
 """Of the paper's weight diagnostics; (3, 1) beside them."""
 
@@ -41,11 +39,11 @@ def _weights(table: TokenTable) -> list[Claim]:
     for setting in settings:
         weights = weights_of(TrimSFT(*setting), table)
         columns += [weights, np.square(weights)]
-    sums = _by_example(table, columns)
+    sums = ByExample(table, columns)
 
     def ratio(means: Array, setting: tuple[float, float]) -> Array:
         at = 1 + 2 * settings.index(setting)
-        return np.asarray(means[:, at] ** 2 / (means[:, 0] * means[:, at + 1]))
+        return effective(at, at + 1)(means)
 
     def least_step(means: Array) -> Array:
         steps = [
@@ -60,8 +58,12 @@ def _weights(table: TokenTable) -> list[Claim]:
         by_tau = [ratio(means, (1.0, tau)) for tau in BANDWIDTHS]
         return np.asarray(np.ptp(by_tau, axis=0) - np.ptp(by_m, axis=0))
 
-    rises, wider = (_interval(sums, statistic) for statistic in (least_step, tau_minus_m))
-    told = [f"({m:g}, {tau:g}) {float(ratio(_means(sums), (m, tau))[0]):.3f}" for m, tau in settings]
+    rises, wider = (sums.interval(statistic) for statistic in (least_step, tau_minus_m))
+
+    def shown(m: float, tau: float) -> str:
+        return f"({m:g}, {tau:g}) {sums.value(lambda means: ratio(means, (m, tau))):.3f}"
+
+    told = [shown(m, tau) for m, tau in settings]
     listed = f"R_eff at {', '.join(told)}"
     return [
         Claim(
@@ -97,24 +99,24 @@ def _masses(table: TokenTable) -> list[Claim]:
         for name in names:
             mass = weights_of(make_objective(name, margin=m, bandwidth=tau), table) * norm
             columns += [mass * low, mass * ~(low | high), mass * high]
-    sums = _by_example(table, columns)
+    sums = ByExample(table, columns)
 
     def share(means: Array, setting: int, name: str, region: int) -> Array:
         at = 9 * setting + 3 * names.index(name)
         return np.asarray(100 * means[:, at + region] / means[:, at : at + 3].sum(axis=1))
 
     count = range(len(PAPER_MASS))
-    half = _interval(sums, lambda means: np.min([share(means, n, "trim-h", 0) for n in count], axis=0) - 50)
-    cut = _interval(
-        sums,
+    half = sums.interval(lambda means: np.min([share(means, n, "trim-h", 0) for n in count], axis=0) - 50)
+    cut = sums.interval(
         lambda means: np.min(
             [share(means, n, "trim-e", 2) - share(means, n, "trim", 2) for n in count], axis=0
-        ),
+        )
     )
-    lows = ", ".join(
-        f"m {setting.margin:g}: {share(_means(sums), n, 'trim-h', 0)[0]:.1f} %"
-        for n, setting in enumerate(PAPER_MASS)
-    )
+
+    def lowest(n: int) -> str:
+        return f"m {PAPER_MASS[n].margin:g}: {sums.value(lambda means: share(means, n, 'trim-h', 0)):.1f} %"
+
+    lows = ", ".join(map(lowest, count))
     return [
         Claim(
             *(
@@ -142,7 +144,7 @@ def _masses(table: TokenTable) -> list[Claim]:
 def _categories(table: TokenTable) -> Claim:
     norm, which = table["gradient_norm"].astype(np.float64), table["category"]
     mass = weights_of(TrimSFT(1.0, 1.0), table) * norm
-    sums = _by_example(table, [of * (which == n) for of in (norm, mass) for n in range(len(CATEGORIES))])
+    sums = ByExample(table, [of * (which == n) for of in (norm, mass) for n in range(len(CATEGORIES))])
     count = len(CATEGORIES)
 
     def gains(means: Array) -> Array:
@@ -157,8 +159,8 @@ def _categories(table: TokenTable) -> Claim:
     def gain(at: int) -> Callable[[Array], Array]:
         return lambda means: gains(means)[:, at]
 
-    found = {name: _interval(sums, gain(at)) for at, name in enumerate(CATEGORIES)}
-    least = _interval(sums, lambda means: gains(means)[:, places].min(axis=1))
+    found = {name: sums.interval(gain(at)) for at, name in enumerate(CATEGORIES)}
+    least = sums.interval(lambda means: gains(means)[:, places].min(axis=1))
     told = ", ".join(f"{name} {_shown(interval, 1)}" for name, interval in found.items())
     return Claim(
         *(
@@ -201,28 +203,8 @@ def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interv
     """Of the mean gap, or of the percent of tokens with a gap below."""
     gaps = [table["gap"].astype(np.float64) for table in (a, b)]
     values = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
-    sums = _by_example(a, [np.ones(len(a)), values[0] - values[1]])
-    return _interval(sums, lambda means: means[:, 1] / means[:, 0])
-
-
-# ---- sums
-
-
-def _by_example(table: TokenTable, columns: Sequence[Array]) -> Array:
-    """[examples, columns]."""
-    _, which = np.unique(table["example"], return_inverse=True)
-    return np.stack(
-        [np.bincount(which, weights=np.asarray(column, dtype=np.float64)) for column in columns], axis=1
-    )
-
-
-def _means(sums: Array) -> Array:
-    return np.asarray(sums.mean(axis=0, keepdims=True))
-
-
-def _interval(sums: Array, statistic: Callable[[Array], Array]) -> Interval:
-    draws = resampled_means(sums, RESAMPLES, np.random.default_rng(0))
-    return bias_corrected(float(statistic(_means(sums))[0]), statistic(draws))
+    sums = ByExample(a, [np.ones(len(a)), values[0] - values[1]])
+    return sums.interval(lambda means: means[:, 1] / means[:, 0])
 
 
 def _shown(interval: Interval, digits: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimsft.analyze import paper_tables, run_tables
-from trimsft.analyze.result_files import Column, Result, Value
+from trimsft.analyze.result_files import Column, Result, Value, is_end
 from trimsft.analyze.table import TokenTable
 from trimsft.evaluate.tables import Cell, Table
 from trimsft.study.cells import BASE
@@ -39,11 +39,15 @@ def band() -> dict[str, float]:
 def as_table(result: Result) -> Table:
     """Rounded as `trimsft report` shows it; ours, the paper's and the difference in one column, to save width."""
     names = [column.name for column in result.columns]
-    kept = [n for n, name in enumerate(names) if not name.endswith(("_paper", "_difference"))]
+    kept = [
+        n
+        for n, name in enumerate(names)
+        if not name.endswith(("_paper", "_difference")) and not is_end(result.columns, n)
+    ]
     header = tuple(names[n].removesuffix("_ours").replace("_", " ") for n in kept)
     rows = tuple(tuple(_cell(row, n, result.columns) for n in kept) for row in result.rows)
     beside = any(name.endswith("_paper") for name in names)
-    note = ("In brackets: the paper's, and ours minus it.",) if beside else ()
+    note = ("In round brackets: the paper's, and ours minus it.",) if beside else ()
     return Table(result.title, header, rows, (*note, *result.notes))
 
 
@@ -56,9 +60,11 @@ def _cell(row: Sequence[Value], n: int, columns: Sequence[Column]) -> Cell:
     text = _rounded(value, column.digits)
     if not column.name.endswith("_ours"):
         return Cell(text, data=value)
-    theirs, difference = row[n + 1], row[n + 2]
+    low, high, theirs, difference = row[n + 1 : n + 5]
     assert isinstance(theirs, float) and isinstance(difference, float)
     spread = f"({_rounded(theirs, column.digits)}, {_rounded(difference, column.digits, '+')})"
+    if isinstance(low, float) and isinstance(high, float) and low < high:
+        spread = f"[{_rounded(low, column.digits)}, {_rounded(high, column.digits)}] {spread}"
     return Cell(text, spread, data=value)
 
 

@@ -28,13 +28,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trimsft.scoring.bootstrap import Array, Interval
+from trimsft.scoring.bootstrap import Array, Interval, bias_corrected
 
 Setting: TypeAlias = tuple[float, float]
 """(margin, bandwidth)."""
 PARTS = ("margin", "bandwidth", "interaction", "residual", "shared")
 RESAMPLES = 2_000
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -145,21 +144,6 @@ def sensitivity_without_noise(scores: Mapping[Setting, float]) -> Sensitivity:
     found = shares({setting: [value] for setting, value in scores.items()})
     exact = {part: _exact(getattr(found, part)) for part in PARTS}
     return Sensitivity(exact, _exact(found.bandwidth - found.margin), len(scores), 1, False)
-
-
-def bias_corrected(value: float, draws: Array) -> Interval:
-    """The 95 % interval by the bias-corrected percentile method."""
-    from statistics import NormalDist
-
-    draws = draws[np.isfinite(draws)]  # resamples in which nothing varies have no shares
-    if math.isnan(value) or not len(draws):
-        return _exact(value)
-    normal, count = NormalDist(), len(draws)
-    below = (np.mean(draws < value - _ROUNDING) + np.mean(draws <= value + _ROUNDING)) / 2
-    bias = normal.inv_cdf(min(max(float(below), 0.5 / count), 1 - 0.5 / count))
-    levels = [normal.cdf(2 * bias + normal.inv_cdf(level)) for level in (0.025, 0.975)]
-    low, high = np.quantile(draws, levels)
-    return Interval(value, min(value, float(low)), max(value, float(high)))
 
 
 class _Design:
