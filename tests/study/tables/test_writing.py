@@ -20,6 +20,7 @@ from trimsft.study.tables.score_rows import our_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import summarise
 from trimsft.study.tables.writing import fitting_latex, write_study
 
+TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 
 
@@ -47,6 +48,7 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
         "claims.md",
         *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex")),
         "main/report.html",
+        "problems.csv",
     ]
     assert sorted(str(path.relative_to(out / "tables")) for path in files) == names
     text = (out / "tables/main/main.md").read_text()
@@ -62,6 +64,12 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
         row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average"
     )
     assert trim["seeds"] == [0, 1] and len(trim["by_seed"]) == 2
+    counts = list(csv.DictReader(io.StringIO((out / "tables/problems.csv").read_text())))
+    assert len(counts) == 2 * len(found)
+    hard = next(row for row in counts if (row["cell"], row["benchmark"]) == (TRIM, "hard"))
+    score = next(each for each in found[cell("trim", 1)] if each.benchmark == "hard")
+    assert [int(n) / 8 for n in hard["correct"].split()] == score.values("average").tolist()
+    assert [float(n) for n in hard["greedy"].split()] == score.values("greedy").tolist()
     assert trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
 
 

@@ -1,6 +1,7 @@
 """What a study came to: tables beside the paper's, figures, claims, a page; from the run directories alone.
 
 runs/study-lab/tables/
+  problems.csv               correct samples of every problem, for each cell and benchmark
   claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
   main/main.tex              the same tables for booktabs
@@ -30,6 +31,7 @@ from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
 from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
 from trimsft.study.tables.notes import missing_note, unanswered_note
+from trimsft.study.tables.raw import write_problems, write_rows
 from trimsft.study.tables.results import load_results
 from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
@@ -64,7 +66,8 @@ def write_study(
     every = belonging(
         [*place.asked_for(), *cells], STUDIES.values(), scale
     )  # and not of sweeps in this folder
-    judged = claims(load_results(every, out), _token_tables(place, every), resamples=resamples)
+    everything = load_results(every, out)
+    judged = claims(everything, _token_tables(place, every), resamples=resamples)
     notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
     files: list[Path] = []
     if results:
@@ -74,6 +77,8 @@ def write_study(
     if tables:
         files += _write_tokens(study, tables, folder, notes, judged)
     files += _write_page(study, place, [cell for cell in cells if cell in results or cell in tables], folder)
+    if everything:
+        files.append(write_problems(out / "tables" / "problems.csv", everything))
     return [*files, *write_claims(out / "tables", judged)]
 
 
@@ -132,7 +137,7 @@ def _write_scores(
     }
     return [
         *_write_texts(study, tables, own, notes, figures, folder),
-        *_write_raw(study, record, rows, folder),
+        *write_rows(study.name, record, rows, folder),
         *figures,
     ]
 
@@ -163,28 +168,6 @@ def _rank(study: Study, scale: Scale, setting: Setting) -> tuple[Any, ...]:
     method = _ORDER.index(setting.objective) if setting.objective in _ORDER else len(_ORDER)
     band = setting.band or (-1.0, -1.0)
     return (model, band, method) if study.name == "half-trims" else (model, method, band)
-
-
-def _write_raw(study: Study, record: Mapping[str, Any], rows: Sequence[ScoreRow], folder: Path) -> list[Path]:
-    flat = [_flat(row) for row in rows]
-    names = list(dict.fromkeys(name for row in flat for name in row))
-    content = json.dumps(record, indent=1, allow_nan=False)
-    return [
-        write_whole(
-            folder / f"{study.name}.csv", csv_of(names, [[row.get(name) for name in names] for row in flat])
-        ),
-        write_whole(folder / f"{study.name}.json", f"{content}\n".encode()),
-    ]
-
-
-def _flat(row: ScoreRow) -> dict[str, Any]:
-    record = row.as_dict()
-    difference = None if row.difference is None else row.difference.value
-    return record | {
-        "seeds": len(row.seeds),
-        "by_seed": " ".join(f"{v:.6g}" for v in row.by_seed),
-        "difference": difference,
-    }
 
 
 # ---- studies of tokens
