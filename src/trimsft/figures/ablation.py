@@ -5,6 +5,7 @@ ablation_curves({(1.0, 0.5): (29.8, 28.1, 31.4), ...}, "figures/ablation.svg", b
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,9 @@ def ablation_curves(
         left, right = figure.subplots(1, 2, sharey=True)
         _curves(left, scores, fixed=0, name="m")
         _curves(right, scores, fixed=1, name=r"\tau")
-        left.set(xlabel=r"bandwidth $\tau$", ylabel=metric)
+        left.set(
+            xlabel=r"bandwidth $\tau$", ylabel=textwrap.fill(metric, 18)
+        )  # the axis is no longer than that
         right.set(xlabel="margin $m$")
         for axes in (left, right):
             if baseline is not None:
