@@ -51,9 +51,8 @@ def ablation_curves(
         left, right = figure.subplots(1, 2, sharey=True)
         _curves(left, scores, fixed=0, name="m")
         _curves(right, scores, fixed=1, name=r"\tau")
-        left.set(
-            xlabel=r"bandwidth $\tau$", ylabel=textwrap.fill(metric, 18)
-        )  # the axis is no longer than that
+        label = textwrap.fill(metric, 18)  # the axis is no longer than that
+        left.set(xlabel=r"bandwidth $\tau$", ylabel=label)
         right.set(xlabel="margin $m$")
         for axes in (left, right):
             if baseline is not None:

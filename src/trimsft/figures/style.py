@@ -121,6 +121,7 @@ def save(
 ) -> list[Path]:
     """The figure in each format and its numbers; returns the files written."""
     contents = {}
+    figure.draw_without_rendering()  # ticks may change with the first layout, and the space they need with them
     for suffix in formats:
         file = io.BytesIO()
         figure.savefig(file, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
