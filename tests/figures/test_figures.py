@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from trimsft import figures
+from trimsft import figures, paper
 from trimsft.figures import bars, curves
+from trimsft.figures.ablation import _chosen as chosen_curves
 from trimsft.figures.curves import FEWEST, Course, Reliability
 from trimsft.figures.style import PRINT_FORMATS, STYLE, csv_of, lines_of, plain
 
@@ -162,6 +163,36 @@ def test_ablation_of_one_setting_and_of_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="scores: there are none"):
         figures.ablation_curves({}, tmp_path / "none.svg")
     assert not (tmp_path / "none.svg").exists()
+
+
+def test_of_many_curves_some_far_apart_are_drawn() -> None:
+    assert chosen_curves({float(margin): 3 for margin in range(7)}) == [0, 2, 4, 6]
+    assert chosen_curves({1.0: 8, 6.0: 8, 0.0: 3, 2.0: 3, 3.0: 3, 5.0: 2}) == [0, 1, 3, 6]
+    assert chosen_curves({1.0: 8, 6.0: 8, 0.0: 2}) == [1, 6]
+    assert chosen_curves({1.0: 1}) == [1]
+
+
+def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ticks of the first layout are 15, 20, ..., those of the second 15.0, 17.5, ...: wider."""
+    boxes = []
+    save = Figure.savefig
+
+    def measured(figure: Figure, *args: object, **how: object) -> None:
+        save(figure, *args, **how)  # type: ignore[arg-type]
+        boxes.append((figure.get_tightbbox(), *figure.get_size_inches()))
+
+    monkeypatch.setattr(Figure, "savefig", measured)
+    scores = {
+        (row.setting.margin, row.setting.bandwidth): (row.average, row.average, row.average)
+        for table in ("bandwidth_ablation", "margin_ablation")
+        for row in paper.scores(table)
+        if row.setting is not None and row.average is not None
+    }
+    metric = "the paper, average@8, %"
+    figures.ablation_curves(scores, tmp_path / "a.svg", baseline=15.5, metric=metric, formats=PRINT_FORMATS)
+    assert boxes
+    for inside, width, height in boxes:
+        assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
 
 
 def test_methods_look_the_same_in_every_figure() -> None:

@@ -75,16 +75,25 @@ def ablation_curves(
         return save(figure, path, ["margin", "bandwidth", "value", "low", "high"], rows, formats)
 
 
+def _chosen(lengths: Mapping[float, int]) -> list[float]:
+    least = min(_LEAST, max(lengths.values()))
+    kept = sorted(value for value, length in lengths.items() if length >= least)
+    if len(kept) <= len(_LINES):
+        return kept
+    shortest = sorted((lengths[value] for value in kept), reverse=True)[len(_LINES) - 1]
+    longer = [value for value in kept if lengths[value] > shortest]
+    alike = [value for value in kept if lengths[value] == shortest]
+    places = np.linspace(0, len(alike) - 1, len(_LINES) - len(longer)).round().astype(int)
+    return sorted([*longer, *(alike[place] for place in places)])
+
+
 def _curves(axes: Axes, scores: Mapping[Setting, Spread], *, fixed: int, name: str) -> None:
-    """One curve for each value of the fixed one, those with the most points first, four at most."""
+    """One curve for each value of the fixed one: the four with the most points, of equal ones some far apart."""
     by_value: dict[float, list[tuple[float, Spread]]] = defaultdict(list)
     for setting, spread in scores.items():
         by_value[setting[fixed]].append((setting[1 - fixed], spread))
-    longest = max(map(len, by_value.values()))
-    least = min(_LEAST, longest)
-    kept = sorted(value for value, points in by_value.items() if len(points) >= least)
-    kept = sorted(sorted(kept, key=lambda value: -len(by_value[value]))[: len(_LINES)])
-    for value, (colour, dashes, marker) in zip(kept, _LINES, strict=False):
+    lengths = {value: len(points) for value, points in by_value.items()}
+    for value, (colour, dashes, marker) in zip(_chosen(lengths), _LINES, strict=False):
         places, spreads = zip(*sorted(by_value[value]), strict=True)
         values, low, high = np.array(spreads).T
         (line,) = axes.plot(places, values, color=colour, marker=marker, label=f"${name}={value:g}$")
