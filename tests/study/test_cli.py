@@ -70,8 +70,13 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
     words = ["study", "run", "main", "--dry-run", "--json", "--out", str(tmp_path / "out")]
     done = RUNNER.invoke(app, words)
     assert done.exit_code == 0, done.output
-    (cost,) = json.loads(done.stdout)
-    assert len(cost["cells"]) == 5 and cost["total"]["cpu_hours"] > 0 and cost["assumptions"]
+    cost = json.loads(done.stdout)
+    assert (
+        cost["studies"] == ["main"]
+        and len(cost["cells"]) == 5
+        and cost["total"]["cpu_hours"] > 0
+        and cost["assumptions"]
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -79,6 +84,7 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
     ("words", "message"),
     [
         (["run", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
+        (["run", "main", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
         (["run", "main", "--scale", "huge"], "trimsft: scale: unknown name 'huge'; known: lab, small, paper"),
         (["run", "main", "--data", "x.jsonl"], "trimsft: data: 'x.jsonl' has no effect at scale 'lab'"),
         (["run", "main", "--executor", "slurm"], "trimsft: executor: unknown name 'slurm'"),

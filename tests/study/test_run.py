@@ -28,7 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyOutco
     out = tmp_path_factory.mktemp("study") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
-        return out, run_study("main", SCALE, out, quiet(), running=Running(workers=2))
+        return out, run_study(STUDIES["main"], SCALE, out, quiet(), running=Running(workers=2))
 
 
 def written(out: Path) -> dict[str, int]:
@@ -75,7 +75,7 @@ def test_a_second_study_shares_cells_and_adds_what_it_needs(
     assert (outcome.cells.done[BASE] / "tokens.parquet").stat().st_size > 0
     assert written(out) == before
     monkeypatch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
-    again = run_study("main", SCALE, out, quiet())
+    again = run_study(STUDIES["main"], SCALE, out, quiet())
     assert again.cells.seconds == {} and written(out) == before
     assert STUDIES["weights"].needs == {"tokens"}
 

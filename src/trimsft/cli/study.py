@@ -106,7 +106,7 @@ def study_run(
     """
     from rich.console import Console
 
-    from trimsft.study import STUDIES, command
+    from trimsft.study import command
     from trimsft.study.options import Options, changed, find_scale
 
     options = Options(
@@ -132,16 +132,18 @@ def study_run(
     with refusing(command.REFUSALS):
         asked = changed(find_scale(scale), options)
         folder = out or command.default_folder(asked, smoke=smoke)
-        for name in STUDIES if names == ["all"] else names:
-            if dry_run:
-                cost = command.dry_run(name, asked, folder)
-                told.append({"study": name, **cost.as_dict()})
-                if not as_json:
-                    command.show_cost(cost, asked, make_console())
-                continue
+        studies = command.find_studies(names)
+        if dry_run:
+            cost = command.dry_run(studies, asked, folder)
+            if as_json:
+                typer.echo(json.dumps({"studies": [study.name for study in studies], **cost.as_dict()}))
+            else:
+                command.show_cost(cost, asked, make_console())
+            return
+        for study in studies:
             with writing(folder):
                 outcome = command.run_study(
-                    name, asked, folder, Console(stderr=True, highlight=False), running=running
+                    study, asked, folder, Console(stderr=True, highlight=False), running=running
                 )
             told.append(outcome.as_dict())
             if not as_json:

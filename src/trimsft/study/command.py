@@ -1,6 +1,6 @@
 """What `trimsft study list | show | run | status | table` do, but for reading options.
 
-outcome = run_study("main", scale, Path("runs/study-lab"), Console(stderr=True))
+outcome = run_study(find_study("main"), scale, Path("runs/study-lab"), Console(stderr=True))
 outcome.failures, outcome.files
 """
 
@@ -15,7 +15,7 @@ from trimsft.errors import one_line
 from trimsft.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
-from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text
+from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text, sum_costs
 from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
 from trimsft.study.studies import STUDIES, Study, belonging, find_study
@@ -78,12 +78,12 @@ def default_folder(scale: Scale, *, smoke: bool = False) -> Path:
 
 
 def run_study(
-    name: str, scale: Scale, out: Path, console: Console, *, running: Running | None = None
+    study: Study, scale: Scale, out: Path, console: Console, *, running: Running | None = None
 ) -> StudyOutcome:
     """Do what is missing of a study and write its tables; raises one of `REFUSALS` before anything is run."""
     from trimsft.study.running.progress import Progress
 
-    study, how = find_study(name), running or Running()
+    how = running or Running()
     cells = study.cells(scale)
     check(scale, out)
     check_models(scale)
@@ -99,7 +99,7 @@ def run_study(
             needs=study.needs,
         )
     files, error = _write_tables(study, scale, cells, out) if outcome.done else ([], "")
-    return StudyOutcome(name, out, outcome, files, error)
+    return StudyOutcome(study.name, out, outcome, files, error)
 
 
 def check(scale: Scale, out: Path) -> None:
@@ -125,11 +125,23 @@ def check_models(scale: Scale) -> None:
             raise ValueError(f"model: {name}={path!r} cannot be read{where}: {error}") from error
 
 
-def dry_run(name: str, scale: Scale, out: Path) -> Cost:
-    """What it would take; nothing is written."""
-    study = find_study(name)
+def find_studies(names: Sequence[str]) -> list[Study]:
+    """Each once; "all" is all of them."""
+    wanted = list(STUDIES) if list(names) == ["all"] else names
+    return list({name: find_study(name) for name in wanted}.values())
+
+
+def dry_run(studies: Sequence[Study], scale: Scale, out: Path) -> Cost:
+    """What they would take together, cells that they share once; nothing is written."""
     check(scale, out)
-    return estimate_cost(study.cells(scale), scale, out, study.needs)
+    needs: dict[Cell, frozenset[str]] = {}
+    for study in studies:
+        for cell in study.cells(scale):
+            needs[cell] = needs.get(cell, frozenset()) | study.needs
+    return sum_costs(
+        estimate_cost([cell for cell in needs if needs[cell] == kind], scale, out, kind)
+        for kind in dict.fromkeys(needs.values())
+    )
 
 
 def show_cost(cost: Cost, scale: Scale, console: Console) -> None:

@@ -14,6 +14,7 @@ from trimsft.study.running import cost as costs
 from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.steps import CellJob
 from trimsft.study.scales import LAB, PAPER, ModelAt
+from trimsft.study.studies import STUDIES
 
 SCORES = frozenset({"scores"})
 
@@ -87,7 +88,7 @@ def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None
 
 def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scale = replace(PAPER, models={"Qwen3-4B-Base": PAPER.models["Qwen3-4B-Base"]})
-    cost = dry_run("main", scale, tmp_path / "out")
+    cost = dry_run([STUDIES["main"]], scale, tmp_path / "out")
     show_cost(cost, scale, Console(width=100))
     said = capsys.readouterr().out
     assert "5 cells, and 0 done" in said and "Qwen3-4B-Base/trim-margin1.5-bandwidth0.8/seed0" in said
@@ -99,3 +100,13 @@ def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFi
     ):
         assert part in said
     assert cost.as_dict()["total"]["gpu_hours"] > 0 and not (tmp_path / "out").exists()
+
+
+def test_studies_that_share_cells_are_counted_once(tmp_path: Path) -> None:
+    main, passes, gaps, ablation = (STUDIES[name] for name in ("main", "passes", "gaps", "ablation"))
+    alone = dry_run([main], LAB, tmp_path / "out")
+    assert dry_run([main, passes, gaps], LAB, tmp_path / "out").total == alone.total
+    assert dry_run([gaps, passes], LAB, tmp_path / "out").total == alone.total
+    both = dry_run([main, ablation], LAB, tmp_path / "out")
+    assert len(both.cells) == len({cell.name for cell in both.cells}) == 5 + 28
+    assert len(both.assumptions) == len(set(both.assumptions))

@@ -9,7 +9,7 @@ Training tokens are counted on a sample of the rows where the data is at hand. E
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,14 @@ def estimate_cost(cells: Sequence[Cell], scale: Scale, out: Path, needs: frozens
     amounts = Amounts(job)
     found = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
     return Cost(found, len(ordered) - len(found), amounts.assumptions())
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """Of cells that have nothing in common."""
+    costs = list(costs)
+    assumptions = dict.fromkeys(text for cost in costs for text in cost.assumptions)
+    cells = [cell for cost in costs for cell in cost.cells]
+    return Cost(cells, sum(cost.already_done for cost in costs), list(assumptions))
 
 
 def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> CellCost:
