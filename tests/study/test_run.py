@@ -70,7 +70,7 @@ def test_a_second_study_shares_cells_and_adds_what_it_needs(
 ) -> None:
     out, _ = finished
     before = written(out)
-    outcome = run_study("weights", SCALE, out, quiet())
+    outcome = run_study(STUDIES["weights"], SCALE, out, quiet())
     assert set(outcome.cells.done) == {BASE} and set(outcome.cells.seconds[BASE]) == {"tokens"}
     assert (outcome.cells.done[BASE] / "tokens.parquet").stat().st_size > 0
     assert written(out) == before
