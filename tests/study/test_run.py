@@ -86,7 +86,7 @@ def test_a_cell_without_a_folder_is_named_and_the_others_go_on(
     monkeypatch.setattr(studies, "COMPARED", ("base", "sft"))
     (tmp_path / "runs" / "lab").mkdir(parents=True)
     (tmp_path / "runs" / "lab" / "sft").touch()  # where a folder belongs
-    outcome = run_study("main", SCALE, tmp_path, quiet(), running=Running(workers=1, retries=0))
+    outcome = run_study(STUDIES["main"], SCALE, tmp_path, quiet(), running=Running(workers=1, retries=0))
     assert set(outcome.cells.done) == {BASE} and outcome.has_failed
     (line,) = outcome.failures()
     assert line.startswith("lab/sft/seed0: ") and line.endswith("; the same command tries it again")
@@ -97,5 +97,5 @@ def test_settings_that_training_refuses_stop_a_study_before_it_begins(tmp_path: 
 
     wrong = replace(SCALE, defaults={**SCALE.defaults, "learning_rat": 1e-4})
     with pytest.raises(ValueError, match="--learning_rat: no such field; did you mean --learning_rate"):
-        run_study("main", wrong, tmp_path / "out", quiet())
+        run_study(STUDIES["main"], wrong, tmp_path / "out", quiet())
     assert not (tmp_path / "out").exists()
