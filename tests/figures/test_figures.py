@@ -57,6 +57,13 @@ def sampling(path: Path, **formats: object) -> list[Path]:
     )  # type: ignore[arg-type]
 
 
+def scores(path: Path, **formats: object) -> list[Path]:
+    values = {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()}
+    benchmarks = dict.fromkeys(("math500", "olympiadbench", "minerva", "amc", "aime24", "average"), values)
+    theirs = {"math500": {"Base": 0.0, "unknown": 3.0}}
+    return figures.score_bars(benchmarks, path, paper=theirs, **formats)  # type: ignore[arg-type]
+
+
 def ratios(path: Path, **formats: object) -> list[Path]:
     margins, bandwidths = np.linspace(-2, 8, 6), np.geomspace(0.1, 8, 5)
     plane = np.outer(np.linspace(0.01, 1, 5), np.ones(6))
@@ -78,6 +85,7 @@ DRAWN: dict[Callable[..., list[Path]], float] = {
     movement: 6.6,
     categories: 3.3,
     sampling: 3.3,
+    scores: 6.6,
     ratios: 3.3,
     ablation: 3.3,
 }
@@ -218,3 +226,13 @@ def test_csv_has_no_minus_zero_and_nothing_for_nan() -> None:
         csv_of(["a", "b", "c"], [[-0.0, float("nan"), None], [1 / 3, "x", 7]])
         == b"a,b,c\n0,,\n0.333333,x,7\n"
     )
+
+
+def test_bars_of_scores_with_the_papers_marks_are_as_wide_as_they_must_be(tmp_path: Path) -> None:
+    drawn = rows(scores(tmp_path / "page.svg", formats=[]))
+    assert len(drawn) == 24 and drawn[0]["paper"] == "0" and drawn[4]["paper"] == ""
+    few = {"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (60.0, 55.0, 65.0)}}
+    (png, _) = figures.score_bars(few, tmp_path / "column.svg", formats=[".png"])
+    assert struct.unpack(">I", png.read_bytes()[16:20])[0] == 660
+    with pytest.raises(ValueError, match="there are no scores"):
+        figures.score_bars({}, tmp_path / "none.svg")

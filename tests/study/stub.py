@@ -2,10 +2,13 @@
 
 import os
 import signal
+import sys
 import time
 
+from tests.study.launcher import LAUNCHER
 from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
+from trimsft.study.running.launching import launch
 from trimsft.study.running.steps import CellJob, StepError
 from trimsft.study.scales import ModelAt, Scale
 
@@ -30,6 +33,8 @@ class StubJob(CellJob):
             raise StepError("learning_rate: must not be below 0, got -1")
         if cell.model == "dying":
             os.kill(os.getpid(), signal.SIGKILL)
+        if cell.model == "launching":
+            launch([sys.executable, "-c", LAUNCHER, str(run.path / "ranks")])
         if cell.model == "slow":
             time.sleep(600)
         finish(self, cell)

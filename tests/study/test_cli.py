@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from tests import processes
 from tests.processes import finish, wait_for
 from trimsft.cli import app
+from trimsft.study.scales import SCALES
+from trimsft.study.studies import STUDIES, left_out_models
 
 RUNNER = CliRunner()
 
@@ -84,6 +86,7 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
     ("words", "message"),
     [
         (["run", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
+        (["run", "mian"], "trimsft: study: unknown name 'mian'; did you mean 'main'? known: main, "),
         (["run", "main", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
         (["run", "main", "--scale", "huge"], "trimsft: scale: unknown name 'huge'; known: lab, small, paper"),
         (["run", "main", "--data", "x.jsonl"], "trimsft: data: 'x.jsonl' has no effect at scale 'lab'"),
@@ -92,6 +95,18 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
         (
             ["run", "main", "--model", "lab=gone"],
             "trimsft: model: lab='gone' cannot be read (no such folder here, so the hub was asked): ",
+        ),
+        (
+            ["run", "main", "--smoke", "-b", "lab-eazy"],
+            "trimsft: benchmark: unknown name 'lab-eazy'; did you mean",
+        ),
+        (
+            ["run", "main", "--dry-run", "-b", "lab-eazy"],
+            "trimsft: benchmark: unknown name 'lab-eazy'; did you",
+        ),
+        (
+            ["run", "main", "--scale", "small", "--dry-run"],
+            "trimsft: dataset_name: no such file or folder: 'data/gsm8k_train.jsonl', which its recipe names; --data",
         ),
         (["status", "nowhere"], "trimsft: nowhere: holds no study"),
         (["table", "main", "nowhere"], "trimsft: nowhere: holds no study"),
@@ -104,3 +119,15 @@ def test_bad_usage_is_one_line_and_exit_code_2(
     done = RUNNER.invoke(app, ["study", *words])
     assert done.exit_code == 2 and done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_of_one_model_says_which_it_takes_before_it_runs(tmp_path: Path) -> None:
+    words = ["--model", "a=lab", "--model", "b=lab", "--dry-run", "--json", "--out", str(tmp_path / "out")]
+    done = RUNNER.invoke(app, ["study", "run", "gaps", "weights", "main", *words])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines() == [
+        "gaps, weights: on a only; left out: b; --model b with another --out takes it instead"
+    ]
+    cells = json.loads(done.stdout)["cells"]
+    assert {cell["name"].split("/")[0] for cell in cells} == {"a", "b"}, "main takes both"
+    assert left_out_models(STUDIES.values(), SCALES["lab"]) == [], "there is one"

@@ -7,12 +7,15 @@ from rich.console import Console
 
 from trimsft.evaluate.command import load_run
 from trimsft.runs import RunDirectory
-from trimsft.study import studies
+from trimsft.study import command, studies
 from trimsft.study.cells import Cell
-from trimsft.study.command import Running, StudyOutcome, rebuild_tables, run_study
-from trimsft.study.running.status import read_status
+from trimsft.study.command import Running, StudyOutcome, rebuild_tables, run_study, show_outcome
+from trimsft.study.places import Place
+from trimsft.study.running.execution import Outcome
+from trimsft.study.running.status import CellState, read_status, status_table
 from trimsft.study.scales import LAB
 from trimsft.study.studies import STUDIES
+from trimsft.study.tables import writing
 from trimsft.study.tables.results import load_results
 
 SCALE = LAB.tiny()
@@ -78,6 +81,45 @@ def test_a_second_study_shares_cells_and_adds_what_it_needs(
     again = run_study(STUDIES["main"], SCALE, out, quiet())
     assert again.cells.seconds == {} and written(out) == before
     assert STUDIES["weights"].needs == {"tokens"}
+
+
+def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
+    finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = finished
+    monkeypatch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
+    whole = (out / "tables" / "main" / "main.csv").read_text()
+    monkeypatch.setattr(command, "run_cells", lambda cells, *_, **__: Outcome({BASE: out}, {}))
+    assert not run_study(STUDIES["main"], SCALE, out, quiet()).table_error
+    assert (out / "tables" / "main" / "main.csv").read_text() == whole
+
+    asked: list[list[Cell]] = []
+    more = Cell(model="lab", objective="sft", seed=2)
+    Place(out).remember([more], {"scores"})
+    monkeypatch.setattr(writing, "write_study", lambda study, scale, cells, out: asked.append(cells) or [])
+    run_study(STUDIES["main"], SCALE, out, quiet())
+    assert set(asked[0]) == {BASE, SFT, TRIM, more}
+
+
+def test_the_outcome_counts_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for done, words in (([BASE], "1 cell is done"), ([BASE, SFT], "2 cells are done")):
+        outcome = Outcome(dict.fromkeys(done, Path("out")), {})
+        show_outcome(StudyOutcome("main", Path("out"), outcome), Console())
+        assert words in capsys.readouterr().out
+
+
+def test_status_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    trims = [
+        Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("margin", margin), ("bandwidth", 0.8)))
+        for margin in (1.0, 10.0)
+    ]
+    states = [CellState(cell, "failed", "a reason that takes many words " * 5) for cell in trims]
+    Console(width=80).print(status_table(states))
+    said = capsys.readouterr().out
+    column = "".join(line[: line.index("failed")] if "failed" in line else line for line in said.splitlines())
+    assert (
+        "…" not in said and "margin1-" in column.replace(" ", "") and "margin10-" in column.replace(" ", "")
+    )
 
 
 def test_a_cell_without_a_folder_is_named_and_the_others_go_on(

@@ -1,6 +1,8 @@
 """Scales: what is written down comes back, recipes are the ones of the models, and options change what they name."""
 
+import fcntl
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,22 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
     assert place.read_scale() == SCALES[name]
     with pytest.raises(ValueError, match="the field 'colour' is of another version"):
         Scale.from_dict({**SCALES[name].as_dict(), "colour": "blue"})
+
+
+def test_two_that_add_a_model_at_once_lose_none(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.settle(LAB)
+    with (tmp_path / ".settling").open(
+        "a"
+    ) as other:  # a descriptor of its own is another process to the kernel
+        fcntl.flock(other, fcntl.LOCK_EX)
+        late = threading.Thread(target=place.settle, args=(replace(LAB, models={"late": ModelAt(path="x")}),))
+        late.start()
+        late.join(0.2)
+        assert late.is_alive() and set(place.read_scale().models) == {"lab"}
+        place._settle(replace(LAB, models={"early": ModelAt(path="y")}))
+    late.join(10)
+    assert set(place.read_scale().models) == {"lab", "early", "late"}
 
 
 def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:

@@ -158,10 +158,13 @@ def metrics_of(score: Mapping[str, object]) -> list[str]:
 
 
 def paper_model(name: str) -> str | None:
-    """Which of the paper's models a name or path speaks of."""
+    """Which of the paper's models this is the name of, after an owner or a path; None for those derived from one.
+
+    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
+    """
     models = dict.fromkeys(row.model for row in paper.scores("main"))
-    wanted = _letters(name)
-    return next((model for model in models if _letters(model) in wanted), None)
+    wanted = _letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
+    return next((model for model in models if wanted in (_letters(model), f"{_letters(model)}base")), None)
 
 
 def disagreements() -> Result:

@@ -174,10 +174,16 @@ def _training(written: _Written, tables: Mapping[str, TokenTable], band: Mapping
 def _scores(written: _Written, runs: Mapping[str, Run]) -> None:
     scored = {label: run for label, run in runs.items() if run.scores}
     names = [str(run.table.metadata.get("model", "")) for run in runs.values() if run.table is not None]
-    names += [str(run.manifest) for run in runs.values()]
+    names += [_trained_from(run) for run in runs.values()]
     model = next(filter(None, map(paper_tables.paper_model, names)), None)
     written.table(paper_tables.scores(scored, model))
     written.figure(result_figures.sampling(scored, _figure(written, "sampling")))
+
+
+def _trained_from(run: Run) -> str:
+    """The model that its manifest names."""
+    model = run.manifest.get("model", "")
+    return str(model.get("name", "") if isinstance(model, dict) else model)
 
 
 def _sweep(written: _Written, sweep: Sweep) -> None:

@@ -108,6 +108,7 @@ def study_run(
 
     from trimsft.study import command
     from trimsft.study.options import Options, changed, find_scale
+    from trimsft.study.studies import left_out_models
 
     options = Options(
         models=model,
@@ -133,6 +134,8 @@ def study_run(
         asked = changed(find_scale(scale), options)
         folder = out or command.default_folder(asked, smoke=smoke)
         studies = command.find_studies(names)
+        for line in left_out_models(studies, asked):
+            typer.echo(line, err=True)
         if dry_run:
             cost = command.dry_run(studies, asked, folder)
             if as_json:

@@ -17,7 +17,7 @@ def sweep(
     grid: Annotated[
         list[str],
         typer.Option("--grid", help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product."),
-    ],
+    ] = [],  # noqa: B006 -- typer copies it
     scale: given.ScaleName = "lab",
     objective: Annotated[
         str, typer.Option(help="Of every point, unless the grid has it: sft fsft dft trim trim-e trim-h.")
@@ -27,14 +27,16 @@ def sweep(
         str | None, typer.Option(help="Benchmark to choose the best point on; reports on the others.")
     ] = None,
     metric: Annotated[str, typer.Option(help="average, greedy, pass@K or majority@K.")] = "average",
-    baseline: Annotated[bool, typer.Option(help="Train SFT beside them.")] = True,
+    baseline: Annotated[
+        bool, typer.Option(help="Train SFT beside them, with each value of the fields it takes too.")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for everything; runs/sweep-SCALE.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="NAME of the scale's, or NAME=PATH of another; the first of the scale.")
-    ] = None,
+        list[str], typer.Option(help="NAME of the scale's, or NAME=PATH of another; one, and once.")
+    ] = [],  # noqa: B006
     data: given.Data = None,
     rows: given.Rows = None,
-    benchmark: given.Benchmarks = [],  # noqa: B006 -- typer copies it
+    benchmark: given.Benchmarks = [],  # noqa: B006
     benchmark_data: given.BenchmarkData = None,
     setting: given.Fields = [],  # noqa: B006
     samples: given.Samples = None,
@@ -67,11 +69,12 @@ def sweep(
 
     from trimsft.study import command
     from trimsft.study.options import Options, changed, find_scale
+    from trimsft.study.running.checks import check_settings
     from trimsft.study.running.cost import estimate_cost
     from trimsft.study.sweeps import command as sweep_command
 
     options = Options(
-        models=[model] if model else (),
+        models=model,
         data=data,
         rows=rows,
         benchmarks=benchmark,
@@ -89,11 +92,13 @@ def sweep(
         smoke=smoke,
     )
     with refusing(command.REFUSALS):
+        sweep_command.check_one_model(model)
         asked = changed(find_scale(scale), options)
         folder = out or Path("runs") / f"sweep-{asked.name}{'-smoke' if smoke else ''}"
         plan = sweep_command.plan_sweep(grid, asked, objective=objective, seeds=seeds, baseline=baseline)
         sweep_command.check_choice(asked, metric, select_on)
         if dry_run:
+            check_settings(asked, folder)
             cost = estimate_cost(plan.cells, asked, folder, frozenset({"scores"}))
             if as_json:
                 typer.echo(json.dumps(cost.as_dict()))

@@ -12,8 +12,9 @@ at the width of a column.
 """
 
 from trimsft.figures.ablation import ablation_curves
-from trimsft.figures.bars import category_bars, sampling_bars
+from trimsft.figures.bars import category_bars, sampling_bars, score_bars
 from trimsft.figures.curves import gap_distribution, position_curves, reliability_diagram
+from trimsft.figures.fields import field_curves
 from trimsft.figures.heatmaps import effective_ratio_map, movement_maps
 from trimsft.figures.planes import score_map
 from trimsft.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
@@ -30,11 +31,13 @@ __all__ = [
     "ablation_curves",
     "category_bars",
     "effective_ratio_map",
+    "field_curves",
     "gap_distribution",
     "movement_maps",
     "position_curves",
     "reliability_diagram",
     "sampling_bars",
+    "score_bars",
     "score_map",
     "training_curves",
     "two_token_stats",

@@ -1,4 +1,4 @@
-"""Bars: token categories, and pass@k beside best-of-k (Figure 2 of the paper)."""
+"""Bars: token categories, Table 1 of the paper, and pass@k beside best-of-k (Figure 2)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 Spread = tuple[float, float, float]
 """Value, low and high end of its interval."""
+_GROUP = 0.84
+"""Of the distance between two groups of bars, so much is bars."""
+_IN_A_COLUMN = 20
+"""Bars; more are too thin to tell their colours apart."""
 _SHARES = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
 
 
@@ -92,7 +96,7 @@ def sampling_bars(
         figure = Figure(figsize=(COLUMN, 0.5 + 1.6 * len(metrics)), layout="constrained")
         panels = figure.subplots(len(metrics), 1, sharey=True, squeeze=False)[:, 0]
         for axes, (metric, benchmarks) in zip(panels, metrics.items(), strict=True):
-            _grouped(axes, benchmarks, runs)
+            _grouped(axes, benchmarks, runs, turned=len(benchmarks) > 3)
             axes.set_title(metric, loc="left")
             axes.set_ylabel("percent")
         legend_below(figure, panels[0])
@@ -105,15 +109,70 @@ def sampling_bars(
         return save(figure, path, ["metric", "benchmark", "run", "value", "low", "high"], rows, formats)
 
 
-def _grouped(axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], runs: Sequence[str]) -> None:
-    width = 0.84 / len(runs)
+def score_bars(
+    benchmarks: Mapping[str, Mapping[str, Spread]],
+    path: str | Path,
+    *,
+    metric: str = "average@8, %",
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """benchmark -> run -> value in the unit of `metric` with its interval; the paper's values as marks.
+
+    As wide as a column, or as a page where there are more bars than a column has room for.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    runs = list(dict.fromkeys(run for bars in benchmarks.values() for run in bars))
+    if not runs:
+        raise ValueError("benchmarks: there are no scores; give the value of at least one run")
+    width = COLUMN if len(runs) * len(benchmarks) <= _IN_A_COLUMN else 2 * COLUMN
+    with matplotlib.rc_context(SMALL):
+        figure = Figure(figsize=(width, 2.3), layout="constrained")
+        axes = figure.subplots()
+        _grouped(axes, benchmarks, runs, turned=width == COLUMN and len(benchmarks) > 3)
+        marks = [
+            (place + _offset(runs, run), theirs)
+            for place, name in enumerate(benchmarks)
+            for run, theirs in (paper or {}).get(name, {}).items()
+            if run in runs
+        ]
+        if marks:
+            axes.plot(
+                *zip(*marks, strict=True),
+                "d",
+                color="white",
+                markeredgecolor="black",
+                label="paper",
+                clip_on=False,  # some of the paper's are 0
+            )
+        axes.set_ylabel(plain(metric))
+        legend_below(figure, axes, last="paper")
+        rows = [
+            [name, run, *spread, (paper or {}).get(name, {}).get(run)]
+            for name, bars in benchmarks.items()
+            for run, spread in bars.items()
+        ]
+        return save(figure, path, ["benchmark", "run", "value", "low", "high", "paper"], rows, formats)
+
+
+def _offset(runs: Sequence[str], run: str) -> float:
+    """Of the middle of a run's bar from that of its group."""
+    return (runs.index(run) - (len(runs) - 1) / 2) * _GROUP / len(runs)
+
+
+def _grouped(
+    axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], runs: Sequence[str], *, turned: bool
+) -> None:
+    width = _GROUP / len(runs)
     lines = lines_of(runs)
-    for number, run in enumerate(runs):
+    for run in runs:
         places = [place for place, bars in enumerate(benchmarks.values()) if run in bars]
         spreads = np.array([bars[run] for bars in benchmarks.values() if run in bars]).reshape(-1, 3)
         values, low, high = spreads.T
         axes.bar(
-            np.array(places) + (number - (len(runs) - 1) / 2) * width,
+            np.array(places) + _offset(runs, run),
             values,
             0.92 * width,
             color=lines[run].colour,
@@ -121,7 +180,6 @@ def _grouped(axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], runs: S
             yerr=np.maximum(0, [values - low, high - values]),
             error_kw={"linewidth": 0.6, "ecolor": "black"},
         )
-    turned = len(benchmarks) > 3
     axes.set_xticks(
         range(len(benchmarks)),
         [plain(name) for name in benchmarks],

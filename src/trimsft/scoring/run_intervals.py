@@ -68,17 +68,20 @@ def interval_over_runs(
 
 
 @functools.cache
-def student_t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t: 12.71, 4.30, 3.18, ... down to 1.96."""
+def student_t(degrees: int, outside: float = 0.05) -> float:
+    """The 97.5 % quantile of Student's t: 12.71, 4.30, 3.18, ... down to 1.96; or with that much outside both ends."""
     import mpmath
 
     def above(t: float) -> float:
-        """How much more than 5 % lies beyond t on both sides."""
+        """How much more than `outside` lies beyond t on both sides."""
         return (
-            float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)) - 0.05
+            float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True))
+            - outside
         )
 
-    low, high = 1.9, 13.0
+    low, high = 0.0, 13.0
+    while above(high) > 0:
+        high *= 2
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if above(middle) > 0 else (low, middle)

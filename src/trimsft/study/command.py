@@ -7,7 +7,7 @@ outcome.failures, outcome.files
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from trimsft.errors import one_line
 from trimsft.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
+from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text, sum_costs
 from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
@@ -85,8 +86,8 @@ def run_study(
 
     how = running or Running()
     cells = study.cells(scale)
-    check(scale, out)
-    check_models(scale)
+    check_settings(scale, out)
+    check_at_hand(scale)
     with Progress(console) as progress:
         outcome = run_cells(
             cells,
@@ -98,31 +99,8 @@ def run_study(
             on_event=progress,
             needs=study.needs,
         )
-    files, error = _write_tables(study, scale, cells, out) if outcome.done else ([], "")
+    files, error = _try_tables(study, scale, out) if outcome.done else ([], "")
     return StudyOutcome(study.name, out, outcome, files, error)
-
-
-def check(scale: Scale, out: Path) -> None:
-    """Read the settings of each model as its training would: what is wrong there is said before anything is run."""
-    from trimsft.study.running.training import training_settings
-
-    for model in scale.models:
-        training_settings(Place(out), scale, Cell(model=model, objective="sft"))
-
-
-def check_models(scale: Scale) -> None:
-    """Find every model: one that is nowhere would otherwise fail in each of its cells."""
-    from transformers import AutoConfig
-
-    from trimsft.study.running.training import model_path
-
-    for name, model in scale.models.items():
-        path = model_path(model)
-        try:
-            AutoConfig.from_pretrained(path)
-        except (OSError, ValueError) as error:
-            where = "" if Path(path).is_dir() else " (no such folder here, so the hub was asked)"
-            raise ValueError(f"model: {name}={path!r} cannot be read{where}: {error}") from error
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
@@ -133,7 +111,7 @@ def find_studies(names: Sequence[str]) -> list[Study]:
 
 def dry_run(studies: Sequence[Study], scale: Scale, out: Path) -> Cost:
     """What they would take together, cells that they share once; nothing is written."""
-    check(scale, out)
+    check_settings(scale, out)
     needs: dict[Cell, frozenset[str]] = {}
     for study in studies:
         for cell in study.cells(scale):
@@ -150,39 +128,38 @@ def show_cost(cost: Cost, scale: Scale, console: Console) -> None:
         return
     kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
     console.print(
-        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk."
+        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk, each of those "
+        "that go side by side.",
+        soft_wrap=True,
     )
     for text in cost.assumptions:
         console.print(f"- {text}", soft_wrap=True, markup=False)
 
 
-def rebuild_tables(name: str, out: Path) -> list[Path]:
-    """The tables of a study from what is finished in a folder."""
+def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
+    """The tables of a study from what is finished in a folder, whoever asked for it and when.
+
+    `focus`: the model of a study that takes one only; by default the folder's first.
+    """
     from trimsft.study.tables.writing import write_study
 
     study, place = find_study(name), Place(out)
     scale = place.read_scale()
-    cells = belonging(place.asked_for(), [study], scale)
-    if not any(place.is_done(cell, scale, study.needs) for cell in cells):
-        raise RunError(f"{out}: no cell of {name} is finished; trimsft study status {out} says more")
-    return write_study(study, scale, cells, out)
+    scale = replace(scale, focus=focus or scale.focus)
+    return write_study(study, scale, belonging(place.asked_for(), [study], scale), out)
 
 
-def _write_tables(study: Study, scale: Scale, cells: Sequence[Cell], out: Path) -> tuple[list[Path], str]:
+def _try_tables(study: Study, scale: Scale, out: Path) -> tuple[list[Path], str]:
     try:
-        from trimsft.study.tables.writing import write_study
-
-        return write_study(study, scale, cells, out), ""
+        return rebuild_tables(study.name, out, focus=scale.focus_model), ""
     except Exception as error:  # the runs are worth more than their table, which can be made again
-        return (
-            [],
-            f"{one_line(error)}; trimsft study table {study.name} {out}",
-        )
+        return [], f"{one_line(error)}; trimsft study table {study.name} {out}"
 
 
 def show_outcome(outcome: StudyOutcome, console: Console) -> None:
     """Where everything is."""
-    console.print(f"{len(outcome.cells.done)} cells are done: {outcome.out}", soft_wrap=True)
+    count = len(outcome.cells.done)
+    console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.out}", soft_wrap=True)
     for path in outcome.files:
         console.print(f"  {path}", soft_wrap=True)
 

@@ -1,7 +1,7 @@
 """Where the parts of a study are, and what of a cell is done.
 
 runs/study-lab/
-  config.yaml                   the scale: another one may not be mixed in
+  config.yaml                   the scale: another one may not be mixed in; written under the lock .settling
   asked/                        which cells were asked for, and what is needed of them
   data/                         what is trained on, and the rows whose tokens are measured
   runs/lab/base/seed0/          an ordinary run directory for each cell: manifest.json, train/, model/, eval/,
@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,9 +26,28 @@ from typing import Any
 
 from trimsft.errors import one_line
 from trimsft.files import RunError, write_whole
-from trimsft.runs import RunDirectory
+from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cells import Cell
 from trimsft.study.scales import Scale
+
+PATIENCE = 60.0
+"""Seconds to wait for another start that writes down its scale, which takes milliseconds."""
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock, after waiting for whoever has it."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            lock = RunLock(path)
+            break
+        except RunError as error:
+            if "in use by" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+    with lock:
+        yield
 
 
 @dataclass(frozen=True)
@@ -43,6 +64,10 @@ class Place:
         Models may be added, and other benchmarks be asked for: the latest are those that tables show. How many GPUs a
         training has is for `trimsft train` to judge.
         """
+        with _alone(self.out / ".settling"):  # two that add a model each would lose one
+            self._settle(scale)
+
+    def _settle(self, scale: Scale) -> None:
         record, before = scale.as_dict(), self._read_config()
         harmless = ["benchmarks", "keep_weights", "seeds", "focus"]
         if before is not None:
@@ -63,6 +88,10 @@ class Place:
             return Scale.from_dict(record)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.out}/config.yaml: describes no scale of a study ({error})") from error
+
+    def scale_if_any(self) -> Scale | None:
+        """The same; None of a folder that holds no study yet."""
+        return None if self._read_config() is None else self.read_scale()
 
     def read_benchmarks(self) -> tuple[str, ...]:
         return self.names_of(self.read_scale())

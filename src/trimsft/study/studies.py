@@ -10,6 +10,7 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -65,8 +66,23 @@ def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> 
 
 def find_study(name: str) -> Study:
     if name not in STUDIES:
-        raise ValueError(f"study: unknown name {name!r}; known: {', '.join(STUDIES)}")
+        near = difflib.get_close_matches(name.lower(), STUDIES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"study: unknown name {name!r}; {hint}known: {', '.join(STUDIES)}")
     return STUDIES[name]
+
+
+def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
+    """For studies that do not take every model of the scale, a sentence that says which they take."""
+    takers: dict[tuple[str, ...], list[str]] = {}
+    for study in studies:
+        takers.setdefault(tuple(dict.fromkeys(run.model for run in study.runs(scale))), []).append(study.name)
+    found = []
+    for models, names in takers.items():
+        if out := [model for model in scale.models if model not in models]:
+            told = f"{', '.join(names)}: on {', '.join(models)} only; left out: {', '.join(out)}"
+            found.append(f"{told}; --model {out[0]} with another --out takes it instead")
+    return found
 
 
 def _main(scale: Scale) -> Iterable[Cell]:

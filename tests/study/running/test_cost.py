@@ -11,7 +11,8 @@ from trimsft.study.cells import Cell
 from trimsft.study.command import dry_run, show_cost
 from trimsft.study.places import Place
 from trimsft.study.running import cost as costs
-from trimsft.study.running.cost import estimate_cost
+from trimsft.study.running import steps
+from trimsft.study.running.cost import CellCost, Cost, cost_table, estimate_cost
 from trimsft.study.running.steps import CellJob
 from trimsft.study.scales import LAB, PAPER, ModelAt
 from trimsft.study.studies import STUDIES
@@ -67,9 +68,50 @@ def test_the_papers_models_cost_by_a_formula_that_is_said(
     # while one GPU of the training's two generates, the other waits
     assert sft.gpu_hours - 2 * base.gpu_hours == pytest.approx(training)
     assert sft.disk_bytes == base.disk_bytes  # its weights do not stay
-    assert sft.peak_bytes == pytest.approx(4 * 4 * 1.54e9)
+    # a second checkpoint is whole before the first one goes; weights and two moments each
+    assert sft.peak_bytes == pytest.approx(2 * 3 * 4 * 1.54e9)
     kept = estimate_cost(cells, replace(PAPER, keep_weights=True), tmp_path / "out", SCORES).cells[1]
     assert kept.disk_bytes - sft.disk_bytes == pytest.approx(4 * 1.54e9)
+
+
+@pytest.mark.parametrize(
+    ("fields", "checkpoints"),
+    [({"save_strategy": "no"}, 0), ({"save_total_limit": 3}, 4), ({"save_only_model": True}, 2 / 3)],
+)
+def test_disk_goes_by_the_checkpoints_that_are_kept(
+    tmp_path: Path, fields: dict[str, object], checkpoints: float
+) -> None:
+    scale = replace(PAPER, defaults={**PAPER.defaults, **fields})
+    (cost,) = estimate_cost([Cell(model="Qwen3-4B-Base", objective="sft")], scale, tmp_path, SCORES).cells
+    assert cost.peak_bytes == pytest.approx(max(1, 3 * checkpoints) * 4 * 4.02e9)
+
+
+def test_generation_is_costed_for_the_engine_that_would_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = [Cell(model="Qwen3-4B-Base", objective="base")]
+
+    def cost(engine: str) -> tuple[float, str]:
+        found = estimate_cost(base, replace(PAPER, engine=engine), tmp_path, SCORES)
+        (said,) = (text for text in found.assumptions if text.startswith("generation: "))
+        return found.total.gpu_hours, said
+
+    fast, slow = cost("vllm"), cost("transformers")
+    assert slow[0] == pytest.approx(4 * fast[0])
+    assert fast[1] == "generation: 2,857 tokens a second for 7 billion parameters (vLLM, assumed)"
+    assert "714 tokens a second" in slow[1] and "a quarter of what is assumed for vLLM" in slow[1]
+    monkeypatch.setattr(steps.importlib.util, "find_spec", lambda name: None)
+    assert cost("auto")[0] == slow[0] and "not installed here" in cost("auto")[1]
+
+
+def test_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"Qwen2.5-Math-1.5B/trim-margin{margin}-bandwidth0.8/seed0" for margin in (1, 15)]
+    cost = Cost([CellCost(name) for name in names], 0)
+    Console(width=80).print(cost_table(cost, PAPER))
+    said = capsys.readouterr().out
+    assert "…" not in said.replace(" ", "")
+    column = "".join(line[:36].strip() for line in said.splitlines())
+    assert all(name in column for name in names)
 
 
 def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from tests.study.stub import SCALE, StubJob, cells, finish
 from trimsft.files import RunError
-from trimsft.runs import RunLock
+from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running import execution
+from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, in_order, run_cells
 from trimsft.study.running.status import read_status, summary
 from trimsft.study.scales import ModelAt
@@ -46,6 +47,51 @@ def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> 
     again = run_cells(asked, SCALE, tmp_path, workers=1, retries=0)  # what is done stays, the rest is tried
     assert again.done.keys() == outcome.done.keys() and again.failed.keys() == outcome.failed.keys()
     assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 3, 3]
+
+
+def test_a_model_whose_trainings_all_fail_alike_is_given_up_after_two(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = cells("bad", seeds=4)
+    asked = [*bad, *cells("good")]
+    outcome = run_cells(asked, SCALE, tmp_path, workers=1, retries=1)
+    assert set(outcome.done) == set(cells("good")) and set(outcome.failed) == set(bad[:2])
+    assert [attempts(tmp_path, cell) for cell in bad] == [1, 1, 0, 0]
+    assert caplog.messages == ["bad: 2 more trainings would fail alike and stay missing"]
+    assert summary(read_status(tmp_path)) == "1 of 5 done, 2 failed, 2 missing"
+
+
+def test_other_settings_and_trainings_that_had_begun_are_tried(tmp_path: Path) -> None:
+    rates = [Cell(model="bad", objective="sft", fields=(("learning_rate", rate),)) for rate in (1, 2, 3)]
+    run_cells(rates, SCALE, tmp_path, workers=1, retries=0)
+    assert [attempts(tmp_path, cell) for cell in rates] == [1, 1, 1]
+    begun = cells("bad", seeds=3)
+    for cell in begun:
+        telemetry = Place(tmp_path).telemetry(cell)
+        telemetry.parent.mkdir(parents=True)
+        telemetry.write_text("{}\n")
+    run_cells(begun, SCALE, tmp_path, workers=1, retries=0)
+    assert [attempts(tmp_path, cell) for cell in begun] == [1, 1, 1]
+
+
+def test_more_of_cells_whose_weights_are_gone_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    scale = replace(SCALE, keep_weights=False)
+    job = StubJob(Place(tmp_path), scale, frozenset({"scores"}), {})
+    one, _ = trained = cells("good", seeds=2)
+    for cell in trained:
+        finish(job, cell)
+        job.place.tokens(cell).touch()
+        RunDirectory(job.place.run(cell)).write_manifest(weights="dropped")
+    run_cells(trained, scale, tmp_path)
+    more = replace(scale, benchmarks=("toy", "another"))
+    with pytest.raises(
+        RunError, match=r"2 cells have no weights any more.*such as good/sft/seed0; ask for"
+    ) as told:
+        run_cells(trained, more, tmp_path)
+    assert "--keep-weights" in str(told.value) and "\n" not in str(told.value)
+    with pytest.raises(RunError, match="1 cell has no weights any more"):
+        estimate_cost([one], more, tmp_path, frozenset({"scores"}))
+    assert Place(tmp_path).read_scale().benchmarks == ("toy",)
 
 
 def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Cells on a real local cluster of Ray: done, tried again, failed, and what each asks for."""
 
 import os
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.study.running.test_workers import is_running, wait_until_gone
 from tests.study.stub import SCALE, StubJob, cells
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
@@ -14,7 +17,7 @@ from trimsft.study.running import execution, ray_executor
 from trimsft.study.running.execution import Event, run_cells
 from trimsft.study.running.ray_executor import RESOURCES, RayCrew, RayMissing, resources_of
 from trimsft.study.running.steps import CellJob
-from trimsft.study.scales import PAPER
+from trimsft.study.scales import PAPER, ModelAt
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore")  # ray and its packages have many
@@ -56,6 +59,7 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
     job = CellJob(Place(tmp_path), PAPER, frozenset({"scores"}), {cell.name: cell})
     monkeypatch.setenv(RESOURCES, '{"a100": 2}')
     assert resources_of(job, cell) == {"CPU": 8, "GPU": 2, "a100": 2.0}
+    monkeypatch.setattr(ray_executor, "fits", lambda needs, machine: True)
     with RayCrew(job) as crew:
         crew._submit(cell.name)
         (group,) = crew._groups.values()
@@ -66,6 +70,50 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
         assert table["bundles"] == {0: {"CPU": 8.0, "GPU": 2.0, "a100": 2.0}}
         assert table["state"] == "PENDING"  # this cluster has no GPUs
     assert crew._groups == {} and crew._tasks == {}
+
+
+def test_what_no_machine_has_is_refused_unless_the_cluster_grows(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(RESOURCES, '{"a100": 1}')
+    words = r"executor: no machine .* what good/sft/seed0 takes \(1 CPU, 1 a100\); they have 2 CPU, 0 a100"
+    with pytest.raises(ValueError, match=words):
+        run_cells(cells("good"), SCALE, tmp_path / "out", executor="ray")
+    assert not (tmp_path / "out").exists() and cluster.is_initialized()
+    monkeypatch.setattr(ray_executor, "_grows", lambda: True)
+    (cell,) = cells("good")
+    with RayCrew(CellJob(Place(tmp_path), SCALE, frozenset({"scores"}), {cell.name: cell})):
+        assert caplog.messages[0].endswith("waiting for the cluster to grow")
+
+
+def test_a_cluster_that_was_told_of_kinds_of_machines_grows(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray._private.state import state
+    from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
+
+    assert not ray_executor._grows()
+    told = ClusterConfig(node_group_configs=[NodeGroupConfig(resources={"GPU": 8}, max_count=4)])
+    monkeypatch.setattr(state, "get_cluster_config", lambda: told)
+    assert ray_executor._grows()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells nobody of a dead parent")
+def test_what_a_task_has_launched_ends_when_it_is_cancelled(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell,) = cells("launching")
+    scale = replace(SCALE, models={"launching": ModelAt(path="launching")})
+    job = StubJob(Place(tmp_path), scale, frozenset({"scores"}), {cell.name: cell})
+    started = job.place.run(cell) / "ranks"
+    with RayCrew(job) as crew:
+        for _ in crew.work([cell.name]):
+            if started.exists():
+                break
+        launched = [int(pid) for pid in started.read_text().split()]
+        assert all(map(is_running, launched))
+    for pid in launched:
+        wait_until_gone(pid)
 
 
 def test_resources_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

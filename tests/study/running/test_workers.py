@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.study.launcher import LAUNCHER
 from trimsft.study.running.slots import CoreSlots
 from trimsft.study.running.workers import Busy, Done, Failed, Taken, Team, Told
 
@@ -32,6 +33,11 @@ class Launching:
             (self.out / "pid").write_text(str(launched.pid))
             tell("sleeping")  # type: ignore[operator]
             launched.wait()
+        if name == "dies":
+            subprocess.Popen([sys.executable, "-c", LAUNCHER, str(self.out / "ranks")])
+            while not (self.out / "ranks").exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
         if name == "taken":
             raise Taken("process 1 on the moon")
         if name == "fails":
@@ -84,6 +90,14 @@ def test_a_worker_that_is_stopped_ends_what_it_has_launched(tmp_path: Path) -> N
         pid = int((tmp_path / "pid").read_text())
         assert is_running(pid)
     wait_until_gone(pid)
+
+
+def test_the_place_of_a_killed_worker_is_free_once_all_that_it_launched_has_ended(tmp_path: Path) -> None:
+    with Team(Launching(tmp_path), CoreSlots(1)) as team:
+        (message,) = (message for message in team.work(["dies"]) if message)
+        launched = [int(pid) for pid in (tmp_path / "ranks").read_text().split()]
+        assert message == Failed("dies", "its process ended (killed by signal 9: too little memory?)")
+        assert len(launched) == 2 and not any(map(is_running, launched))
 
 
 ORPHAN = """

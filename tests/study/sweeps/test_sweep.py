@@ -79,8 +79,8 @@ def test_a_point_is_the_mean_over_its_seeds_with_the_interval_of_over_runs():
     runs = [found[cell] for cell in cells if cell.objective == "trim" and band_of(cell) == point.setting.band]
     assert len(runs) == 3
     assert point.interval("average") == over_runs(runs, "average", resamples=500)
-    assert swept.baseline is not None and swept.baseline.seeds == 3
-    assert swept.baseline not in swept.points
+    (sft,) = swept.baselines
+    assert sft.seeds == 3 and sft not in swept.points and swept.baseline_of(point) is sft
 
 
 def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
@@ -203,7 +203,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
     files = write_sweep(
         swept, out, selection=select(swept, "easy"), notes=["dft takes no margin."], command="trimsft sweep x"
     )
-    names = [name for name in folder_of(out) if not name.startswith(("runs/", "config"))]
+    names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
     drawn = [
         f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")
     ]
@@ -212,9 +212,12 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
     text = (out / "sweep.md").read_text()
     assert "Chosen on easy" in text and "dft takes no margin." in text
     rows = list(csv.DictReader(io.StringIO((out / "sweep.csv").read_text())))
-    assert (
-        len(rows) == 6 and {"margin", "bandwidth", "value", "low", "high", "easy", "hard"} <= rows[0].keys()
-    )
+    assert [row["objective"] for row in rows] == ["sft", *["trim"] * 6]
+    first = ["objective", "margin", "bandwidth", "value", "low", "high", "seeds", "run", "by_seed"]
+    assert list(rows[0]) == [
+        *first,
+        *(f"{name}{end}" for name in ("against_sft", "easy", "hard") for end in ("", "_low", "_high")),
+    ]
     page = (out / "report.html").read_text()
     assert "trimsft sweep x" in page
 
@@ -225,8 +228,7 @@ def test_sweep_json_is_what_the_page_reads(folder):
     write_sweep(swept, out, selection=select(swept, "easy"), command="trimsft sweep x")
     read = read_for_page(out)
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")
-    assert swept.baseline is not None
-    sft = swept.baseline.interval("average", "hard")
+    sft = swept.baselines[0].interval("average", "hard")
     assert read.baseline == (sft.value, sft.low, sft.high)
     assert f"SFT: {100 * sft.value:.1f} [" in (out / "report.html").read_text()
     assert {(point.margin, point.bandwidth) for point in read.points} == {
@@ -252,8 +254,9 @@ def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path)
     swept = swept_of(found, cells, keep=grid, resamples=20)
     write_sweep(swept, tmp_path)
     content = json.loads((tmp_path / "sweep.json").read_text())
-    assert len(content["all"]) == 10
+    assert len(content["all"]) == 12, "with SFT at both learning rates"
     assert len(content["points"]) == 4 and {point["learning_rate"] for point in content["points"]} == {2e-4}
+    assert content["baseline"]["learning_rate"] == 2e-4
     assert len(read_for_page(tmp_path).points) == 4
 
 
@@ -270,7 +273,7 @@ def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count():
     bold = [row for row in table.rows if row[0].bold]
     assert len(bold) == 1
     assert (float(bold[0][1].text), float(bold[0][2].text)) == select(swept, "easy").point.setting.band
-    sft, point = swept.baseline, swept.points[0]
+    sft, point = swept.baselines[0], swept.points[0]
     expected = 100 * (point.interval("average", "hard").value - sft.interval("average", "hard").value)
     assert float(others[0][-1].text) == pytest.approx(expected, abs=0.06)
 
@@ -285,7 +288,11 @@ def run_command(monkeypatch, out, failing=(), **options):
     from trimsft.study.running.execution import Outcome
     from trimsft.study.sweeps import command as sweep_command
 
-    scale = replace(SCALES["lab"], benchmarks=("easy", "hard"))
+    data = out.parent / "data"
+    for name in ("easy", "hard"):
+        data.mkdir(exist_ok=True)
+        (data / f"{name}.jsonl").write_text('{"id": "1", "problem": "1 + 1", "answer": "2"}\n')
+    scale = replace(SCALES["lab"], benchmarks=("easy", "hard"), benchmark_data=str(data))
     plan = plan_sweep(["objective=trim,dft", "margin=1,2"], scale, seeds=1)
 
     def pretend(cells, scale, out, **how):

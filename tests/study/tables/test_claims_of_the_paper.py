@@ -98,3 +98,45 @@ def test_the_hard_half_is_held_against_sft():
 def test_counts_are_those_of_the_shift():
     """The scores that the tests above are made of do move with their shift."""
     assert sum(counts(-2.0, 0)) < sum(counts(0.0, 0)) < sum(counts(2.0, 0))
+
+
+def test_the_best_of_several_equal_rivals_is_no_reason_to_say_that_trim_is_not_best():
+    """One rival that is above by little more than its own interval: with four of them that happens by chance."""
+
+    def told(rivals):
+        trim = [score_of("easy", [4] * 20, resamples=20)]
+        lucky = [score_of("easy", [4] * 14 + [7, 6, 5, 5, 4, 3], resamples=20)]
+        others = {cell(name): lucky if name == "dft" else trim for name in rivals}
+        return next(
+            c for c in claims({cell("trim"): trim, **others}, resamples=2000) if c.name == "trim-best"
+        )
+
+    few, many = told(("sft", "dft")), told(("base", "sft", "fsft", "dft"))
+    assert few.verdict == many.verdict == "cannot be told"
+    assert "corrected for 2 rivals" in few.sentence and "corrected for 4 rivals" in many.sentence
+    behind = main_results(shifts={**SHIFTS, "dft": 4.0})
+    assert verdicts(behind)["trim-best"] == "does not hold"
+
+
+def test_trim_is_best_only_where_it_is_above_every_rival():
+    """Above the highest by far on some problems, but not told apart from another rival that varies."""
+    told = verdicts(main_results(1, {**SHIFTS, "dft": 1.8}))
+    assert told["trim-best"] == "cannot be told"
+
+
+def test_claims_about_samples_name_how_many_there_were():
+    def of(correct):
+        return [score_of("easy", correct, samples=4, resamples=20)]
+
+    found = claims({cell("sft"): of([1] * 9), cell("trim"): of([3] * 9)}, resamples=50)
+    told = {claim.name: claim.statement for claim in found}
+    assert told["more-passes"] == "TrimSFT solves more problems in 4 attempts than SFT."
+    assert told["better-votes"] == "TrimSFT's majority of 4 is right more often than SFT's."
+
+
+def test_settings_without_a_benchmark_in_common_are_not_judged():
+    found = {cell("sft"): exact(0.25, benchmarks=("easy",)), cell("trim"): exact(0.5, benchmarks=("hard",))}
+    assert verdicts(found) == {}
+    found[cell("trim")] = exact(0.5)
+    sentence = next(c.sentence for c in claims(found, resamples=20) if c.name == "trim-above-sft")
+    assert "TrimSFT 50.0, SFT 25.0" in sentence

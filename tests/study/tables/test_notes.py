@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.scoring.graded import same, samples_of
 from tests.study.made_up_scores import cell, exact
 from trimsft.scoring.scores import BenchmarkScore, score
-from trimsft.study.tables.notes import MOST_NAMED, missing_note, unanswered_note
+from trimsft.study.tables.notes import MOST_NAMED, missing_note, partial_note, unanswered_note
 from trimsft.study.tables.summaries import summarise
 
 
@@ -48,3 +48,10 @@ def test_missing_cells_are_counted() -> None:
     assert missing_note(cells) == [
         "Not finished, and so left out: lab/sft/seed0, lab/sft/seed1, lab/sft/seed2 and 2 more."
     ]
+
+
+def test_cells_without_some_benchmark_are_named() -> None:
+    found = {cell("sft"): exact(0.5), cell("trim"): exact(0.5, benchmarks=("easy",))}
+    (note,) = partial_note(found, ("easy", "hard"))
+    assert note.startswith("Not finished on hard: lab/trim-margin1.5-bandwidth0.8/seed0;")
+    assert partial_note(found, ("easy",)) == []

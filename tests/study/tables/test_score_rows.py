@@ -8,7 +8,7 @@ from trimsft.evaluate.formats import render
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.beside_the_paper import STAND_IN, contradictions, numbers_of, ranks, same_order
 from trimsft.study.tables.score_rows import our_table, paper_table, pattern_table, score_rows
-from trimsft.study.tables.summaries import Setting, labels_of, paired, setting_of, summarise
+from trimsft.study.tables.summaries import Setting, labels_of, mean_difference, paired, setting_of, summarise
 
 
 def on_the_papers_benchmarks(share, names=("math500", "olympiadbench", "minerva", "amc", "aime24")):
@@ -50,7 +50,14 @@ def test_contradictions_of_a_table_are_said_where_it_is_shown():
 
 def test_every_contradiction_of_a_table_with_a_study_is_told_by_some_study():
     told = {note for study in STUDIES.values() for note in contradictions(study.paper)}
-    assert len(told) == len([entry for entry in paper.disagreements() if entry.label != "abstract"])
+    entries = [entry for entry in paper.disagreements() if entry.label != "abstract"]
+    assert len(told) == len({(entry.label, entry.line, entry.what) for entry in entries})
+
+
+def test_a_number_with_two_things_against_it_gets_one_sentence():
+    (note,) = [note for note in contradictions(STUDIES["half-trims"].paper) if "(4, 1)" in note]
+    assert "is 8.83 and should be 5.83: tab:ablation-fixed-tau" in note and "multiples of 100/240" in note
+    assert note.count("should be") == 1
 
 
 def test_ranks_and_order():
@@ -77,7 +84,8 @@ def test_ours_the_papers_and_the_difference_with_the_interval():
         (row.ours.low - 0.6695, row.ours.high - 0.6695)
     )
     text = render(paper_table(summaries, rows), "markdown")
-    assert f"| TrimSFT | 66.95 {100 * row.difference.value:+.1f} " in text and "31.77 +43.2 " in text
+    assert "| TrimSFT | 75.0 \\(66.95; +8.1 \\[" in text and "75.0 \\(31.77; +43.2 \\[" in text
+    assert "ours \\(the paper's; ours minus it \\[95 % interval\\]\\)" in text
     assert pattern_table(summaries, rows) is None
 
 
@@ -160,3 +168,53 @@ def test_a_base_is_held_against_every_seed_of_the_other():
         difference = paired(summaries[setting_of(cell("sft"))], summaries[setting_of(cell("base"))])
         widths.append(difference.high - difference.low)
     assert widths[1] > 2 * widths[0]
+
+
+def test_nothing_is_bold_where_all_are_equal():
+    summaries = summarise({cell(name): exact(0.5) for name in ("sft", "trim")}, resamples=20)
+    table = our_table("t", summaries, score_rows(summaries, ["average"], numbers_of("main")), ())
+    assert not any(entry.bold for row in table.rows for entry in row)
+
+
+# ---- what is finished in part
+
+
+def test_a_score_is_over_the_seeds_that_have_it_and_a_mean_needs_all_benchmarks():
+    found = {cell("sft", seed): exact(0.25 * (1 + seed)) for seed in range(3)}
+    found[cell("sft", 2)] = exact(0.75, benchmarks=("easy",))
+    found[cell("trim")] = exact(0.5, benchmarks=("easy",))
+    summaries = summarise(found, resamples=20)
+    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    told = {(row.setting.objective, row.benchmark): (row.seeds, row.ours.value) for row in rows}
+    assert told == {
+        ("sft", "easy"): ((0, 1, 2), pytest.approx(0.5)),
+        ("sft", "hard"): ((0, 1), pytest.approx(0.375)),
+        ("sft", "average"): ((0, 1), pytest.approx(0.375)),
+        ("trim", "easy"): ((0,), pytest.approx(0.5)),
+    }
+    text = render(our_table("t", summaries, rows, ()), "markdown")
+    assert next(line for line in text.splitlines() if line.startswith("| TrimSFT")).endswith("| - | - |")
+
+
+def test_pairs_are_averaged_over_the_seeds_that_all_of_them_have():
+    """Seeds 0 and 1 of one pair, 1 and 2 of the other: only seed 1 tells both."""
+    shares = {("a", 0): 1.0, ("a", 1): 0.5, ("b", 1): 0.25, ("b", 2): 1.0}
+    found = {cell("trim", seed, name): exact(share) for (name, seed), share in shares.items()}
+    found |= {cell("sft", seed, name): exact(0.0) for name, seed in shares}
+    summaries = summarise(found, resamples=20)
+    pairs = [
+        (summaries[setting_of(cell("trim", 0, n))], summaries[setting_of(cell("sft", 0, n))]) for n in "ab"
+    ]
+    assert mean_difference(pairs).value == pytest.approx((0.5 + 0.25) / 2)
+
+
+def test_an_interval_for_several_tests_is_wider_and_more_so_with_few_seeds():
+    def growth(seeds):
+        summaries = summarise(main_results(seeds), resamples=200)
+        trim, dft = (summaries[setting_of(cell(name))] for name in ("trim", "dft"))
+        once, often = paired(trim, dft), paired(trim, dft, tests=4)
+        assert often.value == once.value
+        return (often.high - often.low) / (once.high - once.low)
+
+    assert growth(1) == pytest.approx(2.4977 / 1.9600, rel=1e-3), "the normal quantiles"
+    assert growth(3) == pytest.approx(8.8602 / 4.3027, rel=1e-3), "Student's t of 2 degrees"

@@ -24,7 +24,7 @@ def test_even_gaps_bear_out_what_the_paper_says_of_weights_and_mass():
     """Gaps from -1 to 15, equal gradients: the band's width counts, not its place."""
     found = told({"base": table_of(np.linspace(-1, 15, LENGTH))})
     assert found["wider-counts-more"].verdict == "holds"
-    assert found["margin-moves-little"].verdict == "holds"
+    assert found["tau-moves-more"].verdict == "holds"
     assert found["hard-half-is-low"].verdict == "does not hold", (
         "at m = 1 two tokens are below 0, and two within 0 to 2"
     )
@@ -34,8 +34,28 @@ def test_even_gaps_bear_out_what_the_paper_says_of_weights_and_mass():
 def test_gaps_on_one_side_make_the_margin_matter_more():
     """All gaps near 1 and far away: R_eff of (1, tau) is that of the near ones, whatever tau; m moves it."""
     found = told({"base": table_of(np.array([1.0, 1.0, 1.0, 1.0, 6.3, 40.0, 40.0, 40.0, 40.0, 40.0]))})
-    assert found["margin-moves-little"].verdict == "does not hold"
-    assert "(1, 1) 0.4" in found["margin-moves-little"].sentence
+    assert found["tau-moves-more"].verdict == "does not hold"
+    assert "(1, 1) 0.4" in found["wider-counts-more"].sentence
+
+
+@pytest.mark.parametrize(("density", "verdict"), [(1.0, "holds"), (3.0, "does not hold")])
+def test_the_share_of_high_weights_over_m_is_held_against_its_range_over_tau(density, verdict):
+    """As many gaps near 1, 3 and 6; then the more the higher: R_eff follows tau all the same."""
+    gaps = np.concatenate([np.linspace(-9, 2, 110), np.linspace(2, 15, int(130 * density))])
+    table = hand_table(np.tile(gaps, EXAMPLES), example=np.repeat(np.arange(EXAMPLES), len(gaps)))
+    found = told({"base": table})
+    assert found["tau-moves-more"].verdict == "holds"
+    assert found["margin-moves-little"].verdict == verdict
+    assert "is below 0.1 of its range over tau" in found["margin-moves-little"].sentence
+
+
+def test_a_handful_of_examples_is_not_judged():
+    gaps = np.linspace(-1, 15, 9 * LENGTH)
+    few = token_claims({"base": hand_table(gaps, example=np.repeat(np.arange(9), LENGTH))})
+    assert {claim.verdict for claim in few} == {"cannot be told"}
+    assert all("9 examples, fewer than 10, tell too little." in claim.sentence for claim in few)
+    one = token_claims({"base": hand_table(gaps, example=np.zeros(len(gaps), dtype=int))})
+    assert not any("nan" in claim.sentence or "[" in claim.sentence for claim in one)
 
 
 def test_low_gaps_give_the_hard_half_its_mass():
@@ -66,7 +86,10 @@ def test_gaps_are_compared_token_by_token():
     assert [found[name].verdict for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small")] == [
         "holds"
     ] * 3
-    assert "mean gap, sft minus base: +1.00 [+1.00, +1.00]" in found["sft-shifts-right"].sentence
+    assert (
+        "mean gap, SFT minus Base: +1.00 [+1.00, +1.00]; one training (seed 0)"
+        in found["sft-shifts-right"].sentence
+    )
     turned = told({"base": tables["base"], "sft": table_of(base - 1)})
     assert turned["sft-shifts-right"].verdict == "does not hold"
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.analyze.tiny import make_table
+from tests.scoring.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
 from trimsft.files import RunError
 from trimsft.study.places import Place
@@ -24,16 +25,18 @@ TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 
 
-def study_folder(tmp_path, name, found, tokens=()):
+WORDS = ("1", "2", " =", " so", " x")
+
+
+def study_folder(tmp_path, name, found, tokens=(), scale=LAB, words=WORDS):
     place = Place(tmp_path / "study")
-    place.settle(LAB)
+    place.settle(scale)
     for each, of_cell in found.items():
         write_run(place, each, of_cell)
         place.remember([each], {"scores"})
     for number, each in enumerate(tokens):
         place.run(each).mkdir(parents=True, exist_ok=True)
-        texts = [["1", "2", " =", " so", " x"] * 4] * 6
-        make_table(place.tokens(each), texts, shift=0.5 * number)
+        make_table(place.tokens(each), [list(words) * 4] * 6, shift=0.5 * number)
         place.remember([each], {"tokens"})
     return place.out
 
@@ -46,6 +49,7 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     assert names == [
         "claims.json",
         "claims.md",
+        *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
         *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex")),
         "main/report.html",
         "problems.csv",
@@ -71,6 +75,8 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     assert [int(n) / 8 for n in hard["correct"].split()] == score.values("average").tolist()
     assert [float(n) for n in hard["greedy"].split()] == score.values("greedy").tolist()
     assert trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
+    page = (out / "tables/main/report.html").read_text()
+    assert "(seed 0 of 2: intervals over seeds are in main.md)" in page
 
 
 def test_unfinished_cells_are_named_and_a_study_without_any_is_refused(tmp_path):
@@ -129,8 +135,69 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
     content = json.loads((out / f"tables/{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
     text = (out / f"tables/{name}/{name}.md").read_text()
-    assert ("In round brackets\\: the paper's, and ours minus it." in text) == (name != "gaps")
+    assert ("In round brackets\\: the paper's, of Qwen2.5-Math-1.5B, another model" in text) == (
+        name != "gaps"
+    )
+    assert ("One training \\(seed 0\\)" in text) == (name == "gaps")
+    assert "r eff" not in text and "| trim |" not in text
     assert str(tmp_path) not in text
+
+
+def test_a_category_without_tokens_is_null_for_programs_and_a_dash_for_readers(tmp_path):
+    cells = STUDIES["categories"].cells(LAB, 1)
+    out = study_folder(tmp_path, "categories", {}, tokens=cells, words=("1", "2", " =", " x"))
+    write_study(STUDIES["categories"], LAB, cells, out)
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    content = json.loads((out / "tables/categories/categories.json").read_text(), parse_constant=refuse)
+    empty = next(row for row in content["rows"] if row["tokens"] == 0)
+    assert empty["mean_weight_ours"] is None
+    text = (out / "tables/categories/categories.md").read_text()
+    assert "nan" not in text and f"| {empty['category']} | 0 | 0.00" in text
+
+
+def test_a_benchmark_that_is_added_leaves_the_finished_table_there(tmp_path):
+    found = main_results(1)
+    out = study_folder(tmp_path, "main", found)
+    more = replace(LAB, benchmarks=("easy", "hard", "new"))
+    Place(out).settle(more)
+    write_study(STUDIES["main"], more, list(found), out, resamples=20)
+    text = (out / "tables/main/main.md").read_text()
+    assert "|  | easy | hard | average |" in text and "Not finished on new\\: lab/base/seed0" in text
+    assert "**holds**: TrimSFT is above SFT" in text
+
+
+def test_titles_name_the_samples_drawn_and_a_smoke_test_as_what_it_is(tmp_path):
+    smoke = replace(LAB.tiny(), benchmarks=("easy",))
+    scores = {
+        cell(n): [score_of("easy", [k, k], samples=2, resamples=20)] for n, k in (("sft", 0), ("trim", 1))
+    }
+    out = study_folder(tmp_path, "main", scores, scale=smoke)
+    write_study(STUDIES["main"], smoke, list(scores), out, resamples=20)
+    text = (out / "tables/main/main.md").read_text()
+    assert (
+        text.startswith("# Smoke test, its numbers say nothing\\: average\\@2 of Base") and "@8" not in text
+    )
+    assert "(seed 0 of" not in (out / "tables/main/report.html").read_text()
+    assert "Differs from the scale lab as it comes\\: 24 rows, per\\_device" in text
+
+
+def test_beside_the_paper_what_differs_from_its_protocol_is_said(tmp_path):
+    qwen = "Qwen2.5-Math-1.5B"
+    paper = SCALES["paper"]
+    scale = replace(paper, models={qwen: paper.models[qwen]}, benchmarks=("math500",), samples=2, problems=2)
+    scores = {
+        cell(n, model=qwen): [score_of("math500", [k, k], samples=2, resamples=20)]
+        for n, k in (("sft", 0), ("trim", 1))
+    }
+    out = study_folder(tmp_path, "main", scores, scale=scale)
+    write_study(STUDIES["main"], scale, list(scores), out, resamples=20)
+    text = (out / "tables/main/main.md").read_text()
+    assert "Differs from the paper's protocol\\: first 2 problems of each benchmark, 2 samples." in text
+    drawn = list(csv.DictReader(io.StringIO((out / "tables/main/figures/scores.csv").read_text())))
+    assert {row["run"]: row["paper"] for row in drawn} == {"SFT": "40.02", "TrimSFT": "66.95"}
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

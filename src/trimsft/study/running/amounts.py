@@ -31,6 +31,9 @@ ROW_TOKENS = 526
 ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
 """Mean length of a sampled answer. Measured at the lab (docs/results/lab.md's runs); assumed elsewhere."""
 
+WEIGHT_BYTES = 4.0
+"""Of one parameter: float32, as the recipes train."""
+
 
 class Amounts:
     """Counts once what many cells share."""
@@ -61,6 +64,7 @@ class Amounts:
 
     def _problems(self, name: str) -> int:
         from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
+        from trimsft.lab import TIERS
         from trimsft.lab.data import BENCHMARK_COUNT
 
         limit = self._scale.problems
@@ -68,7 +72,7 @@ class Amounts:
             count = BENCHMARKS[name].count
         else:
             data = None if self._scale.benchmark_data is None else Path(self._scale.benchmark_data)
-            count = limit or BENCHMARK_COUNT if name.startswith("lab-") else len(load_benchmark(name, data))
+            count = limit or BENCHMARK_COUNT if name in TIERS else len(load_benchmark(name, data))
         return count if limit is None else min(count, limit)
 
     def trained_tokens(self, cell: Cell) -> float:
@@ -77,6 +81,16 @@ class Amounts:
         if cell.model not in self._tokens:
             self._tokens[cell.model] = self._rows(settings) * self._row_tokens(settings, cell.model)
         return self._tokens[cell.model] * float(settings.args.num_train_epochs)
+
+    def checkpoint_bytes(self, cell: Cell) -> float:
+        """At their most: a new checkpoint is whole before an old one goes, and each holds AdamW's two moments."""
+        args = training_settings(self._place, self._scale, cell).args
+        if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no":
+            return 0.0
+        if args.save_total_limit is None:
+            self.say("disk: all checkpoints are kept (save_total_limit is not set); two of them are counted")
+        parts = 1 if args.save_only_model else 3
+        return ((args.save_total_limit or 1) + 1) * parts * WEIGHT_BYTES * self.parameters(cell.model)
 
     def _rows(self, settings: Settings) -> int:
         if self._scale.rows is not None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
-from trimsft.study.running.amounts import Amounts
+from trimsft.study.running.amounts import WEIGHT_BYTES, Amounts
+from trimsft.study.running.checks import refuse_lost_weights
 from trimsft.study.running.execution import all_needs, in_order
-from trimsft.study.running.steps import CellJob
+from trimsft.study.running.steps import CellJob, uses_vllm
 from trimsft.study.scales import Scale
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ PEAK_FLOPS = 312e12
 """Of one A100 in bfloat16: where there is no GPU to ask."""
 GENERATED_PER_SECOND = 2e13
 """Tokens a second on one GPU, times the parameters of the model: 2,900 for one of 7 billion. Assumed, for vLLM."""
+TRANSFORMERS_PER_SECOND = 5e12
+"""The same without vLLM, assumed: a quarter. Measured (docs/evaluation.md) is 2.6e13 on an H200 with 135 million
+parameters; nothing is with larger models, whose caches leave room for fewer answers at once."""
 LAB_TRAINED_PER_SECOND = 3000.0
 LAB_GENERATED_PER_SECOND = 3700.0
 LAB_OVERHEAD = 4.0
@@ -49,7 +53,7 @@ class CellCost:
     disk_bytes: float = 0
     """What stays."""
     peak_bytes: float = 0
-    """While it is at work: weights and a checkpoint with the optimizer's state."""
+    """While it is at work, at its most: checkpoints with the optimizer's state, or what stays."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ def estimate_cost(cells: Sequence[Cell], scale: Scale, out: Path, needs: frozens
     needs = all_needs(scale, needs)
     ordered = in_order(cells)
     job = CellJob(Place(out), scale, needs, {cell.name: cell for cell in ordered})
+    refuse_lost_weights(job)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
     amounts = Amounts(job)
     found = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
@@ -98,7 +103,7 @@ def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> C
     trained = amounts.trained_tokens(cell) if "train" in steps else 0.0
     generated = amounts.generated_tokens() if "evaluate" in steps else 0.0
     parameters = amounts.parameters(cell.model)
-    weights = 4.0 * parameters if "train" in steps else 0.0
+    weights = WEIGHT_BYTES * parameters if "train" in steps else 0.0
     kept = weights if scale.keep_weights and not cell.is_base else 0.0
     cpu, gpu = _hours(amounts, scale, cell, trained, generated)
     return CellCost(
@@ -108,7 +113,7 @@ def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> C
         gpu_hours=gpu,
         cpu_hours=cpu,
         disk_bytes=kept + BYTES_PER_ANSWER_TOKEN * generated,
-        peak_bytes=(1 if scale.defaults.get("save_strategy") == "no" else 4) * weights,
+        peak_bytes=max(weights, amounts.checkpoint_bytes(cell)) if "train" in steps else 0.0,
     )
 
 
@@ -130,13 +135,27 @@ def _hours(
     peak, device = _peak()
     amounts.say(
         f"GPU hours: 8 operations for each parameter and trained token (6, and a third more for recomputed layers) "
-        f"at {UTILISATION:.0%} of the peak of {device} ({peak / 1e12:,.0f} Tflop/s); generation at "
-        f"{GENERATED_PER_SECOND / 7e9:,.0f} tokens a second for 7 billion parameters (vLLM; transformers is slower)"
+        f"at {UTILISATION:.0%} of the peak of {device} ({peak / 1e12:,.0f} Tflop/s)"
     )
     training = 8 * parameters * trained / (peak * UTILISATION)
     # while one process generates, the other GPUs of the cell wait
-    generation = generated * parameters / GENERATED_PER_SECOND * scale.gpus_of(cell)
+    generation = generated * parameters / _generated_per_second(amounts, scale) * scale.gpus_of(cell)
     return 0.0, (training + generation) / 3600
+
+
+def _generated_per_second(amounts: Amounts, scale: Scale) -> float:
+    """Times the parameters of the model, by the engine that would be taken here."""
+    is_vllm = uses_vllm(scale)
+    speed = GENERATED_PER_SECOND if is_vllm else TRANSFORMERS_PER_SECOND
+    engine = (
+        "vLLM, assumed"
+        if is_vllm
+        else "transformers, assumed: a quarter of what is assumed for vLLM, which is not installed here"
+        if scale.engine == "auto"
+        else "transformers, assumed: a quarter of what is assumed for vLLM"
+    )
+    amounts.say(f"generation: {speed / 7e9:,.0f} tokens a second for 7 billion parameters ({engine})")
+    return speed
 
 
 def _peak() -> tuple[float, str]:
@@ -166,10 +185,16 @@ def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     rows = [_row(cell) for cell in cost.cells]
     headers = ("to run", "trained\ntokens", "generated\ntokens", time, "disk")
-    feet = (f"{len(cost.cells)} cells, and {cost.already_done} done", *_row(cost.total)[1:])
+    cells = f"{len(cost.cells)} cell{'' if len(cost.cells) == 1 else 's'}"
+    feet = (f"{cells}, and {cost.already_done} done", *_row(cost.total)[1:])
     for number, (header, foot) in enumerate(zip(headers, feet, strict=True)):
+        # names stay whole, over two lines where they must: they differ at their ends
         table.add_column(
-            header, footer=foot, justify="right" if number else "left", min_width=8 if number else 20
+            header,
+            footer=foot,
+            justify="right" if number else "left",
+            min_width=8 if number else 20,
+            overflow="ellipsis" if number else "fold",
         )
     for row in rows[:most]:
         table.add_row(*(Text(text) for text in row))

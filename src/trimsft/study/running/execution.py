@@ -9,23 +9,27 @@ waits for those that others have taken, and takes over what a dead one has left.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from trimsft.files import RunError
-from trimsft.study.cells import Cell
+from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.places import Place
+from trimsft.study.running.checks import refuse_lost_weights, with_attention
 from trimsft.study.running.locks import who_holds
 from trimsft.study.running.steps import CellJob
 from trimsft.study.running.workers import Busy, Done, Failed, Message, Team, Told
 from trimsft.study.scales import Scale
 
 EXECUTORS = ("local", "ray")
+logger = logging.getLogger("trimsft")
+
 POLL = 5.0
 """Seconds between two looks at cells that others work on."""
 
@@ -99,18 +103,20 @@ def run_cells(
     cells = in_order(cells)
     for cell in cells:
         scale.at(cell.model)
-    place = Place(
-        Path(out).absolute() if executor == "ray" else Path(out)
-    )  # tasks have a folder of their own
+    # tasks of a cluster have a folder of their own
+    place = Place(Path(out).absolute() if executor == "ray" else Path(out))
+    scale = with_attention(scale, place.scale_if_any())
     job = CellJob(place, scale, needs, {cell.name: cell for cell in cells})
+    refuse_lost_weights(job)
     missing = sum(not place.is_done(cell, scale, needs) for cell in cells)
-    crew = make_crew(job, executor, workers, missing) if missing else None  # refuses what is not there
-    place.settle(scale)
-    place.remember(cells, needs)
     campaign = _Campaign(job, retries, on_event)
-    waiting = campaign.begin()
-    if crew is not None:
-        with crew:
+    # both refuse what is not there, before anything is written
+    crew = make_crew(job, executor, workers, missing) if missing else None
+    with crew or nullcontext():
+        place.settle(scale)
+        place.remember(cells, needs)
+        waiting = campaign.begin()
+        if crew is not None:
             campaign.work(crew, waiting)
     return campaign.outcome
 
@@ -149,6 +155,7 @@ class _Campaign:
         self._attempts: dict[str, int] = {}
         self._elsewhere: dict[str, str] = {}
         self._training: dict[str, int] = {}
+        self._at_once: dict[tuple[Any, str], set[Cell]] = {}
         self.outcome = Outcome({}, {})
 
     def begin(self) -> list[str]:
@@ -195,12 +202,34 @@ class _Campaign:
         with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
             self._job.place.note_failure(cell, message.error)
         self._attempts[name] = self._attempts.get(name, 0) + 1
-        if self._attempts[name] <= self._retries:
+        if self._is_hopeless(cell, message.error):
+            self._give_up(cell, message.error, waiting)
+        elif self._attempts[name] <= self._retries:
             waiting.append(name)
             self._tell(cell, "retrying", message.error)
         else:
             self.outcome.failed[cell] = message.error
             self._tell(cell, "failed", message.error)
+
+    def _is_hopeless(self, cell: Cell, error: str) -> bool:
+        """Whether two trainings that differ in their objective alone have failed alike before their first update."""
+        if cell.is_base or updates_done(self._job.place, cell) or "killed by signal" in error:
+            return False
+        alike = self._at_once.setdefault((_setup(cell), error), set())
+        alike.add(cell)
+        return len(alike) > 1
+
+    def _give_up(self, cell: Cell, error: str, waiting: list[str]) -> None:
+        """Those that have failed so are not tried again, and those that would are not tried at all."""
+        failed = self._at_once[_setup(cell), error]
+        for one in failed - self.outcome.failed.keys():
+            self.outcome.failed[one] = error
+            self._tell(one, "failed", error)
+        like = [name for name in waiting if _setup(self._job.cells[name]) == _setup(cell)]
+        left = [name for name in like if not self._job.cells[name].is_base]
+        waiting[:] = [name for name in waiting if name not in left]
+        if untried := len({*left} - {one.name for one in failed}):
+            logger.warning("%s: %d more trainings would fail alike and stay missing", cell.model, untried)
 
     def _come_back(self) -> list[str]:
         """What others have finished is done; what they have left undone is for us."""
@@ -233,6 +262,11 @@ class _Campaign:
 
     def _tell(self, cell: Cell, state: str, note: str = "", done: int = 0, total: int = 0) -> None:
         self._on_event(Event(cell, state, note, done, total))
+
+
+def _setup(cell: Cell) -> tuple[Any, ...]:
+    """What decides whether a training can begin: all but the objective and the seed."""
+    return cell.model, *(field for field in cell.fields if field[0] not in PARAMETERS)
 
 
 def updates_done(place: Place, cell: Cell) -> int:

@@ -37,6 +37,8 @@ RESOURCES = "TRIMSFT_RAY_RESOURCES"
 """Other resources that every cell takes, such as {"a100": 1} in JSON."""
 POLL = 0.5
 
+logger = logging.getLogger("trimsft")
+
 
 class RayMissing(ImportError):
     """The extra is not installed."""
@@ -58,10 +60,31 @@ class RayCrew:
             options: dict[str, Any] = {} if address else {"include_dashboard": False}
             self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
             self._started = True
+        try:
+            self._refuse_what_no_machine_has()
+        except ValueError:
+            self.__exit__(None, None, None)
+            raise
         self._task = self._ray.remote(max_retries=0, max_calls=1)(
             _do
         )  # a process for each: it frees what it held
         return self
+
+    def _refuse_what_no_machine_has(self) -> None:
+        """Ray would wait for it without a word."""
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for cell in self._job.cells.values():
+            needs = resources_of(self._job, cell)
+            if any(fits(needs, machine) for machine in machines):
+                continue
+            text = (
+                f"executor: no machine of the cluster has what {cell.name} takes ({_listed(needs, needs)}); "
+                f"they have {'; '.join(_listed(needs, machine) for machine in machines) or 'nothing'}"
+            )
+            if not _grows():
+                raise ValueError(text)
+            logger.warning("%s; waiting for the cluster to grow", text)
+            return
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,6 +172,26 @@ def resources_of(job: CellJob, cell: Cell) -> dict[str, float]:
         return needs | {str(kind): float(count) for kind, count in json.loads(others).items()}
     except (ValueError, AttributeError, TypeError):
         raise ValueError(f'{RESOURCES}: {others!r} must be JSON such as {{"a100": 1}}') from None
+
+
+def fits(needs: Mapping[str, float], machine: Mapping[str, float]) -> bool:
+    return all(machine.get(kind, 0) >= count for kind, count in needs.items())
+
+
+def _listed(kinds: Mapping[str, float], amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{amounts.get(kind, 0):g} {kind}" for kind in kinds)
+
+
+def _grows() -> bool:
+    """Whether machines may be added by themselves: an autoscaler has told the cluster of which kinds."""
+    try:
+        from ray._private.state import state
+
+        config = state.get_cluster_config()
+    except Exception as error:  # no public function tells, and another version may not have this one
+        logger.info("whether the cluster grows is not known (%s)", error)
+        return False
+    return config is not None and len(config.node_group_configs) > 0
 
 
 def _do(job: CellJob, name: str) -> Message:

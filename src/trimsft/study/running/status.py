@@ -73,7 +73,10 @@ def status_table(states: Sequence[CellState]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("cell", "state", "", box=box.SIMPLE_HEAD, caption=summary(states), caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, caption=summary(states), caption_justify="left")
+    table.add_column("cell", overflow="fold", min_width=20)  # names differ at their ends
+    table.add_column("state", no_wrap=True)
+    table.add_column("")
     styles = {"running": "cyan", "failed": "red", "missing": "dim", "done": "green"}
     for state in sorted(states, key=lambda state: STATES.index(state.state)):
         table.add_row(Text(state.cell.name), Text(state.state, style=styles[state.state]), Text(state.note))

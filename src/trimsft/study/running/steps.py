@@ -25,6 +25,7 @@ from trimsft.errors import one_line
 from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
+from trimsft.study.running.launching import launch
 from trimsft.study.running.locks import claimed
 from trimsft.study.running.slots import SHARE
 from trimsft.study.running.training import model_path, training_words, write_token_rows, write_training_data
@@ -142,9 +143,7 @@ def train(job: CellJob, cell: Cell, tell: Tell) -> None:
 
             finish(main(words))
         else:
-            finish(
-                subprocess.run(launch_command(words, gpus, scale.device), stdin=subprocess.DEVNULL).returncode
-            )
+            finish(launch(launch_command(words, gpus, scale.device), stdin=subprocess.DEVNULL))
 
 
 def launch_command(words: list[str], processes: int, device: str) -> list[str]:
@@ -258,7 +257,7 @@ def _in_own_process(job: CellJob, cell: Cell, step: str) -> None:
     """The same step in a process that gives its GPU back."""
     order = pickle.dumps((job, cell, step))
     with _explained(job.place.log(cell), STAGES[step]) as finish:
-        finish(subprocess.run([sys.executable, "-c", ONE_STEP], input=order).returncode)
+        finish(launch([sys.executable, "-c", ONE_STEP], input=order))
 
 
 def main() -> int:

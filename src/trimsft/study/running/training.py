@@ -19,6 +19,8 @@ from trimsft.study.scales import LAB_BASE, ModelAt, Scale, find_recipe
 if TYPE_CHECKING:
     from trimsft.train.settings import Settings
 
+ATTENTION = "attn_implementation"
+
 
 def model_path(at: ModelAt) -> str:
     """The folder of a model, or its name on the hub."""
@@ -26,10 +28,24 @@ def model_path(at: ModelAt) -> str:
         return str(lab.base_model_path())
     if at.path:
         return at.path
+    return str(_recipe(at)["model_name_or_path"])
+
+
+def _recipe(at: ModelAt) -> dict[str, Any]:
     import yaml
 
-    fields = yaml.safe_load(find_recipe(at.recipe).read_text(encoding="utf-8"))
-    return str(fields["model_name_or_path"])
+    fields = yaml.safe_load(find_recipe(at.recipe).read_text(encoding="utf-8")) if at.recipe else {}
+    return dict(fields)
+
+
+def attention_of(scale: Scale, at: ModelAt) -> str | None:
+    """What the scale or else the recipe asks for."""
+    asked = scale.defaults.get(ATTENTION, _recipe(at).get(ATTENTION))
+    return None if asked is None else str(asked)
+
+
+def is_flash(attention: str | None) -> bool:
+    return attention is not None and "flash" in attention
 
 
 def training_words(place: Place, scale: Scale, cell: Cell) -> list[str]:
@@ -44,6 +60,8 @@ def training_words(place: Place, scale: Scale, cell: Cell) -> list[str]:
         fields["dataset_name"] = scale.data
     if scale.device == "cpu":
         fields |= {"use_cpu": True, "bf16": False}
+        if ATTENTION not in fields and is_flash(attention_of(scale, at)):
+            fields[ATTENTION] = "sdpa"
     fields |= {
         "output_dir": place.run(cell),
         "objective": cell.objective,

@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -174,24 +175,31 @@ class _Worker:
 
     def end(self) -> None:
         """Ask it, and what it has launched, to end."""
-        _signal_group(self._process.pid, signal.SIGTERM)
+        if not _signal_group(self._process.pid, signal.SIGTERM):
+            self._process.terminate()  # it does not lead a group yet
 
     def stop(self) -> None:
+        """End it and all that it has launched, also where it is dead already: its group outlives it."""
         self.end()
+        end = time.monotonic() + ENDING
         self._process.join(ENDING)
+        # a launcher needs a moment to end its ranks, which have groups of their own
+        while _signal_group(self._process.pid, 0) and time.monotonic() < end:
+            time.sleep(0.02)
         _signal_group(self._process.pid, signal.SIGKILL)  # what is recorded outlives it
         self._process.kill()
         self._process.join()
         self.pipe.close()
 
 
-def _signal_group(pid: int | None, number: int) -> None:
-    """To a worker, which leads a group, and to all that it has started."""
-    with suppress(ProcessLookupError, PermissionError):
-        if pid is not None and os.getpgid(pid) == pid:
-            os.killpg(pid, number)
-        elif pid is not None:
-            os.kill(pid, number)
+def _signal_group(leader: int | None, number: int) -> bool:
+    """To all that a worker has started and itself; false where there is nobody left."""
+    try:
+        assert leader is not None
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 @contextmanager

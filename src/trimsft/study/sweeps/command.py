@@ -16,8 +16,9 @@ from trimsft.evaluate.problem_files import benchmark_name
 from trimsft.files import RunError
 from trimsft.scoring.problems import metric_names
 from trimsft.study.cells import Cell
-from trimsft.study.command import Running, check, check_models
+from trimsft.study.command import Running
 from trimsft.study.places import Place
+from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
 from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
@@ -71,6 +72,11 @@ def plan_sweep(
     )
 
 
+def check_one_model(models: Sequence[str]) -> None:
+    if len(models) > 1:
+        raise ValueError(f"--model: a sweep takes one, got {' and '.join(models)}; sweep once for each")
+
+
 def check_choice(scale: Scale, metric: str, select_on: str | None) -> None:
     """Refuse a metric or a development benchmark that there will not be, before anything is run."""
     known = [
@@ -112,8 +118,8 @@ def run_sweep(
     from trimsft.study.sweeps.files import write_sweep
 
     check_choice(scale, metric, select_on)
-    check(scale, out)
-    check_models(scale)
+    check_settings(scale, out)
+    check_at_hand(scale)
     how = running or Running()
     with Progress(console) as progress:
         done = run_cells(

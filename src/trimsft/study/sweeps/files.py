@@ -5,8 +5,8 @@ runs/sweep/
   sweep.json                        {"metric": "average@8", "benchmarks": [...], "selected_on": ..., "command": ...,
                                      "points": [{"objective": "trim", "margin": 1.0, "bandwidth": 0.5, "value": 0.61,
                                                  "low": 0.58, "high": 0.64, "seeds": 3, "run": "..."}],
-                                     "baseline": SFT likewise, ...}
-  figures/                          ablation curves, and the plane for each objective
+                                     "baseline": SFT likewise, "all": SFT and every point, ...}
+  figures/                          curves and planes of what was varied
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
 
@@ -18,13 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.evaluate.formats import escape_markdown, render
-from trimsft.figures import ablation_curves, score_map
-from trimsft.figures.style import PRINT_FORMATS, csv_of
+from trimsft.figures.style import csv_of
 from trimsft.files import write_whole
 from trimsft.study.places import Place
+from trimsft.study.sweeps.figures import sweep_figures
 from trimsft.study.sweeps.sweep import Selection, Swept
-from trimsft.study.sweeps.tables import conclusions, metric_name, reported, sweep_table
-from trimsft.study.tables.figures import percent
+from trimsft.study.sweeps.tables import (
+    against_sft,
+    conclusions,
+    fields_of,
+    metric_name,
+    reported,
+    sweep_table,
+)
 from trimsft.study.tables.notes import unanswered_note
 from trimsft.study.tables.summaries import NAMES, Summary
 from trimsft.study.tables.writing import fitting_latex
@@ -42,10 +48,10 @@ def write_sweep(
     table = sweep_table(swept, selection)
     unanswered = unanswered_note({point.setting: point for point in swept.points})
     sentences = [*conclusions(swept, selection), *unanswered, *notes]
-    figures = _figures(swept, selection, out / "figures")
+    figures = sweep_figures(swept, selection, out / "figures")
     record = sweep_record(swept, out, selection, sentences, command)
-    rows = record["all"]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    rows = [{**row, "by_seed": " ".join(f"{score:.6g}" for score in row["by_seed"])} for row in record["all"]]
+    names = list(dict.fromkeys(["objective", *fields_of(swept), *(name for row in rows for name in row)]))
     parts = [render(table, "markdown").rstrip(), *(escape_markdown(sentence) for sentence in sentences)]
     parts += [
         f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in figures if path.suffix == ".png"
@@ -63,21 +69,19 @@ def sweep_record(
     swept: Swept, out: Path, selection: Selection | None, sentences: Sequence[str], command: str
 ) -> dict[str, Any]:
     """`points` are what the heatmap of the report page shows: trimmed, differing in margin and bandwidth alone."""
-    names, shown = swept.benchmarks, reported(swept, selection)
-    sensitivity = swept.sensitivity()
+    shown, through = reported(swept, selection), None if selection is None else selection.point
+    sensitivity, points = swept.sensitivity(through), swept.slice(through)
+    sft = swept.baseline_of(points[0] if points else through or swept.best)
     return {
         "metric": metric_name(swept),
         "benchmarks": shown,
         "selected_on": None if selection is None else selection.on,
         "command": command or None,
-        "points": [_point(swept, point, out, shown) for point in swept.slice()],
-        "baseline": None if swept.baseline is None else _point(swept, swept.baseline, out, shown),
+        "points": [_point(swept, point, out, shown) for point in points],
+        "baseline": None if sft is None else _point(swept, sft, out, shown),
         "all": [
-            {
-                **_point(swept, point, out, shown),
-                **{name: point.interval(swept.metric, name).value for name in names},
-            }
-            for point in swept.points
+            _point(swept, point, out, shown) | _details(swept, selection, point)
+            for point in (*swept.beside, *swept.points)
         ],
         "selection": None if selection is None else _told(selection),
         "sensitivity": None
@@ -98,6 +102,25 @@ def _point(swept: Swept, point: Summary, out: Path, benchmarks: Sequence[str]) -
     }
 
 
+def _details(swept: Swept, selection: Selection | None, point: Summary) -> dict[str, Any]:
+    """What the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
+    metric, names = swept.metric, reported(swept, selection)
+    difference = against_sft(swept, selection, point)
+    by_seed = [
+        float(sum(run[name].values(metric).mean() for name in names) / len(names))
+        for _, run in sorted(point.runs.items())
+    ]
+    columns = {"against_sft": difference} | {name: point.interval(metric, name) for name in swept.benchmarks}
+    flat: dict[str, Any] = {"by_seed": by_seed}
+    for name, interval in columns.items():
+        flat |= {
+            name: None if interval is None else interval.value,
+            f"{name}_low": None if interval is None else interval.low,
+            f"{name}_high": None if interval is None else interval.high,
+        }
+    return flat
+
+
 def _told(selection: Selection) -> dict[str, Any]:
     return {
         "objective": selection.point.setting.objective,
@@ -106,29 +129,9 @@ def _told(selection: Selection) -> dict[str, Any]:
         "development": selection.development.as_dict(),
         **selection.interval.as_dict(),
         "benchmarks": {name: interval.as_dict() for name, interval in selection.by_benchmark.items()},
+        "sft": None if selection.baseline is None else dict(selection.baseline.setting.fields),
         "against_sft": None if selection.against_sft is None else selection.against_sft.as_dict(),
     }
-
-
-def _figures(swept: Swept, selection: Selection | None, folder: Path) -> list[Path]:
-    files: list[Path] = []
-    metric, names = f"{metric_name(swept)}, %", reported(swept, selection)
-    planes: dict[str, list[Summary]] = {}
-    for point in swept.slice():
-        planes.setdefault(point.setting.objective, []).append(point)
-    baseline = None
-    if swept.baseline is not None:
-        baseline = 100 * swept.baseline.interval(swept.metric, *names).value
-    for objective, points in planes.items():
-        scores = {p.setting.band: percent(p.interval(swept.metric, *names)) for p in points if p.setting.band}
-        end = "" if len(planes) == 1 else f"-{objective}"
-        chosen = selection.point.setting.band if selection and selection.point in points else None
-        plane = folder / f"plane{end}.svg"
-        files += score_map(scores, plane, metric=metric, chosen=chosen, formats=PRINT_FORMATS)
-        if len(scores) > 1:
-            curves = folder / f"curves{end}.svg"
-            files += ablation_curves(scores, curves, baseline=baseline, metric=metric, formats=PRINT_FORMATS)
-    return files
 
 
 def _page(swept: Swept, out: Path, selection: Selection | None, command: str) -> list[Path]:
@@ -138,7 +141,8 @@ def _page(swept: Swept, out: Path, selection: Selection | None, command: str) ->
     if not swept.slice():
         return []
     point = swept.best if selection is None else selection.point
-    shown = [summary for summary in (swept.baseline, point) if summary is not None]
+    sft = swept.baseline_of(point) if selection is None else selection.baseline
+    shown = [summary for summary in (sft, point) if summary is not None]
     runs = {
         NAMES[summary.setting.objective]: Place(out).run(min(summary.cells, key=lambda cell: cell.seed))
         for summary in shown

@@ -1,7 +1,7 @@
 """A sweep: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
 
 axes = read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"])
-cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them
+cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them, at each value of shared fields
 run_cells(cells, scale, out)
 swept = read_sweep(cells, out)
 swept.best                                                     # of many: too good to be true, by `swept.optimism()`
@@ -20,7 +20,7 @@ import numpy as np
 
 from trimsft.files import RunError
 from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, resampled_means
-from trimsft.study.cells import Cell
+from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand
 from trimsft.study.sweeps.grid import Point
 from trimsft.study.tables.claims_of_the_paper import sensitivity_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BASELINE = "sft"
 BAND = ("margin", "bandwidth")
+Fields = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class Swept:
     """What is known of a sweep: its settings over their seeds, in the order of the grid."""
 
     points: tuple[Summary, ...]
-    baseline: Summary | None
-    """SFT, where it was trained beside them or is a point itself."""
+    baselines: tuple[Summary, ...]
+    """SFT, where it was trained beside them or is a point itself: one for each setting of the shared fields."""
     missing: tuple[Cell, ...]
     """Cells that are not finished."""
     metric: str = "average"
@@ -56,18 +57,34 @@ class Swept:
     def best(self) -> Summary:
         return best_of(self.points, self.metric, self.benchmarks)
 
-    def slice(self) -> list[Summary]:
-        """The trimmed points that differ from the best of them in margin, bandwidth and objective at most."""
+    @property
+    def beside(self) -> list[Summary]:
+        """SFT where it is no point of the grid."""
+        return [baseline for baseline in self.baselines if baseline not in self.points]
+
+    def baseline_of(self, point: Summary) -> Summary | None:
+        """SFT at the same values of the shared fields: against any other, tuning would count as the method's."""
+        shared = shared_fields(point.setting)
+        return next((sft for sft in self.baselines if shared_fields(sft.setting) == shared), None)
+
+    def slice(self, through: Summary | None = None) -> list[Summary]:
+        """The trimmed points that differ from this one in margin, bandwidth and objective at most.
+
+        Args:
+            through: by default, and where it is no trimmed one, the best of those.
+        """
         trimmed = [point for point in self.points if point.setting.band is not None]
         if not trimmed:
             return []
-        others = _other_fields(best_of(trimmed, self.metric, self.benchmarks).setting)
-        return [point for point in trimmed if _other_fields(point.setting) == others]
+        if through is None or through.setting.band is None:
+            through = best_of(trimmed, self.metric, self.benchmarks)
+        shared = shared_fields(through.setting)
+        return [point for point in trimmed if shared_fields(point.setting) == shared]
 
-    def sensitivity(self) -> Sensitivity | None:
+    def sensitivity(self, through: Summary | None = None) -> Sensitivity | None:
         """Of the slice's objective with the most points; None where there are too few for an analysis of variance."""
         planes: dict[str, list[Summary]] = {}
-        for point in self.slice():
+        for point in self.slice(through):
             planes.setdefault(point.setting.objective, []).append(point)
         largest = max(planes.values(), key=len, default=[])
         return sensitivity_of(largest, self.metric) if largest else None
@@ -78,11 +95,11 @@ class Swept:
         The bootstrap's answer: choose the best on resampled problems (and seeds), and see how far its score there lies
         above its score here, on average. With one seed it knows the chance of problems only, not that of trainings.
         """
-        rng = np.random.default_rng(seed)
-        strata = [[_columns(point, name, self.metric) for point in self.points] for name in self.benchmarks]
+        rng, points = np.random.default_rng(seed), candidates(self.points)
+        strata = [[_columns(point, name, self.metric) for point in points] for name in self.benchmarks]
         seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
         draws = np.mean([_draws(stratum, resamples, rng) for stratum in strata], axis=0)
-        counts = [point.seeds for point in self.points]
+        counts = [point.seeds for point in points]
         drawn = np.stack(
             [_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1
         )
@@ -101,22 +118,28 @@ class Selection:
     interval: Interval
     """The mean over the other benchmarks."""
     by_benchmark: Mapping[str, Interval]
+    baseline: Summary | None
+    """The SFT that the same benchmark chose; None where there is none, or it is the point itself."""
+    baselines: int
+    """How many it was chosen among."""
     against_sft: Interval | None
-    """Its difference to SFT on the other benchmarks, paired."""
+    """The difference of the two on the other benchmarks, paired."""
 
     def sentence(self) -> str:
         ours = _percent(self.interval)
         text = (
             f"Chosen on {self.on}: {self.point.setting.label}. On {_listed(list(self.by_benchmark))}: {ours}"
         )
-        if self.against_sft is not None:
-            text += f", against SFT {_percent(self.against_sft, '+')}"
+        if self.baseline is not None and self.against_sft is not None:
+            how = f", chosen on {self.on} likewise:" if self.baselines > 1 else ""
+            text += f", against {self.baseline.setting.label}{how} {_percent(self.against_sft, '+')}"
         return f"{text}."
 
 
 def sweep_cells(grid: Sequence[Point], model: str, seeds: int, *, baseline: bool = True) -> list[Cell]:
-    """Every point with every seed, SFT first where it is wanted."""
-    runs = [Cell(model=model, objective=BASELINE)] if baseline else []
+    """Every point with every seed; first, where it is wanted, SFT at every setting of the fields that it takes too."""
+    shared = dict.fromkeys(shared_fields(point) for point in grid)
+    runs = [Cell(model=model, objective=BASELINE, fields=fields) for fields in shared if baseline]
     runs += [Cell(model=model, objective=point.objective, fields=point.fields) for point in grid]
     return expand(runs, range(seeds))
 
@@ -154,24 +177,31 @@ def swept_of(
     if not found:
         raise RunError(f"{where}: no point of the sweep is finished; the same command continues it")
     missing = tuple(cell for cell in cells if cell not in results)
-    swept = Swept(tuple(found), summaries.get(Setting(model, BASELINE)), missing, metric)
+    baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
+    swept = Swept(tuple(found), baselines, missing, metric)
     found[0].interval(metric, *swept.benchmarks)  # an unknown metric ends here, with the known ones
     return swept
 
 
+def candidates(points: Sequence[Summary]) -> list[Summary]:
+    """Those with the most seeds: the mean of fewer is further from the truth, and so more easily the highest."""
+    most = max((point.seeds for point in points), default=0)
+    return [point for point in points if point.seeds == most]
+
+
 def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -> Summary:
-    """The highest mean over benchmarks and seeds; of equal ones the smaller bandwidth, then the smaller margin."""
+    """Of the candidates the highest mean over benchmarks and seeds; ties: the smaller bandwidth, then margin."""
 
     def order(point: Summary) -> tuple[float, float, float]:
         margin, bandwidth = point.setting.band or (math.inf, math.inf)
         means = [run[name].values(metric).mean() for run in point.runs.values() for name in benchmarks]
         return (-round(float(np.mean(means)), 12), bandwidth, margin)
 
-    return min(points, key=order)
+    return min(candidates(points), key=order)
 
 
 def select(swept: Swept, on: str) -> Selection:
-    """Choose by the mean over seeds on one benchmark, report on all others."""
+    """Choose by the mean over seeds on one benchmark, the point and the SFT it is held against; report on the rest."""
     names = swept.benchmarks
     if on not in names:
         raise ValueError(f"--select-on: {on!r} is no benchmark of this sweep; it has {', '.join(names)}")
@@ -179,19 +209,23 @@ def select(swept: Swept, on: str) -> Selection:
     if not others:
         raise ValueError(f"--select-on: {on!r} is the only benchmark; another one is needed to report on")
     point, metric = best_of(swept.points, swept.metric, [on]), swept.metric
-    baseline = swept.baseline if swept.baseline is not None and swept.baseline is not point else None
+    sft = best_of(swept.baselines, metric, [on]) if swept.baselines else None
+    baseline = None if sft is point else sft
     return Selection(
         point=point,
         on=on,
         development=point.interval(metric, on),
         interval=point.interval(metric, *others),
         by_benchmark={name: point.interval(metric, name) for name in others},
+        baseline=baseline,
+        baselines=len(candidates(swept.baselines)),
         against_sft=None if baseline is None else paired(point, baseline, metric, *others),
     )
 
 
-def _other_fields(setting: Setting) -> tuple[tuple[str, object], ...]:
-    return tuple(entry for entry in setting.fields if entry[0] not in BAND)
+def shared_fields(setting: Setting | Point) -> Fields:
+    """Those that are no objective's own, which SFT is trained with as well."""
+    return tuple(entry for entry in setting.fields if entry[0] not in PARAMETERS)
 
 
 def _columns(point: Summary, benchmark: str, metric: str) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trimsft.evaluate.tables import Cell, Table
 from trimsft.scoring.bootstrap import Interval
 from trimsft.study.cells import PARAMETERS
-from trimsft.study.sweeps.sweep import Selection, Swept
+from trimsft.study.sweeps.sweep import Selection, Swept, candidates, shared_fields
 from trimsft.study.tables.figures import percent
 from trimsft.study.tables.score_rows import points
 from trimsft.study.tables.summaries import NAMES, Summary, paired, shown
@@ -24,10 +24,9 @@ def sweep_table(swept: Swept, selection: Selection | None = None, *, brief: bool
         brief: leave out benchmarks but the one that was chosen on, for the width of a terminal.
     """
     columns = _columns(swept, selection, brief)
-    beside = [] if swept.baseline is None or swept.baseline in swept.points else [swept.baseline]
-    fields = _fields(swept)
+    fields = fields_of(swept)
     rows = []
-    for point in [*beside, *swept.points]:
+    for point in [*swept.beside, *swept.points]:
         chosen = selection is not None and point is selection.point
         cells = [
             Cell(NAMES[point.setting.objective], bold=chosen),
@@ -42,7 +41,12 @@ def sweep_table(swept: Swept, selection: Selection | None = None, *, brief: bool
         f"{'seeds and ' if max(seeds) > 1 else ''}problems, for each point alone."
     )
     header = ("", *fields, *columns, "against SFT")
-    return Table(f"Sweep: {metric_name(swept)}", header, tuple(rows), (note,))
+    return Table(f"Sweep: {metric_name(swept)}", header, tuple(rows), (note, *_which_sft(swept)))
+
+
+def _which_sft(swept: Swept) -> list[str]:
+    shared = sorted({name for sft in swept.baselines for name, _ in shared_fields(sft.setting)})
+    return [f"Against SFT with the same {' and '.join(shared)}."] if shared else []
 
 
 def _columns(swept: Swept, selection: Selection | None, brief: bool) -> dict[str, list[str]]:
@@ -55,7 +59,7 @@ def _columns(swept: Swept, selection: Selection | None, brief: bool) -> dict[str
     return columns
 
 
-def _fields(swept: Swept) -> list[str]:
+def fields_of(swept: Swept) -> list[str]:
     """Parameters of the objectives that are there, and whatever else varies."""
     values: dict[str, set[object]] = {}
     for point in swept.points:
@@ -76,7 +80,7 @@ def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
     if selection is not None:
         found.append(selection.sentence())
     else:
-        best, points = swept.best, len(swept.points)
+        best, points = swept.best, len(candidates(swept.points))
         value = best.interval(swept.metric, *swept.benchmarks)
         text = f"The highest of {points} points is {best.setting.label}: {100 * value.value:.1f}."
         if points > 1:
@@ -87,7 +91,8 @@ def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
                 "--select-on BENCHMARK chooses on one and reports on the others."
             )
         found.append(text)
-    sensitivity = swept.sensitivity()
+    found += _no_candidates(swept, selection)
+    sensitivity = swept.sensitivity(None if selection is None else selection.point)
     found += [] if sensitivity is None else [sensitivity.sentence()]
     if swept.missing:
         count = len(swept.missing)
@@ -96,14 +101,38 @@ def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
     return found
 
 
+def _no_candidates(swept: Swept, selection: Selection | None) -> list[str]:
+    """How many had no part in the choice, as fewer seeds of them are finished."""
+    groups = {"point": swept.points} | ({} if selection is None else {"SFT": swept.baselines})
+    found = []
+    for name, members in groups.items():
+        kept = candidates(members)
+        if out := len(members) - len(kept):
+            told = (
+                f"{out} of {len(members)} {name}s" if name == "point" else f"{out} of {len(members)} of SFT"
+            )
+            found.append(
+                f"{told} had no part in the choice: fewer than {kept[0].seeds} trainings are finished."
+            )
+    return found
+
+
 def _cell(interval: Interval, bold: bool) -> Cell:
     value, low, high = (f"{bound:.1f}" for bound in percent(interval))
     return Cell(value, f"[{low}, {high}]", bold=bold, data=interval)
 
 
+def against_sft(swept: Swept, selection: Selection | None, point: Summary) -> Interval | None:
+    """The difference to SFT at the same values of the shared fields; None for SFT itself, or where it is missing."""
+    sft = swept.baseline_of(point)
+    if sft is None or sft is point:
+        return None
+    return paired(point, sft, swept.metric, *reported(swept, selection))
+
+
 def _against(swept: Swept, selection: Selection | None, point: Summary) -> Cell:
-    if swept.baseline is None or point is swept.baseline:
+    found = against_sft(swept, selection, point)
+    if found is None:
         return Cell("")
-    found = paired(point, swept.baseline, swept.metric, *reported(swept, selection))
     value, low, high = (points(bound) for bound in found.as_dict().values())
     return Cell(value, f"[{low}, {high}]", data=found)

@@ -72,18 +72,24 @@ def paper_model(name: str) -> str | None:
 
 
 def contradictions(labels: Sequence[str]) -> list[str]:
-    """The paper's own contradictions in these tables and figures, a sentence each."""
+    """The paper's own contradictions in these tables and figures, a sentence for each number or statement."""
     wanted = {*labels, *(other for label in labels for other in _OTHER_LABELS.get(label, ()))}
-    return [_told(entry) for entry in paper.disagreements() if entry.label in wanted]
+    by_number: dict[tuple[str, int, str], list[paper.Disagreement]] = {}
+    for entry in paper.disagreements():
+        if entry.label in wanted:
+            by_number.setdefault((entry.label, entry.line, entry.what), []).append(entry)
+    return [_told(*entries) for entries in by_number.values()]
 
 
-def _told(entry: paper.Disagreement) -> str:
+def _told(entry: paper.Disagreement, *more: paper.Disagreement) -> str:
+    """What else speaks against the same number follows as a reason: one number should be one other."""
     where = f"The paper against itself, {entry.label} (line {entry.line}): {entry.what}"
+    why = "; ".join([entry.why, *(other.why for other in more)])
     if entry.kind == "statement" or entry.printed is None or entry.expected is None:
-        return f"{where}; {entry.why}."
+        return f"{where}; {why}."
     if entry.kind == "count":
-        return f"{where} is {entry.printed:g}, but looks like {entry.expected:g}: {entry.why}."
-    return f"{where} is {entry.printed:g} and should be {entry.expected:g}: {entry.why}."
+        return f"{where} is {entry.printed:g}, but looks like {entry.expected:g}: {why}."
+    return f"{where} is {entry.printed:g} and should be {entry.expected:g}: {why}."
 
 
 def same_order(ours: Sequence[float], theirs: Sequence[float]) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 results = load_results(study.cells(scale), Path("runs/study-lab"))
 results[Cell(model="lab", objective="trim")][0].average.value
+
+Tables of studies show what there is (`load_partial_results`): a benchmark that is added leaves the finished ones there.
 """
 
 from __future__ import annotations
@@ -28,3 +30,13 @@ def load_results(
     return {
         cell: load_run(place.run(cell), names) for cell in cells if place.is_evaluated(cell, names) and names
     }
+
+
+def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
+    """Of each cell its scores on those of the folder's benchmarks that are finished, where any is."""
+    from trimsft.evaluate.command import load_run
+
+    place = Place(out)
+    names = place.read_benchmarks()
+    found = {cell: [name for name in names if place.is_evaluated(cell, [name])] for cell in cells}
+    return {cell: load_run(place.run(cell), there) for cell, there in found.items() if there}

@@ -61,12 +61,14 @@ def score_rows(summaries: Summaries, metrics: Sequence[str], numbers: Numbers) -
     shared = [
         name for name in (others[0].scores if others else ()) if all(name in row.scores for row in others)
     ]
+    parts = _parts(summaries)
+    overall = list(parts)[-1]
     return [
-        _row(summary, benchmark, metric, numbers, shared)
+        _row(summary, benchmark, names, metric, numbers, shared if benchmark == overall else None)
         for metric in metrics
         for summary in summaries.values()
-        for benchmark in columns_of(summaries)
-        if benchmark == AVERAGE or benchmark in summary.benchmarks
+        for benchmark, names in parts.items()
+        if summary.with_all(names)
     ]
 
 
@@ -76,27 +78,41 @@ def columns_of(summaries: Summaries) -> list[str]:
     return [*names, AVERAGE] if len(names) > 1 else names
 
 
-def _row(summary: Summary, benchmark: str, metric: str, numbers: Numbers, shared: Sequence[str]) -> ScoreRow:
-    names = summary.benchmarks if benchmark == AVERAGE else [benchmark]
+def _parts(summaries: Summaries) -> dict[str, tuple[str, ...]]:
+    """Column -> the benchmarks whose mean it is: of all of them, or there is none."""
+    columns = columns_of(summaries)
+    names = tuple(name for name in columns if name != AVERAGE)
+    return {column: names if column == AVERAGE else (column,) for column in columns}
+
+
+def _row(
+    summary: Summary,
+    benchmark: str,
+    names: Sequence[str],
+    metric: str,
+    numbers: Numbers,
+    shared: Sequence[str] | None,
+) -> ScoreRow:
+    """`shared` are the benchmarks of the stand-in, for the row that its average stands beside."""
     theirs = numbers.of(summary.setting) if metric == "average" else None
     known: float | None = None
     if theirs is not None:
         same = set(names) == set(theirs.scores)
         known = (theirs.average if same else None) if benchmark == AVERAGE else theirs.scores.get(benchmark)
     other = numbers.stand_in(summary.setting) if metric == "average" and theirs is None else None
-    stands = other is not None and (benchmark == AVERAGE or len(summary.benchmarks) == 1)
+    runs = summary.with_all(names)
     return ScoreRow(
         setting=summary.setting,
-        seeds=tuple(summary.runs),
+        seeds=tuple(runs),
         benchmark=benchmark,
         metric=metric,
         ours=summary.interval(metric, *names),
         by_seed=tuple(
             float(sum(run[name].values(metric).mean() for name in names) / len(names))
-            for run in summary.runs.values()
+            for run in runs.values()
         ),
         paper=None if known is None else known / 100,
-        stand_in=_average(other, shared) if stands and other is not None else None,
+        stand_in=None if other is None or shared is None else _average(other, shared),
     )
 
 
@@ -131,8 +147,8 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
     return Table(title, ("", *columns), tuple(map(tuple, lines)), (*about, *notes))
 
 
-def paper_table(summaries: Summaries, rows: Sequence[ScoreRow]) -> Table | None:
-    """The paper's numbers and ours minus theirs; None where it has none of these models and benchmarks."""
+def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[str] = ()) -> Table | None:
+    """Ours, the paper's and the difference; None where it has none of these models and benchmarks."""
     columns, labels = columns_of(summaries), labels_of(summaries)
     found = {(row.setting, row.benchmark): row for row in rows}
     shown = [s for s in summaries if any(r.paper is not None for (t, _), r in found.items() if t == s)]
@@ -143,13 +159,13 @@ def paper_table(summaries: Summaries, rows: Sequence[ScoreRow]) -> Table | None:
         for setting in shown
     ]
     note = (
-        "The paper's number, and ours minus it. The interval is that of ours: the paper gives none, so that its own "
-        "noise is left out."
+        "Percent: ours (the paper's; ours minus it [95 % interval]). The interval is that of ours: the paper gives "
+        "none, so that its own noise is left out."
     )
-    return Table("Beside the paper", ("", *columns), tuple(lines), (note,))
+    return Table("Beside the paper", ("", *columns), tuple(lines), (note, *notes))
 
 
-def pattern_table(summaries: Summaries, rows: Sequence[ScoreRow]) -> Table | None:
+def pattern_table(summaries: Summaries, rows: Sequence[ScoreRow], more: Sequence[str] = ()) -> Table | None:
     """Our averages and those of the paper's `STAND_IN`, each with its rank."""
     shown = [row for row in rows if row.stand_in is not None]
     if len(shown) < 2:
@@ -178,7 +194,7 @@ def pattern_table(summaries: Summaries, rows: Sequence[ScoreRow]) -> Table | Non
     if any(name.startswith("trim-") for name in (row.setting.objective for row in shown)):
         notes.append("The paper's are means of the benchmarks that its table of half trims has.")
     header = ("", f"ours, {shown[0].benchmark}", "rank", f"paper ({STAND_IN})", "rank there")
-    return Table("Beside the paper: the pattern", header, tuple(lines), tuple(notes))
+    return Table("Beside the paper: the pattern", header, tuple(lines), (*notes, *more))
 
 
 def _ours(row: ScoreRow, marker: str) -> Cell:
@@ -190,7 +206,8 @@ def _theirs(row: ScoreRow | None) -> Cell:
     if row is None or row.paper is None or row.difference is None:
         return Cell("")
     value, low, high = (points(bound) for bound in row.difference.as_dict().values())
-    return Cell(f"{100 * row.paper:.2f}", f"{value} [{low}, {high}]", data=row.paper)
+    spread = f"({100 * row.paper:.2f}; {value} [{low}, {high}])"
+    return Cell(f"{100 * row.ours.value:.1f}", spread, data=row.ours)
 
 
 def points(share: float) -> str:
@@ -206,15 +223,15 @@ def _arrow(row: ScoreRow, summaries: Summaries) -> str:
     baseline = next((s for s in summaries.values() if s.setting == Setting(row.setting.model, "sft")), None)
     if baseline is None or row.setting == baseline.setting:
         return ""
-    names = () if row.benchmark == AVERAGE else (row.benchmark,)
-    if not set(names or summaries[row.setting].benchmarks) <= set(baseline.benchmarks):
+    names = _parts(summaries)[row.benchmark]
+    if not baseline.with_all(names):
         return ""
     difference = paired(summaries[row.setting], baseline, row.metric, *names)
     return (UP if difference.value > 0 else DOWN) if difference.excludes_zero else ""
 
 
 def _mark_best(lines: list[list[Cell]], models: Sequence[str]) -> None:
-    """Bold for the highest of each column within its model, and for all that are shown as the same number."""
+    """Bold for the highest of each column within its model, and all shown as the same number, unless that is all."""
     for column in range(1, len(lines[0]) if lines else 0):
         for model in set(models):
             block = [
@@ -222,9 +239,9 @@ def _mark_best(lines: list[list[Cell]], models: Sequence[str]) -> None:
                 for line, of in zip(lines, models, strict=True)
                 if of == model and line[column].data is not None
             ]
-            best = max((float(line[column].text) for line in block), default=None)
-            for line in block:
-                line[column] = replace(line[column], bold=len(block) > 1 and float(line[column].text) == best)
+            shown = [float(line[column].text) for line in block]
+            for line, value in zip(block, shown, strict=True):
+                line[column] = replace(line[column], bold=len(set(shown)) > 1 and value == max(shown))
 
 
 def _seeds(counts: set[int]) -> str:

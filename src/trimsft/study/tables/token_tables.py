@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trimsft.analyze import paper_tables, run_tables
@@ -10,7 +12,7 @@ from trimsft.analyze.result_files import Column, Result, Value, is_end
 from trimsft.analyze.table import TokenTable
 from trimsft.evaluate.tables import Cell, Table
 from trimsft.study.cells import BASE
-from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
+from trimsft.study.tables.beside_the_paper import DEFAULT_BAND, STAND_IN, paper_model
 from trimsft.study.tables.summaries import NAMES
 
 _OF_THE_BASE = {
@@ -18,6 +20,20 @@ _OF_THE_BASE = {
     "gradient-mass": paper_tables.masses,
     "categories": paper_tables.categories,
 }
+_HEADINGS = {
+    "objective": "",
+    "high_weight": "weight above 0.5, %",
+    "r_eff": "R_eff",
+    "ratio": "of the tokens, %",
+    "first_choice": "first choice, %",
+    "low": "low gaps, %",
+    "middle": "middle gaps, %",
+    "high": "high gaps, %",
+    "sft_mass": "SFT's gradient, %",
+    "trim_mass": "TrimSFT's gradient, %",
+}
+"""As readers see columns; files for programs keep their names."""
+ONE_TRAINING = "One training (seed 0) of each method, however many seeds were trained."
 
 
 def token_results(study: str, model: str, tables: Mapping[str, TokenTable]) -> tuple[Table, dict[str, Any]]:
@@ -27,49 +43,66 @@ def token_results(study: str, model: str, tables: Mapping[str, TokenTable]) -> t
     else:
         labelled = {NAMES[objective]: table for objective, table in tables.items()}
         result = run_tables.confidences(labelled, band())
+        result = replace(result, notes=[*result.notes, ONE_TRAINING])
     names = [column.name for column in result.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
-    return as_table(result), {"columns": names, "rows": rows}
+    rows = [dict(zip(names, map(_finite, row), strict=True)) for row in result.rows]
+    same = paper_model(model) == STAND_IN
+    return as_table(result, differences=same), {"columns": names, "rows": rows}
 
 
 def band() -> dict[str, float]:
     return {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1]}
 
 
-def as_table(result: Result) -> Table:
-    """Rounded as `trimsft report` shows it; ours, the paper's and the difference in one column, to save width."""
+def as_table(result: Result, *, differences: bool) -> Table:
+    """Rounded as `trimsft report` shows it; ours and the paper's in one column, to save width.
+
+    Args:
+        differences: show ours minus the paper's, which says something of the same model alone.
+    """
     names = [column.name for column in result.columns]
     kept = [
         n
         for n, name in enumerate(names)
         if not name.endswith(("_paper", "_difference")) and not is_end(result.columns, n)
     ]
-    header = tuple(names[n].removesuffix("_ours").replace("_", " ") for n in kept)
-    rows = tuple(tuple(_cell(row, n, result.columns) for n in kept) for row in result.rows)
+    bare = [names[n].removesuffix("_ours") for n in kept]
+    header = tuple(_HEADINGS.get(name, name.replace("_", " ")) for name in bare)
+    rows = tuple(tuple(_cell(row, n, result.columns, differences) for n in kept) for row in result.rows)
+    note = "In round brackets: the paper's, and ours minus it."
+    if not differences:
+        note = f"In round brackets: the paper's, of {STAND_IN}, another model: for the pattern, not for the size."
     beside = any(name.endswith("_paper") for name in names)
-    note = ("In round brackets: the paper's, and ours minus it.",) if beside else ()
-    return Table(result.title, header, rows, (*note, *result.notes))
+    return Table(result.title, header, rows, (*((note,) if beside else ()), *result.notes))
 
 
-def _cell(row: Sequence[Value], n: int, columns: Sequence[Column]) -> Cell:
+def _cell(row: Sequence[Value], n: int, columns: Sequence[Column], differences: bool) -> Cell:
     value, column = row[n], columns[n]
     if value is None or isinstance(value, str):
-        return Cell(value or "")
+        return Cell(NAMES.get(value or "", value or "") if column.name == "objective" else value or "")
     if isinstance(value, int):
         return Cell(f"{value:,}", data=float(value))
-    text = _rounded(value, column.digits)
+    text, data = _rounded(value, column.digits), None if math.isnan(value) else value
     if not column.name.endswith("_ours"):
-        return Cell(text, data=value)
+        return Cell(text, data=data)
     low, high, theirs, difference = row[n + 1 : n + 5]
     assert isinstance(theirs, float) and isinstance(difference, float)
-    spread = f"({_rounded(theirs, column.digits)}, {_rounded(difference, column.digits, '+')})"
+    spread = f"({_rounded(theirs, column.digits)})"
+    if differences and not math.isnan(difference):
+        spread = f"({_rounded(theirs, column.digits)}, {_rounded(difference, column.digits, '+')})"
     if isinstance(low, float) and isinstance(high, float) and low < high:
         spread = f"[{_rounded(low, column.digits)}, {_rounded(high, column.digits)}] {spread}"
-    return Cell(text, spread, data=value)
+    return Cell(text, spread, data=data)
+
+
+def _finite(value: Value) -> Value:
+    """JSON knows no NaN; of a category without tokens there is nothing to say."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(value: float, digits: int, sign: str = "") -> str:
-    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # -0 + 0 is 0
+    """Nothing for NaN."""
+    return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # -0 + 0 is 0
 
 
 def _about(model: str, table: TokenTable) -> str:

@@ -212,8 +212,11 @@ def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np
 
 
 def _told(share: Interval, with_interval: bool) -> str:
-    text = f"{100 * share.value:.0f} %"
-    return f"{text} [{100 * share.low:.0f}, {100 * share.high:.0f}]" if with_interval else text
+    value, low, high = (
+        f"{round(100 * bound, 0) + 0.0:.0f}"
+        for bound in (share.value, share.low, share.high)  # -0 + 0 is 0
+    )
+    return f"{value} % [{low}, {high}]" if with_interval else f"{value} %"
 
 
 def _exact(value: float) -> Interval:

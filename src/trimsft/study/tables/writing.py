@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,10 @@ from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
 from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
 from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
-from trimsft.study.tables.notes import missing_note, unanswered_note
+from trimsft.study.tables.notes import missing_note, partial_note, unanswered_note
+from trimsft.study.tables.protocol import protocol_note, scale_note, study_title
 from trimsft.study.tables.raw import write_problems, write_rows
-from trimsft.study.tables.results import load_results
+from trimsft.study.tables.results import load_partial_results
 from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
 from trimsft.study.tables.token_claims import token_claims
@@ -57,7 +59,7 @@ def write_study(
     """Everything that the finished ones of these cells have data for; returns the files written."""
     place = Place(out)
     folder = out / "tables" / study.name
-    results = load_results(cells, out) if SCORES in study.needs else {}
+    results = load_partial_results(cells, out) if SCORES in study.needs else {}
     tables = _token_tables(place, cells) if TOKENS in study.needs else {}
     if not results and not tables:
         raise RunError(
@@ -66,17 +68,19 @@ def write_study(
     every = belonging(
         [*place.asked_for(), *cells], STUDIES.values(), scale
     )  # and not of sweeps in this folder
-    everything = load_results(every, out)
+    everything = load_partial_results(every, out)
     judged = claims(everything, _token_tables(place, every), resamples=resamples)
     notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
+    notes = [*partial_note(results, place.names_of(scale)), *notes]
     files: list[Path] = []
     if results:
         summaries = summarise(results, resamples=resamples)
         told = [*unanswered_note(summaries), *notes]
         files += _write_scores(study, scale, summaries, folder, told, judged)
     if tables:
-        files += _write_tokens(study, tables, folder, notes, judged)
-    files += _write_page(study, place, [cell for cell in cells if cell in results or cell in tables], folder)
+        files += _write_tokens(study, scale, tables, folder, notes, judged)
+    shown = [cell for cell in cells if cell in results or cell in tables]
+    files += _write_page(study, scale, place, shown, folder)
     if everything:
         files.append(write_problems(out / "tables" / "problems.csv", everything))
     return [*files, *write_claims(out / "tables", judged)]
@@ -93,8 +97,9 @@ def claims(
     by_model: dict[str, dict[str, TokenTable]] = {}
     for cell, table in (tables or {}).items():
         by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
-    for of_model in by_model.values():
-        found += token_claims(of_model)
+    for model, of_model in by_model.items():
+        start = f"{model}: " if len(by_model) > 1 else ""
+        found += [replace(claim, sentence=f"{start}{claim.sentence}") for claim in token_claims(of_model)]
     return found
 
 
@@ -123,12 +128,13 @@ def _write_scores(
     samples = min(summary.samples for summary in summaries.values())
     metrics = [metric.format(samples=samples) for metric in _METRICS.get(study.name, ("average",))]
     rows = score_rows(summaries, metrics, numbers_of(study.name))
-    tables = [table for metric in metrics for table in _tables(study, summaries, rows, metric, samples)]
+    title = study_title(study.title, scale, samples)
+    tables = [table for metric in metrics for table in _tables(title, scale, summaries, rows, metric)]
     own = [claim for claim in judged if claim.study == study.name]
-    figures = score_figures(study.name, summaries, samples, folder / "figures")
+    figures = score_figures(study.name, summaries, rows, samples, folder / "figures")
     record = {
         "study": study.name,
-        "title": study.title,
+        "title": title,
         "paper": list(study.paper),
         "scale": scale.name,
         "rows": [row.as_dict() for row in rows],
@@ -136,30 +142,32 @@ def _write_scores(
         "notes": list(notes),
     }
     return [
-        *_write_texts(study, tables, own, notes, figures, folder),
+        *_write_texts(study, title, tables, own, notes, figures, folder),
         *write_rows(study.name, record, rows, folder),
         *figures,
     ]
 
 
 def _tables(
-    study: Study,
-    summaries: Mapping[Setting, Summary],
-    rows: Sequence[ScoreRow],
-    metric: str,
-    samples: int,
+    title: str, scale: Scale, summaries: Mapping[Setting, Summary], rows: Sequence[ScoreRow], metric: str
 ) -> list[Table]:
     of_metric = [row for row in rows if row.metric == metric]
-    title = study.title if metric == "average" else metric
+    if metric != "average":
+        title = metric
     if metric.startswith("majority@"):
-        title = f"best-of-{samples} by majority vote"
+        title = f"best-of-{metric.partition('@')[2]} by majority vote"
     notes = () if metric == "average" else ("The paper prints no numbers of this metric.",)
+    known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
     found = [
         our_table(title, summaries, of_metric, notes),
-        paper_table(summaries, of_metric),
-        pattern_table(summaries, of_metric),
+        paper_table(summaries, of_metric, _told(protocol_note(scale, known))),
+        pattern_table(summaries, of_metric, _told(scale_note(scale))),
     ]
     return [table for table in found if table is not None]
+
+
+def _told(note: str) -> tuple[str, ...]:
+    return (note,) if note else ()
 
 
 def _rank(study: Study, scale: Scale, setting: Setting) -> tuple[Any, ...]:
@@ -175,6 +183,7 @@ def _rank(study: Study, scale: Scale, setting: Setting) -> tuple[Any, ...]:
 
 def _write_tokens(
     study: Study,
+    scale: Scale,
     tables: Mapping[Cell, TokenTable],
     folder: Path,
     notes: Sequence[str],
@@ -185,12 +194,13 @@ def _write_tokens(
     own = [claim for claim in judged if claim.study == study.name]
     made, record = token_results(study.name, model, labelled)
     figures = token_figures(study.name, labelled, folder / "figures")
-    record |= {"study": study.name, "title": study.title, "paper": list(study.paper), "notes": list(notes)}
+    title = study_title(study.title, scale, scale.samples)
+    record |= {"study": study.name, "title": title, "paper": list(study.paper), "notes": list(notes)}
     record["claims"] = [claim.as_dict() for claim in own]
-    content = json.dumps(record, indent=1)
+    content = json.dumps(record, indent=1, allow_nan=False)
     columns, rows = record["columns"], record["rows"]
     return [
-        *_write_texts(study, [made], own, notes, figures, folder),
+        *_write_texts(study, title, [made], own, notes, figures, folder),
         write_whole(
             folder / f"{study.name}.csv", csv_of(columns, [[row[name] for name in columns] for row in rows])
         ),
@@ -210,13 +220,14 @@ def _token_tables(place: Place, cells: Iterable[Cell]) -> dict[Cell, TokenTable]
 
 def _write_texts(
     study: Study,
+    title: str,
     tables: Sequence[Table],
     own: Sequence[Claim],
     notes: Sequence[str],
     figures: Sequence[Path],
     folder: Path,
 ) -> list[Path]:
-    parts = [f"# {escape_markdown(study.title)}", *(render(table, "markdown").rstrip() for table in tables)]
+    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in tables)]
     drawn = [path for path in figures if path.suffix == ".png"]
     parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
     parts += [f"## The paper's claims\n\n{_claims(own)}"] if own else []
@@ -255,7 +266,7 @@ def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping
     ]
 
 
-def _write_page(study: Study, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
+def _write_page(study: Study, scale: Scale, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """The runs of seed 0, the base first; of many, those that stand for them."""
     from trimsft.analyze import write_report
 
@@ -267,7 +278,10 @@ def _write_page(study: Study, place: Place, cells: Sequence[Cell], folder: Path)
         shown = _for_a_page(list(runs))
         labels = labels_of(shown)
         name = "report.html" if len(models) == 1 else f"report-{model}.html"
-        title = f"{study.title}, {model}"
+        title = f"{study_title(study.title, scale, scale.samples)}, {model}"
+        seeds = len({cell.seed for cell in cells if cell.model == model})
+        if seeds > 1:
+            title += f" (seed 0 of {seeds}: intervals over seeds are in {study.name}.md)"
         files.append(write_report(folder / name, {labels[s]: runs[s] for s in shown}, title=title))
     return files
 
