@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet --quiet
 CONSTRAINTS = constraints.txt
+# test files side by side; each takes a core and a gigabyte or two
+JOBS ?= 2
 
 # VENV=none: the python3 of this machine with the torch it has, for GPU machines that bring their own
 ifeq ($(VENV),none)
@@ -22,7 +24,7 @@ endif
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
-	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), NO_BROWSER=1"
+	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2, NO_BROWSER=1"
 
 quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
 	@$(RUN) trimsft.cli quickstart --out runs/quickstart
@@ -31,7 +33,7 @@ ifneq ($(VENV),none)
 endif
 
 test: check browser ## everything that needs no GPU: static checks, then the tests
-	$(RUN) pytest -m "not gpu"
+	$(RUN) pytest -m "not gpu" --numprocesses $(JOBS) --dist loadfile
 
 # the page is tested in Chromium: fetched where that takes no question (root on Debian), skipped with a word elsewhere
 browser:
