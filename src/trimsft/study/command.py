@@ -55,11 +55,7 @@ class StudyOutcome:
 
     def failures(self) -> list[str]:
         """Each in one line, with where to read more."""
-        place = Place(self.out)
-        lines = [
-            f"{cell.name}: {reason}; see {place.log(cell)}; the same command tries it again"
-            for cell, reason in self.cells.failed.items()
-        ]
+        lines = self.cells.failures(self.out)
         return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
 
     def as_dict(self) -> dict[str, Any]:

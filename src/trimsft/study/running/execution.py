@@ -56,6 +56,14 @@ class Outcome:
     seconds: dict[Cell, dict[str, float]] = field(default_factory=dict)
     """Of this start: cell, step, seconds; nothing for what was there already or was done elsewhere."""
 
+    def failures(self, out: Path) -> list[str]:
+        """Each in one line, with where to read more."""
+        place = Place(out)
+        return [
+            f"{cell.name}: {reason}; see {place.log(cell)}; the same command tries it again"
+            for cell, reason in self.failed.items()
+        ]
+
 
 class Crew(Protocol):
     """Who does the work: processes here, or tasks of a cluster."""

@@ -17,7 +17,6 @@ from trimsft.files import RunError
 from trimsft.scoring.problems import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import Running
-from trimsft.study.places import Place
 from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.execution import Outcome, run_cells
 from trimsft.study.scales import Scale
@@ -50,11 +49,7 @@ class SweepOutcome:
     files: list[Path] = field(default_factory=list)
 
     def failures(self) -> list[str]:
-        place = Place(self.out)
-        return [
-            f"{cell.name}: {reason}; see {place.log(cell)}; the same command tries it again"
-            for cell, reason in self.cells.failed.items()
-        ]
+        return self.cells.failures(self.out)
 
 
 def plan_sweep(
