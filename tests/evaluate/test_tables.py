@@ -17,7 +17,15 @@ from rich.console import Console
 
 from tests.scoring.graded import random_counts, score_of
 from trimsft.evaluate.command import summary
-from trimsft.evaluate.formats import FORMATS, escape_csv, escape_latex, one_line, render, to_rich
+from trimsft.evaluate.formats import (
+    FORMATS,
+    escape_csv,
+    escape_latex,
+    escape_markdown,
+    one_line,
+    render,
+    to_rich,
+)
 from trimsft.evaluate.tables import Cell, Table, comparison_table, score_table
 from trimsft.scoring.bootstrap import Interval
 from trimsft.scoring.compare import compare, compare_runs
@@ -291,3 +299,10 @@ def test_csv_reads_back_and_starts_no_formula(name):
 
 def test_every_format_is_tested():
     assert set(FORMATS) == {"markdown", "latex", "json", "csv"}
+
+
+def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
+    said = "see http://x.y, ask @you and :smile:, a|b &lt; [c](d) *e*"
+    assert escape_markdown(said) == (r"see http\://x.y, ask \@you and \:smile:, a\|b \&lt; \[c\](d) \*e\*")
+    plain = "average@8, 95 % (over seeds): 3 & 4!"
+    assert escape_markdown(plain) == plain

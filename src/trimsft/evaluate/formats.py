@@ -103,8 +103,19 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+_MARKS = re.compile(
+    r"""[\\`*_{}\[\]<>#|~$]    # emphasis, code, links, headings, cells, formulas
+    |&(?=[#\w])                 # entities
+    |(?<!\w)@(?=\w)             # mentions
+    |:(?=//|[\w+-]+:)           # addresses, which become links, and :smile:
+    """,
+    re.VERBOSE,
+)
+
+
 def escape_markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>()#!|&~$^@:])", r"\\\1", one_line(text))
+    """As it is, letter by letter, wherever GitHub would make something else of it."""
+    return _MARKS.sub(r"\\\g<0>", one_line(text))
 
 
 def _markdown_cell(cell: Cell) -> str:

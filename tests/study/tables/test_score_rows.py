@@ -84,8 +84,8 @@ def test_ours_the_papers_and_the_difference_with_the_interval():
         (row.ours.low - 0.6695, row.ours.high - 0.6695)
     )
     text = render(paper_table(summaries, rows), "markdown")
-    assert "| TrimSFT | 75.0 \\(66.95; +8.1 \\[" in text and "75.0 \\(31.77; +43.2 \\[" in text
-    assert "ours \\(the paper's; ours minus it \\[95 % interval\\]\\)" in text
+    assert "| TrimSFT | 75.0 (66.95; +8.1 \\[" in text and "75.0 (31.77; +43.2 \\[" in text
+    assert "ours (the paper's; ours minus it \\[95 % interval\\])" in text
     assert pattern_table(summaries, rows) is None
 
 
