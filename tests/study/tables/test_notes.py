@@ -1,11 +1,14 @@
 """Notes beside scores: cells that are missing, and settings that do not answer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.scoring.graded import same, samples_of
 from tests.study.made_up_scores import cell, exact
 from trimsft.scoring.scores import BenchmarkScore, score
+from trimsft.study.scales import LAB, PAPER
 from trimsft.study.tables.notes import MOST_NAMED, missing_note, partial_note, unanswered_note
+from trimsft.study.tables.protocol import protocol_note, scale_note
 from trimsft.study.tables.summaries import summarise
 
 
@@ -55,3 +58,10 @@ def test_cells_without_some_benchmark_are_named() -> None:
     (note,) = partial_note(found, ("easy", "hard"))
     assert note.startswith("Not finished on hard: lab/trim-margin1.5-bandwidth0.8/seed0;")
     assert partial_note(found, ("easy",)) == []
+
+
+def test_what_generates_otherwise_is_said() -> None:
+    assert scale_note(replace(LAB, dtype="bfloat16")) == (
+        "Differs from the scale lab as it comes: generation in bfloat16."
+    )
+    assert scale_note(LAB) == "" and protocol_note(PAPER, ["Qwen2.5-Math-1.5B"]) == ""

@@ -130,7 +130,7 @@ def _free_gpu(scale: Scale) -> None:
 
 
 def train(job: CellJob, cell: Cell, tell: Tell) -> None:
-    """`trimsft train`: a call on a CPU, else a process for each GPU."""
+    """`trimsft train`: a call where `is_call` says so and one process is enough, else a process for each GPU."""
     tell("training")
     place, scale = job.place, job.scale
     if scale.is_lab:

@@ -73,6 +73,7 @@ def _of_evaluation(scale: Scale, other: Scale) -> list[str]:
     told += [f"{scale.samples} samples"] if scale.samples != other.samples else []
     wanted = {**dict.fromkeys(other.sampling), **scale.sampling}
     told += [f"{name} {value}" for name, value in wanted.items() if other.sampling.get(name) != value]
+    told += [f"generation in {scale.dtype}"] if scale.dtype != other.dtype and scale.dtype != "auto" else []
     if scale.benchmark_data != other.benchmark_data:
         told.append(f"benchmarks of the folder {Path(scale.benchmark_data or '').name}")
     return told
