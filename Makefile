@@ -52,7 +52,7 @@ test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines
 	$(RUN) pytest -m gpu
 
 figures: $(RUNTIME) ## draw the figures of the documentation again
-	$(RUN) trimsft.figures docs/figures
+	$(RUN) trimsft.report.figures docs/figures
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -26,9 +26,7 @@ UNIT = (0.0, 1.0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--simulations", type=int, default=1500)
     parser.add_argument("--run-simulations", type=int, default=1000, help="of the cells with several runs")

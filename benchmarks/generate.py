@@ -34,9 +34,7 @@ Texts = list[list[int]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--problems", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -46,9 +44,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--batches", type=int, nargs="*", default=[64, 256, 512], help="problems at once")
-    parser.add_argument(
-        "--rows", type=int, nargs="*", default=[], help="slots, beside what it chooses itself"
-    )
+    parser.add_argument("--rows", type=int, nargs="*", default=[], help="slots, beside what it chooses itself")
     options = parser.parse_args()
     bench = Bench(options)
     prompts = bench.prompts[: options.limit]
@@ -62,9 +58,7 @@ def main() -> None:
     everything = bench.prompts[: options.all_limit]
     results.append(bench.measure("trimsft, all problems", lambda: bench.slots(everything), everything))
     results += bench.variation(prompts[:32])
-    settings = {
-        name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()
-    }
+    settings = {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
     content = {"machine": machine(), "settings": settings, "results": results}
     options.out.write_text(json.dumps(content, indent=1) + "\n")
 

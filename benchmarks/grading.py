@@ -34,9 +34,9 @@ from typing import Any
 from math_verify import parse, verify
 from published import DUMPS, boxed_text, sources
 
-from trimsft.evaluate.grading import GRADER_VERSION, Grader, Rules
-from trimsft.evaluate.grading.boxes import extract_all
-from trimsft.evaluate.grading.grader import Item
+from trimsft.grading import GRADER_VERSION, Grader, Rules
+from trimsft.grading.boxes import extract_all
+from trimsft.grading.grader import Item
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ("math500", "olympiadbench", "minerva", "amc", "aime24")
@@ -45,13 +45,9 @@ SHOWN = 40
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with math500.jsonl, gsm8k.jsonl, ...")
-    parser.add_argument(
-        "--source", action="append", default=[], metavar="NAME=FOLDER", help="as published.py"
-    )
+    parser.add_argument("--source", action="append", default=[], metavar="NAME=FOLDER", help="as published.py")
     parser.add_argument("--math-verify-tests", type=Path)
     parser.add_argument("--qwen", type=Path, help="the folder evaluation of a clone of Qwen2.5-Math")
     parser.add_argument("--qwen-python", default=sys.executable)
@@ -95,9 +91,7 @@ def golds(data: Path) -> dict[str, Any]:
                 same = [answer == row["answer"] for row, answer in pairs]
                 if what == "next":
                     counts["next, the same text"] += sum(same)
-                    found = [
-                        pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal
-                    ]
+                    found = [pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal]
                     accepted += [[row["answer"], answer] for row, answer in found]
     return {**counts, "accepted neighbours": accepted}
 
@@ -126,7 +120,7 @@ def respellings(answer: str) -> list[str]:
 def hostile() -> dict[str, Any]:
     """The slowest grade and what was accepted, over every answer of the tests against every gold there."""
     sys.path.insert(0, str(ROOT))
-    from tests.evaluate.grading.test_hostile import GOLDS, RUNAWAY, STATIC
+    from tests.grading.test_hostile import GOLDS, RUNAWAY, STATIC
 
     found: dict[str, Any] = {"answers": len(STATIC | RUNAWAY), "golds": len(GOLDS)}
     for kind in ("strict", "qwen"):
@@ -146,9 +140,7 @@ def hostile() -> dict[str, Any]:
 def synthetic(data: Path) -> Iterator[Item]:
     """About a third respelled golds, a quarter with one digit changed, then other golds, integers, and no box."""
     draw = random.Random(0)
-    prose = (
-        r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
-    )
+    prose = r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
     for benchmark in PAPER:
         rows = _rows(data / f"{benchmark}.jsonl")
         for row in rows:
@@ -165,11 +157,7 @@ def made_up(gold: str, rows: list[dict[str, Any]], draw: random.Random) -> str |
     if kind < 0.6:
         digits = list(re.finditer(r"\d", gold))
         at = draw.choice(digits).start() if digits else None
-        return (
-            gold + "+1"
-            if at is None
-            else f"{gold[:at]}{(int(gold[at]) + draw.randint(1, 8)) % 10}{gold[at + 1 :]}"
-        )
+        return gold + "+1" if at is None else f"{gold[:at]}{(int(gold[at]) + draw.randint(1, 8)) % 10}{gold[at + 1 :]}"
     if kind < 0.8:
         return str(draw.choice(rows)["answer"])
     return str(draw.randint(-20, 2000)) if kind < 0.9 else None

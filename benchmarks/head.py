@@ -18,9 +18,7 @@ from trimsft.bench.head import SHAPES, compare, machine
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shape", default="", help="only shapes whose name contains this")
     parser.add_argument("--only", default="", help="only methods whose name contains this")
@@ -33,9 +31,7 @@ def main() -> None:
             continue
         entry = {**asdict(shape), "matmul_tflop": shape.matmul_tflop, "results": []}
         report["shapes"].append(entry)
-        print(
-            f"\n{shape.name}: {shape.tokens} tokens, hidden {shape.hidden_size}, vocabulary {shape.vocabulary}"
-        )
+        print(f"\n{shape.name}: {shape.tokens} tokens, hidden {shape.hidden_size}, vocabulary {shape.vocabulary}")
         for result in compare(shape, only=arguments.only, seconds=arguments.seconds):
             entry["results"].append(asdict(result))
             if result.failed:

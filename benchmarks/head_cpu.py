@@ -38,9 +38,7 @@ METHODS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--states", type=Path, help="real hidden states (benchmarks/hidden_states.py)")
     parser.add_argument("--tokens", type=int, default=2048)
@@ -73,9 +71,7 @@ def _one(arguments: argparse.Namespace) -> dict[str, object]:
     hidden, weight, labels = _inputs(arguments)
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
     run = _load(arguments.method)
-    measured = measure(
-        lambda: run(hidden, weight, labels), (hidden, weight), seconds=arguments.seconds, warmup=1
-    )
+    measured = measure(lambda: run(hidden, weight, labels), (hidden, weight), seconds=arguments.seconds, warmup=1)
     return {"method": arguments.method, **asdict(measured)}
 
 

@@ -26,9 +26,7 @@ THRESHOLDS = (1e-3, DEFAULT_SKIP_BELOW, 2e-3, 4e-3)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("states", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=None, help="use only so many, evenly spread")
@@ -68,9 +66,7 @@ def _gradients(
     hidden: Tensor, weight: Tensor, labels: Tensor, name: str, skip_below: float
 ) -> tuple[trimsft.LossOutput, Tensor, Tensor]:
     hidden, weight = hidden.detach().requires_grad_(), weight.detach().requires_grad_()
-    out = trimsft.linear_cross_entropy(
-        hidden, weight, labels, trimsft.make_objective(name), skip_below=skip_below
-    )
+    out = trimsft.linear_cross_entropy(hidden, weight, labels, trimsft.make_objective(name), skip_below=skip_below)
     out.loss.backward()
     assert hidden.grad is not None and weight.grad is not None
     return out, hidden.grad, weight.grad

@@ -21,9 +21,9 @@ from typing import Any
 from rich.console import Console
 
 from trimsft.bench.head import machine
-from trimsft.quickstart import Settings, run
 from trimsft.scoring.bootstrap import Interval
 from trimsft.scoring.scores import over_runs
+from trimsft.study.quickstart import Settings, run
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -116,9 +116,7 @@ def _cell(found: Interval) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), choices=list(CONDITIONS))

@@ -16,7 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from trimsft.figures import BLUE, GREY, ORANGE, STYLE
+from trimsft.report.figures import BLUE, GREY, ORANGE, STYLE
 from trimsft.runs import write_whole
 
 SHOWN = {

@@ -8,14 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trimsft.figures import training_curves
+from trimsft.report.figures import training_curves
 from trimsft.runs import JsonLines, RunDirectory
 
 if __name__ == "__main__":
     out, *folders = map(Path, sys.argv[1:])
-    runs = {
-        folder.name: JsonLines(RunDirectory(folder).train_dir / "telemetry.jsonl").read()
-        for folder in folders
-    }
+    runs = {folder.name: JsonLines(RunDirectory(folder).train_dir / "telemetry.jsonl").read() for folder in folders}
     for file in training_curves({name: list(records) for name, records in runs.items()}, out):
         print(file)

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.grading import GRADER_VERSION, Grader
 from trimsft.evaluate.judge import judge
 from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
+from trimsft.grading import GRADER_VERSION, Grader
 from trimsft.scoring.scores import BenchmarkScore
 
 SHOWN = 12
@@ -131,9 +131,7 @@ def _grade_school(model: str) -> dict[str, Any]:
 def _qwen(clone: Path) -> Iterator[Answered]:
     path = clone / "evaluation" / "data" / "eval_rm_maj_example" / "math_cot_100.jsonl"
     for row in _json_lines(path.read_text("utf-8")):
-        yield Answered(
-            row["question"], row["answer"], tuple(row["code"]), tuple(row["score"]), tuple(row["pred"])
-        )
+        yield Answered(row["question"], row["answer"], tuple(row["code"]), tuple(row["score"]), tuple(row["pred"]))
 
 
 _LAST_LINE = re.compile(r"\nA: ([^\n]+)\s*\Z")
@@ -168,9 +166,7 @@ DUMPS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", action="append", default=[], metavar="NAME=FOLDER", help="a clone")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--keep", type=Path, help="keep the records here (default: a temporary folder)")
@@ -180,9 +176,7 @@ def main() -> None:
         root = options.keep or Path(temporary)
         with Grader(os.cpu_count() or 1) as strict, Grader(os.cpu_count() or 1, kind="qwen") as lenient:
             results = [
-                check(dump, clones[dump.source], strict, lenient, root)
-                for dump in DUMPS
-                if dump.source in clones
+                check(dump, clones[dump.source], strict, lenient, root) for dump in DUMPS if dump.source in clones
             ]
     report = {"grader_version": GRADER_VERSION, "results": results}
     if options.out:
@@ -226,9 +220,7 @@ def check(dump: Dump, clone: Path, strict: Grader, lenient: Grader, root: Path) 
     return found
 
 
-def write_record(
-    folder: Path, dump: Dump, rows: list[Answered], stated: re.Pattern[str] | None
-) -> SampleRecord:
+def write_record(folder: Path, dump: Dump, rows: list[Answered], stated: re.Pattern[str] | None) -> SampleRecord:
     """The dump as `trimsft eval` would have recorded it; what is not known of it is 0 or empty."""
     record = SampleRecord(folder)
     problems = [Problem(f"{n:05}", row.problem, row.gold) for n, row in enumerate(rows)]

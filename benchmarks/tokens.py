@@ -23,12 +23,12 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
-from trimsft.analyze.encoding import Batch, encode_rows, make_batches
-from trimsft.analyze.passes import WINDOW
-from trimsft.analyze.table import read_token_table
-from trimsft.analyze.tokens import BATCH_TOKENS, write_token_table
 from trimsft.bench.head import machine
-from trimsft.templates import choose_template
+from trimsft.text.encoding import Batch, encode_rows, make_batches
+from trimsft.text.templates import choose_template
+from trimsft.tokens.measure import BATCH_TOKENS, write_token_table
+from trimsft.tokens.passes import WINDOW
+from trimsft.tokens.table import read_token_table
 
 SHAPES = {
     "qwen2.5-1.5b": {
@@ -53,9 +53,7 @@ CHUNK = 4096
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-1.5b")

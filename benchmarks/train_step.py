@@ -109,9 +109,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-1.5b")
     parser.add_argument("--length", type=int, default=2048)
@@ -120,9 +118,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kept", type=float, default=0.39, help="share of rows TrimSFT keeps")
     parser.add_argument("--only", default="", help="only methods whose name contains this")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
-    parser.add_argument(
-        "--profile", action="store_true", help="time on the device too, at some cost to the rest"
-    )
+    parser.add_argument("--profile", action="store_true", help="time on the device too, at some cost to the rest")
     return parser.parse_args()
 
 
@@ -152,9 +148,7 @@ class Clock(TrainerCallback):
     def __init__(self, steps: int, profiles: bool) -> None:
         self.steps = steps
         self.seconds = math.nan
-        self.profiler = (
-            torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if profiles else None
-        )
+        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if profiles else None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step not in (WARM_UP, WARM_UP + self.steps):
@@ -235,9 +229,7 @@ def sequences(vocabulary: int, length: int, count: int) -> Dataset:
 def tokenizer() -> PreTrainedTokenizerFast:
     """The trainers ask for one; the sequences are tokens already."""
     words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "<unk>": 2}, unk_token="<unk>"))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
 
 
 @torch.no_grad()

@@ -88,9 +88,7 @@ def collate(rows: list[tuple[list[int], list[int]]], device: str) -> tuple[torch
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M", help="name on the hub, or a folder")
     parser.add_argument("--data", help="JSON Lines with problem and solution; a dozen sums if not given")
     parser.add_argument("--objective", choices=list(OBJECTIVES), default="trim")

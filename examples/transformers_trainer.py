@@ -33,11 +33,7 @@ def main() -> None:
     tokenizer, model = load_model(options.model)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     trimsft.patch(model, trimsft.make_objective(options.objective))
-    rows = (
-        load_dataset("json", data_files=options.data, split="train")
-        if options.data
-        else Dataset.from_list(SUMS)
-    )
+    rows = load_dataset("json", data_files=options.data, split="train") if options.data else Dataset.from_list(SUMS)
     arguments = TrainingArguments(
         options.out,
         max_steps=options.steps,
@@ -76,16 +72,12 @@ def load_model(name: str) -> tuple[Any, Any]:
 def encode(row: dict[str, str], tokenizer: Any) -> dict[str, list[int]]:
     """Labels stand where their tokens do: the model shifts them. The prompt is not trained."""
     prompt = tokenizer(f"Problem: {row['problem']}\nSolution:")["input_ids"]
-    solution = tokenizer(f" {row['solution']}", add_special_tokens=False)["input_ids"] + [
-        tokenizer.eos_token_id
-    ]
+    solution = tokenizer(f" {row['solution']}", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
     return {"input_ids": prompt + solution, "labels": [-100] * len(prompt) + solution}
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M", help="name on the hub, or a folder")
     parser.add_argument("--data", help="JSON Lines with problem and solution; a dozen sums if not given")
     parser.add_argument("--objective", choices=list(trimsft.OBJECTIVES), default="trim")

@@ -43,9 +43,7 @@ def main() -> None:
         trainer = TrimSFTTrainer(options.model, config, train_dataset=rows)
     except OSError as error:  # one line instead of a traceback
         reason = str(error).splitlines()[0]
-        raise SystemExit(
-            f"--model: cannot load {options.model!r}: {reason} Without network, name a folder."
-        ) from None
+        raise SystemExit(f"--model: cannot load {options.model!r}: {reason} Without network, name a folder.") from None
     trainer.train()
     trainer.save_model()
     trainer.create_model_card(dataset_name=options.data)
@@ -63,9 +61,7 @@ def as_prompt(row: dict[str, str]) -> dict[str, str]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M", help="name on the hub, or a folder")
     parser.add_argument("--data", help="JSON Lines with problem and solution; a dozen sums if not given")
     parser.add_argument("--objective", choices=list(OBJECTIVES), default="trim")

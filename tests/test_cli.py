@@ -72,9 +72,7 @@ def test_unknown_option_is_bad_usage() -> None:
 
 
 def test_bench_json_has_our_rows(tmp_path) -> None:
-    result = run(
-        "bench", *TINY, "--only", "trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json")
-    )
+    result = run("bench", *TINY, "--only", "trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert report == json.loads((tmp_path / "new" / "bench.json").read_text())

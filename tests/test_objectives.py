@@ -60,9 +60,7 @@ BELL = [1.0, 0.60653066, 0.60653066, 0.13533528, 0.01110900]  # exp(0), exp(-1/2
     ids=lambda value: str(value) if dataclasses.is_dataclass(value) else "",
 )
 def test_values(objective, tokens, expected) -> None:
-    torch.testing.assert_close(
-        objective.weights(tokens_with(**tokens)), torch.tensor(expected), rtol=1e-6, atol=1e-7
-    )
+    torch.testing.assert_close(objective.weights(tokens_with(**tokens)), torch.tensor(expected), rtol=1e-6, atol=1e-7)
 
 
 def test_focal_weight_of_a_nearly_certain_token() -> None:
@@ -121,9 +119,7 @@ def test_trim_is_symmetric_about_the_margin(margin, steps, bandwidth) -> None:
 @given(gaps, eighths, bandwidths)
 def test_half_trims_are_the_two_halves_of_trim(gap, margin, bandwidth) -> None:
     tokens = tokens_with(gap=gap)
-    trim, easy, hard = (
-        kind(margin, bandwidth).weights(tokens) for kind in (TrimSFT, TrimSFTEasy, TrimSFTHard)
-    )
+    trim, easy, hard = (kind(margin, bandwidth).weights(tokens) for kind in (TrimSFT, TrimSFTEasy, TrimSFTHard))
     below = tokens.gap < margin
     assert torch.equal(easy, torch.where(below, trim, 1.0))
     assert torch.equal(hard, torch.where(below, 1.0, trim))
@@ -144,9 +140,7 @@ def test_easy_rises_and_hard_falls_with_the_gap(gap, margin, bandwidth) -> None:
     assert (TrimSFTHard(margin, bandwidth).weights(tokens).diff() <= 0).all()
 
 
-@pytest.mark.parametrize(
-    "objective", [TrimSFT(1.5, 1e6), TrimSFTEasy(1.5, 1e6), TrimSFTHard(1.5, 1e6), FSFT(gamma=0)]
-)
+@pytest.mark.parametrize("objective", [TrimSFT(1.5, 1e6), TrimSFTEasy(1.5, 1e6), TrimSFTHard(1.5, 1e6), FSFT(gamma=0)])
 def test_limits_that_are_plain_sft(objective) -> None:
     gap = torch.linspace(-30, 30, 50)
     tokens = TokenStats(torch.linspace(0, 30, 50), gap, gap, torch.zeros(50, dtype=torch.int64))
@@ -159,9 +153,7 @@ def test_limits_that_are_plain_sft(objective) -> None:
 @pytest.mark.parametrize("kind", [TrimSFT, TrimSFTEasy, TrimSFTHard])
 @pytest.mark.parametrize("value", [0, 0.0, -0.8, math.nan, math.inf, "0.8", True, None], ids=repr)
 def test_bad_bandwidth(kind, value) -> None:
-    with pytest.raises(
-        ValueError, match=rf"^{kind.__name__}: bandwidth must be a finite number > 0, got {value!r}$"
-    ):
+    with pytest.raises(ValueError, match=rf"^{kind.__name__}: bandwidth must be a finite number > 0, got {value!r}$"):
         kind(bandwidth=value)
 
 

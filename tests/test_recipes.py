@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Co
 from trl import ModelConfig, TrlParser
 
 from trimsft.objectives import OBJECTIVES
+from trimsft.text.training_data import DataConfig
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.data import DataConfig
 from trimsft.train.estimate import estimate, plan_from
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -114,9 +114,7 @@ def test_accelerate_takes_its_configs(name) -> None:
     args = launch_command_parser().parse_args(["--config_file", path, "-m", "trimsft"])
     args, _, _ = _validate_launch_command(args)
     assert args.use_fsdp is (name in ("fsdp2.yaml", "multi_node.yaml"))
-    assert (
-        args.num_processes == {"one_gpu.yaml": 1, "ddp.yaml": 2, "fsdp2.yaml": 2, "multi_node.yaml": 16}[name]
-    )
+    assert args.num_processes == {"one_gpu.yaml": 1, "ddp.yaml": 2, "fsdp2.yaml": 2, "multi_node.yaml": 16}[name]
 
 
 @pytest.mark.parametrize("name", ["fsdp2.yaml", "multi_node.yaml"])
@@ -150,24 +148,18 @@ def test_the_table_says_how_the_batch_is_shared(processes, tmp_path, monkeypatch
 
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TrimSFTConfig, "world_size", 16)
-    with pytest.raises(
-        ValueError, match="global_batch: 24 cannot be shared by 16 processes; make it a multiple"
-    ):
+    with pytest.raises(ValueError, match="global_batch: 24 cannot be shared by 16 processes; make it a multiple"):
         parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path))
     _, args, _ = parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path), "--global_batch", "32")
     assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (2, 1)
 
 
 def test_accumulation_beside_a_global_batch_is_refused(tmp_path) -> None:
-    with pytest.raises(
-        ValueError, match="gradient_accumulation_steps: 5 has no place beside global_batch=24"
-    ):
+    with pytest.raises(ValueError, match="gradient_accumulation_steps: 5 has no place beside global_batch=24"):
         parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path), "--gradient_accumulation_steps", "5")
 
 
-def submit(
-    tmp_path: Path, nodes: int, gpus: str, *words: str, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def submit(tmp_path: Path, nodes: int, gpus: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the batch script with stand-ins for Slurm and accelerate."""
     stand_ins = {"srun": 'shift; exec "$@"', "scontrol": "echo one; echo two", "accelerate": 'echo "$@"'}
     for name, body in stand_ins.items():

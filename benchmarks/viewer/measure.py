@@ -28,11 +28,11 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the driver is that of the tests
 
-from tests.analyze.browser import Browser
+from tests.report.browser import Browser
 
-from trimsft.analyze import write_report
-from trimsft.analyze.table import schema_with, writing
 from trimsft.bench.head import machine
+from trimsft.report import write_report
+from trimsft.tokens.table import schema_with, writing
 
 WORDS = 30_000
 TOP = 5
@@ -52,9 +52,7 @@ return times;
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--corpus", type=int, default=1_000_000)
@@ -119,9 +117,7 @@ def write_table(path: Path, tokens: Any, gap: Any, length: int, rng: np.random.G
     with writing(path, metadata, schema) as table:
         for start in range(0, count, 256 * length):  # row groups as the real writer's
             rows = slice(start, start + 256 * length)
-            table.append(
-                {name: _part(values, rows, schema.field(name).type) for name, values in columns.items()}
-            )
+            table.append({name: _part(values, rows, schema.field(name).type) for name, values in columns.items()})
 
 
 def _part(values: Any, rows: slice, kind: Any) -> Any:

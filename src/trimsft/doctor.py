@@ -79,9 +79,7 @@ def _plain_float64(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tens
     logits, gold = hidden @ weight.T, labels[:, None]
     best_other = logits.detach().scatter(1, gold, -torch.inf).amax(dim=1)
     gap = logits.detach().gather(1, gold).squeeze(1) - best_other
-    loss = (
-        torch.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2)) * F.cross_entropy(logits, labels, reduction="none")
-    ).mean()
+    loss = (torch.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2)) * F.cross_entropy(logits, labels, reduction="none")).mean()
     grad_hidden, grad_weight = torch.autograd.grad(loss, (hidden, weight))
     return loss.detach(), grad_hidden, grad_weight
 

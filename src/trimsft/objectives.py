@@ -54,9 +54,7 @@ class TokenStats:
 
     def __getitem__(self, rows: slice | Tensor) -> TokenStats:
         entropy = None if self.entropy is None else self.entropy[rows]
-        return TokenStats(
-            self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy
-        )
+        return TokenStats(self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy)
 
 
 @runtime_checkable
@@ -175,9 +173,7 @@ def make_objective(name: str, **parameters: float) -> BuiltinObjective:
     return kind(**parameters)
 
 
-def _require_number(
-    objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf
-) -> None:
+def _require_number(objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
     value = getattr(objective, field)
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and value >= at_least and value > above:

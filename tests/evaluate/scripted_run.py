@@ -21,9 +21,7 @@ def answer(request: Request) -> str:
 
 def evaluation(**changes: Any) -> Evaluation:
     prompts = make_prompts([problem.problem for problem in PROBLEMS], template="plain")
-    return Evaluation(
-        **{"benchmark": "mine", "problems": PROBLEMS, "prompts": prompts, "samples": 3} | changes
-    )
+    return Evaluation(**{"benchmark": "mine", "problems": PROBLEMS, "prompts": prompts, "samples": 3} | changes)
 
 
 def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Outcome, ScriptedEngine]:

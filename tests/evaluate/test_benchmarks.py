@@ -106,9 +106,7 @@ def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        BenchmarkError, match=r"unknown name 'maths500'; did you mean 'math500'\? known: math500, "
-    ):
+    with pytest.raises(BenchmarkError, match=r"unknown name 'maths500'; did you mean 'math500'\? known: math500, "):
         load_benchmark("maths500")
     with pytest.raises(BenchmarkError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")

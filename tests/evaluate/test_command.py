@@ -60,9 +60,7 @@ def test_from_problems_to_scores(run_eval, tmp_path: Path) -> None:
     assert scores["greedy"]["value"] == 1.0 and scores["samples"] == 8
     folder = tmp_path / "able/eval/sums"
     samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
-    right = sum(
-        s["text"] == f"It is \\boxed{{{2 * int(s['problem'][4:])}}}." for s in samples if s["sample"] >= 0
-    )
+    right = sum(s["text"] == f"It is \\boxed{{{2 * int(s['problem'][4:])}}}." for s in samples if s["sample"] >= 0)
     assert scores["average"]["value"] == pytest.approx(right / 48)
     grades = [json.loads(line) for line in (folder / "grades.jsonl").read_text().splitlines()]
     assert len(grades) == len(samples) == 54
@@ -100,9 +98,7 @@ def test_two_runs_are_compared_by_problem(run_eval, tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(app, ["compare", *folders, "--format", "json"]).stdout)
     assert found[0]["candidate"] == "able" and len(found[0]["better"]) == 6
     out = tmp_path / "table.tex"
-    assert (
-        CliRunner().invoke(app, ["compare", *folders, "--format", "latex", "--out", str(out)]).exit_code == 0
-    )
+    assert CliRunner().invoke(app, ["compare", *folders, "--format", "latex", "--out", str(out)]).exit_code == 0
     assert "\\toprule" in out.read_text()
 
 
@@ -194,17 +190,13 @@ def test_a_run_that_was_taught_with_another_prompt_is_told(
         done = CliRunner().invoke(app, ["eval", str(run), "-b", str(benchmark), "--samples", "1"])
         assert done.exit_code == 0, done.output
         assert "trimsft: template auto: chat, because" in done.stderr
-        assert (
-            "trained with template 'plain': --template plain asks as it was taught" in done.stderr
-        ) == says
+        assert ("trained with template 'plain': --template plain asks as it was taught" in done.stderr) == says
 
 
 def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(EngineError, match="is a run without a model yet; finish its training first"):
-        command.make_engine(
-            command.EvalSettings(model=str(tmp_path), benchmarks=["math500"], engine="transformers")
-        )
+        command.make_engine(command.EvalSettings(model=str(tmp_path), benchmarks=["math500"], engine="transformers"))
 
 
 def test_interrupted_it_keeps_what_is_done_and_says_how_to_go_on(benchmark: Path, tmp_path: Path) -> None:

@@ -88,9 +88,7 @@ def test_tokens_are_drawn_with_their_probabilities(temperature: float, over: str
     logits, count = torch.randn(300) * 2, 4000
     sampling = Sampling(temperature=temperature)
     if over == "seeds":
-        drawn = (
-            Drawer(range(count), [sampling] * count, CPU).scores(logits.expand(count, -1), 3).argmax(dim=1)
-        )
+        drawn = Drawer(range(count), [sampling] * count, CPU).scores(logits.expand(count, -1), 3).argmax(dim=1)
     else:
         drawer = Drawer([5], [sampling], CPU)
         drawn = torch.cat([drawer.scores(logits[None], step).argmax(dim=1) for step in range(count)])
@@ -114,9 +112,7 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
 def test_a_draw_depends_on_its_own_seed_and_step_only() -> None:
     logits = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
-    samplings = [Sampling(), Sampling(temperature=0.0), Sampling(temperature=0.7), Sampling(top_k=3)] + [
-        Sampling()
-    ] * 2
+    samplings = [Sampling(), Sampling(temperature=0.0), Sampling(temperature=0.7), Sampling(top_k=3)] + [Sampling()] * 2
     seeds = [1, 2, 3, 4, 1, 5]
     together = Drawer(seeds, samplings, CPU).scores(logits, 7)
     for row in range(6):
@@ -198,9 +194,7 @@ def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
     free = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
     whole = max(free, key=lambda c: len(c.text.encode("ascii", "ignore")))
     stop = next(char for char in whole.text[2:] if char.isascii())
-    cut = complete(
-        TransformersEngine(make_model(), make_tokenizer()), make_requests(samples=20, stop=(stop,))
-    )
+    cut = complete(TransformersEngine(make_model(), make_tokenizer()), make_requests(samples=20, stop=(stop,)))
     for before, after in zip(free, cut, strict=True):
         assert after.text == before.text.split(stop)[0]
         assert after.finish == ("stop" if stop in before.text else before.finish)
@@ -217,9 +211,7 @@ def test_length_is_a_reason_to_end() -> None:
 
 def test_what_cannot_fit_is_refused_before_anything_is_generated() -> None:
     engine = TransformersEngine(make_model(), make_tokenizer())
-    with pytest.raises(
-        EngineError, match=r"max_tokens: 250 new tokens after a prompt of \d+ exceed the model's 256"
-    ):
+    with pytest.raises(EngineError, match=r"max_tokens: 250 new tokens after a prompt of \d+ exceed the model's 256"):
         next(engine.generate(make_requests(max_tokens=250)))
     with pytest.raises(ValueError, match="batch_size: must be at least 1, got 0"):
         TransformersEngine(make_model(), make_tokenizer(), batch_size=0)
@@ -242,9 +234,7 @@ def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: 
     assert complete(engine, make_requests()) == whole
     assert max(sizes) == 8 and max(sizes[9:]) <= 2 and engine.batch_size == 2
     most = 0
-    with pytest.raises(
-        EngineError, match=r"one row of \d+ prompt tokens and 12 new ones does not fit into memory"
-    ):
+    with pytest.raises(EngineError, match=r"one row of \d+ prompt tokens and 12 new ones does not fit into memory"):
         complete(engine, make_requests())
 
 

@@ -30,9 +30,7 @@ def lines(folder: Path) -> list[bytes]:
 
 
 def test_the_protocol_is_the_papers() -> None:
-    plan = generate.Evaluation(
-        "mine", PROBLEMS, make_prompts([p.problem for p in PROBLEMS], template="plain")
-    )
+    plan = generate.Evaluation("mine", PROBLEMS, make_prompts([p.problem for p in PROBLEMS], template="plain"))
     requests = plan.requests()
     sampled = [request.sampling for key, request in requests.items() if key.sample != GREEDY]
     greedy = [request.sampling for key, request in requests.items() if key.sample == GREEDY]
@@ -45,15 +43,8 @@ def test_every_sample_is_recorded_once_with_a_seed_of_its_own(tmp_path: Path) ->
     outcome, engine = run(tmp_path)
     assert outcome.complete and outcome.generated == outcome.total == TOTAL
     samples = SampleRecord(tmp_path).complete()
-    assert (
-        len(samples)
-        == len({sample.key for sample in samples})
-        == len({sample.seed for sample in samples})
-        == TOTAL
-    )
-    assert all(
-        sample.text == answer(request) for sample, request in zip(samples, engine.requests, strict=True)
-    )
+    assert len(samples) == len({sample.key for sample in samples}) == len({sample.seed for sample in samples}) == TOTAL
+    assert all(sample.text == answer(request) for sample, request in zip(samples, engine.requests, strict=True))
     again, idle = run(tmp_path)
     assert again.complete and again.generated == 0 and idle.requests == []
 
@@ -92,10 +83,7 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path: Pat
             path = folder / "samples.jsonl"
             os.truncate(path, path.stat().st_size - 100)
     assert kills >= 2
-    whole = {
-        json.loads(line)["problem"] + str(json.loads(line)["sample"]): line
-        for line in lines(tmp_path / "whole")
-    }
+    whole = {json.loads(line)["problem"] + str(json.loads(line)["sample"]): line for line in lines(tmp_path / "whole")}
     killed = {json.loads(line)["problem"] + str(json.loads(line)["sample"]): line for line in lines(folder)}
     assert len(lines(folder)) == TOTAL and killed == whole
 
@@ -137,12 +125,8 @@ def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path
     broken = ScriptedEngine(answer, fails=lambda r: "no luck" if "What is 2+1?" in r.prompt else None)
     outcome = fill(SampleRecord(tmp_path), evaluation(), broken, attempts=2, pause=0.0)
     assert not outcome.complete and outcome.recorded == TOTAL - 4
-    assert set(outcome.failures.values()) == {"no luck"} and {key.problem for key in outcome.failures} == {
-        "p2"
-    }
-    with pytest.raises(
-        IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); give"
-    ):
+    assert set(outcome.failures.values()) == {"no luck"} and {key.problem for key in outcome.failures} == {"p2"}
+    with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); give"):
         outcome.require_complete()
     with pytest.raises(IncompleteEvaluation, match="4 of 24"):
         SampleRecord(tmp_path).complete()
@@ -151,9 +135,7 @@ def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path
     later.require_complete()
 
 
-def test_a_dead_server_is_not_asked_thousands_of_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_server_is_not_asked_thousands_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "GIVE_UP_AFTER", 5)
     engine = ScriptedEngine(answer, fails=lambda request: "gone")
     outcome = fill(SampleRecord(tmp_path), evaluation(), engine, attempts=2, pause=0.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.templates import SYSTEM_PROMPT, TemplateError
+from trimsft.text.templates import SYSTEM_PROMPT, TemplateError
 
 from .tiny_model import CHAT, make_tokenizer
 

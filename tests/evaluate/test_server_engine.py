@@ -171,9 +171,7 @@ def test_requests_go_out_together(serve: Callable[..., StandIn]) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int) -> None:
     server = serve()
-    server.answer = lambda body: (
-        echo(body) if len(server.asked) > 2 else (status, {"error": {"message": "busy"}})
-    )
+    server.answer = lambda body: echo(body) if len(server.asked) > 2 else (status, {"error": {"message": "busy"}})
     engine = ServerEngine(server.address, retries=2, pause=0.01)
     (request, *_) = make_requests(samples=0)
     assert complete(engine, [request])[0].finish == "stop" and len(server.asked) == 3
@@ -207,9 +205,7 @@ def test_an_answer_that_is_none(serve: Callable[..., StandIn], answer: Any, says
 def test_a_stop_text_that_the_server_leaves_is_cut(serve: Callable[..., StandIn]) -> None:
     server = serve()
     server.answer = lambda body: (200, said("It is 2.\n\nProblem: more", finish="length"))
-    (completion,) = complete(
-        ServerEngine(server.address), [Request("?", 1, Sampling(stop=("\n\nProblem:",)))]
-    )
+    (completion,) = complete(ServerEngine(server.address), [Request("?", 1, Sampling(stop=("\n\nProblem:",)))])
     assert (completion.text, completion.finish) == ("It is 2.", "stop")
 
 
@@ -226,9 +222,7 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(
-        EngineError, match=f"nothing answers at {address} .*start the server, or correct the address"
-    ):
+    with pytest.raises(EngineError, match=f"nothing answers at {address} .*start the server, or correct the address"):
         ServerEngine(address)
     with pytest.raises(EngineError, match="must begin with http:// or https://, got 'localhost:8000'"):
         ServerEngine("localhost:8000")

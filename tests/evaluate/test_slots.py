@@ -58,9 +58,7 @@ LONG_ROPE = {
     "original_max_position_embeddings": 16,
 }
 UNSUITED = {
-    "phimoe, window in its masks": lambda: PhimoeForCausalLM(
-        PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)
-    ),
+    "phimoe, window in its masks": lambda: PhimoeForCausalLM(PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)),
     "phi3, longrope": lambda: Phi3ForCausalLM(
         Phi3Config(**GROUPED, original_max_position_embeddings=16, rope_parameters=LONG_ROPE)
     ),
@@ -88,14 +86,10 @@ def build(make: Any) -> Any:
 def make_requests(prompts: int = 6, samples: int = 3, **sampling: Any) -> list[Request]:
     """Prompts of 1 to many tokens; a greedy answer and samples of each."""
     generator = torch.Generator().manual_seed(1)
-    texts = [
-        tuple(torch.randint(1, 262, (1 + 5 * at,), generator=generator).tolist()) for at in range(prompts)
-    ]
+    texts = [tuple(torch.randint(1, 262, (1 + 5 * at,), generator=generator).tolist()) for at in range(prompts)]
     settings = {"max_tokens": 10} | sampling
     kinds = [Sampling(**settings | {"temperature": 0.0}), *[Sampling(**settings)] * samples]
-    return [
-        Request("", 10 * at + n, kind, text) for at, text in enumerate(texts) for n, kind in enumerate(kinds)
-    ]
+    return [Request("", 10 * at + n, kind, text) for at, text in enumerate(texts) for n, kind in enumerate(kinds)]
 
 
 def complete(model: Any, requests: list[Request], **settings: Any) -> list[Completion]:
@@ -137,12 +131,8 @@ def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stop_text_is_seen_across_tokens() -> None:
     model = make_model()
     requests = make_requests(samples=20, max_tokens=30)
-    whole = max(
-        (c.text for c in complete(model, requests)), key=lambda text: len(text.encode("ascii", "ignore"))
-    )
-    at = next(
-        at for at in range(1, len(whole) - 2) if whole[at : at + 2].isascii() and whole[at : at + 2].strip()
-    )
+    whole = max((c.text for c in complete(model, requests)), key=lambda text: len(text.encode("ascii", "ignore")))
+    at = next(at for at in range(1, len(whole) - 2) if whole[at : at + 2].isascii() and whole[at : at + 2].strip())
     stopped = make_requests(samples=20, max_tokens=30, stop=(whole[at : at + 2],))
     found = complete(model, stopped, batch_size=8)
     assert found == complete(model, stopped, decoding="batches")
@@ -176,9 +166,7 @@ def test_filters_hold_row_by_row() -> None:
 def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
     model, requests = build(UNSUITED[name]), make_requests(prompts=3, samples=1)
     engine = TransformersEngine(model, make_tokenizer())
-    with pytest.warns(
-        UserWarning, match="decoding in slots does not suit this model .*using its own generate"
-    ):
+    with pytest.warns(UserWarning, match="decoding in slots does not suit this model .*using its own generate"):
         found = {c.index: c for c in engine.generate(requests)}
     assert engine.decoding == engine.details["decoding"] == "batches"
     assert [found[at] for at in range(len(requests))] == complete(model, requests, decoding="batches")
@@ -186,9 +174,7 @@ def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
 
 def test_wrong_logits_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = slot_attention.attend
-    monkeypatch.setattr(
-        slot_attention, "attend", lambda q, k, v, lengths, *rest: right(q, k, v, lengths - 1, *rest)
-    )
+    monkeypatch.setattr(slot_attention, "attend", lambda q, k, v, lengths, *rest: right(q, k, v, lengths - 1, *rest))
     engine = TransformersEngine(make_model(), make_tokenizer())
     requests = make_requests()[4:]
     with pytest.warns(UserWarning, match=r"logits differ by .* of their spread"):
@@ -203,9 +189,7 @@ def test_numbers_that_are_none_are_no_answers(monkeypatch: pytest.MonkeyPatch) -
             list(TransformersEngine(make_model(), make_tokenizer()).generate(make_requests()))
     model = make_model()
     model.lm_head.weight.data[5] = torch.inf
-    with pytest.raises(
-        EngineError, match=r"model: its logits for a prompt of \d+ tokens are not finite in float32"
-    ):
+    with pytest.raises(EngineError, match=r"model: its logits for a prompt of \d+ tokens are not finite in float32"):
         list(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
 
 
@@ -223,9 +207,7 @@ def test_all_kinds_of_sampling_are_known_before_the_first_step(monkeypatch: pyte
     short = Request("", 2, Sampling(max_tokens=4, top_k=1), (1, 2))
     found = complete(make_model(), [long, short], batch_size=1)
     assert ways == {True}
-    assert (
-        found[1].text == complete(make_model(), [Request("", 2, Sampling(0.0, max_tokens=4), (1, 2))])[0].text
-    )
+    assert found[1].text == complete(make_model(), [Request("", 2, Sampling(0.0, max_tokens=4), (1, 2))])[0].text
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -305,9 +287,7 @@ def oracle(
     for row, length in enumerate(lengths):
         first = 0 if window is None else max(0, length - window)
         for head in range(query.shape[1]):
-            keys, values = (
-                states[row, head // shared, first:length].double().cpu() for states in (key, value)
-            )
+            keys, values = (states[row, head // shared, first:length].double().cpu() for states in (key, value))
             out[row, head] = (keys @ query[row, head].double().cpu() * scale).softmax(0) @ values
     return out
 
@@ -331,9 +311,7 @@ def test_attention_agrees_with_float64(backend: str, window: int | None) -> None
         value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
         attend = slot_attention._masked
     found = attend(query, key, value, lengths, 0.3, window)
-    torch.testing.assert_close(
-        found.double(), oracle(query, key, value, counts, 0.3, window), rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, 0.3, window), rtol=1e-5, atol=1e-6)
 
 
 def test_triton_draws_what_torch_draws() -> None:
@@ -347,9 +325,7 @@ def test_triton_draws_what_torch_draws() -> None:
     steps = torch.arange(rows) * 7
     chosen = slot_kernel.choose(logits, drawer._keys, steps, drawer._inverse)
     assert torch.equal(chosen, drawer.scores(logits, steps).argmax(dim=1))
-    assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(
-        chosen, logits.argmax(dim=1)
-    )
+    assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(chosen, logits.argmax(dim=1))
     tied = torch.zeros(1, size)
     assert slot_kernel.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
 

@@ -25,9 +25,7 @@ def make_tokenizer(chat: str | None = CHAT, special: list[str] = SPECIAL) -> Pre
         show_progress=False,
     )
     backend.train_from_iterator(["What is 1+1? It is 2."], trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<eos>", extra_special_tokens=special[1:]
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", extra_special_tokens=special[1:])
     tokenizer.chat_template = chat
     return tokenizer
 

@@ -143,9 +143,7 @@ def _answer(head: Head, out: LossOutput, factor: float = 1.0) -> Answer:
     assert head.hidden.grad is not None and head.weight.grad is not None
     stats = out.tokens
     entropy = None if stats.entropy is None else wide(stats.entropy)
-    tokens = TokenStats(
-        wide(stats.nll), wide(stats.gap), wide(stats.gold_logit), stats.competitor.cpu(), entropy
-    )
+    tokens = TokenStats(wide(stats.nll), wide(stats.gap), wide(stats.gold_logit), stats.competitor.cpu(), entropy)
     bias = None if head.bias is None else wide(head.bias.grad)
     grads = wide(head.hidden.grad), wide(head.weight.grad), bias
     return Answer(wide(out.loss), tokens, wide(out.weights), out.kept, *grads)

@@ -62,9 +62,7 @@ def test_weights_are_what_the_objective_says(objective, backend) -> None:
     hidden[:, 0] = torch.tensor([-60.0, -20.0, -3.0, 0.0, 1.5, 4.0, 15.0, 60.0, 120.0])
     got = fused(Head(hidden, weight, torch.full((9,), 7)), objective, backend, skip_below=0)
     assert got.tokens.nll[-1] < 1e-40
-    tokens = TokenStats(
-        got.tokens.nll.float(), got.tokens.gap.float(), got.tokens.gold_logit, got.tokens.competitor
-    )
+    tokens = TokenStats(got.tokens.nll.float(), got.tokens.gap.float(), got.tokens.gold_logit, got.tokens.competitor)
     torch.testing.assert_close(got.weights.float(), objective.weights(tokens), rtol=1e-5, atol=1e-12)
 
 
@@ -144,9 +142,7 @@ def test_weight_tied_to_the_embedding(backend) -> None:
     device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
     tied = base.weight.to(device).requires_grad_()
     hidden = torch.tanh(tied[inputs.to(device)])
-    linear_cross_entropy(
-        hidden, tied, base.labels.to(device), SFT(), skip_below=0, backend=backend
-    ).loss.backward()
+    linear_cross_entropy(hidden, tied, base.labels.to(device), SFT(), skip_below=0, backend=backend).loss.backward()
     assert distance(tied.grad, double.grad) < 1e-5
 
 
@@ -156,17 +152,13 @@ def test_weight_tied_to_the_embedding(backend) -> None:
 def test_several_chunks(backend, skip_below) -> None:
     head = make_head(36, bias=True, seed=6)
     head.labels[7] = -100
-    assert_close(
-        fused(head, TrimSFTEasy(), backend, skip_below=skip_below, entropy=True), exact(head, TrimSFTEasy())
-    )
+    assert_close(fused(head, TrimSFTEasy(), backend, skip_below=skip_below, entropy=True), exact(head, TrimSFTEasy()))
 
 
 def test_float64() -> None:
     head = make_head(dtype=torch.float64, bias=True)
     for backend in ("reference", "chunked", "auto"):
-        assert_close(
-            fused(head, TrimSFT(), backend, skip_below=0), exact(head, TrimSFT()), gradients=1e-6, gap=1e-6
-        )
+        assert_close(fused(head, TrimSFT(), backend, skip_below=0), exact(head, TrimSFT()), gradients=1e-6, gap=1e-6)
 
 
 # ---- half precision: no worse than torch itself, except that the gap must be right

@@ -83,9 +83,7 @@ def test_half_precision_errs_no_more_than_torch(options, objective, dtype, backe
 def test_default_skip_keeps_both_gradients(gaps, objective, backend) -> None:
     """In bfloat16: what skipping adds to the error of the same backend without it."""
     lowest, highest = gaps
-    head = Head(
-        *synthetic_head(4000, 256, 9001, lowest_gap=lowest, highest_gap=highest, dtype=torch.bfloat16)
-    )
+    head = Head(*synthetic_head(4000, 256, 9001, lowest_gap=lowest, highest_gap=highest, dtype=torch.bfloat16))
     got, whole = fused(head, objective, backend), fused(head, objective, backend, skip_below=0)
     assert 0 < got.kept <= whole.kept == 4000
     assert distance(got.loss, whole.loss) < 1e-5
@@ -172,9 +170,7 @@ def test_tensors_on_two_devices() -> None:
         linear_cross_entropy(head.hidden.cuda(), head.weight, head.labels.cuda(), SFT())
 
 
-@pytest.mark.parametrize(
-    ("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)]
-)
+@pytest.mark.parametrize(("backend", "share"), [("chunked", 1 / 3), ("triton", 1 / 2), ("triton low_memory", 1 / 6)])
 def test_peak_memory_is_a_fraction_of_that_of_the_logits(backend, share) -> None:
     tokens, hidden_size, vocabulary = 16384, 512, 65536
     head = Head(*synthetic_head(tokens, hidden_size, vocabulary)).leaves()

@@ -16,9 +16,7 @@ from .oracle import BACKENDS, Head, assert_close, call, device_of, distance, exa
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "shape", [(0,), (2, 0), (5,), (2, 3)], ids=["empty", "empty 2-D", "ignored", "ignored 2-D"]
-)
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (5,), (2, 3)], ids=["empty", "empty 2-D", "ignored", "ignored 2-D"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_nothing_to_train_gives_loss_0_and_zero_gradients(dtype, shape, backend) -> None:
     base = make_head(bias=True, dtype=dtype)
@@ -99,9 +97,7 @@ def test_loss_is_a_scalar_whatever_the_normalizer_is(normalizer, backend) -> Non
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    "wanted", [("hidden",), ("weight",), ("bias",), ("hidden", "bias"), ("weight", "bias")]
-)
+@pytest.mark.parametrize("wanted", [("hidden",), ("weight",), ("bias",), ("hidden", "bias"), ("weight", "bias")])
 @pytest.mark.parametrize("skip_below", [0, 1e-3])
 def test_frozen_inputs_get_no_gradient_and_the_others_the_right_one(skip_below, wanted, backend) -> None:
     head = make_head(8, bias=True)
@@ -149,9 +145,7 @@ def test_loss_may_be_one_term_of_a_larger_graph(backend) -> None:
 
     double, single = head.to(torch.float64).leaves(), head.to(device).leaves()
     total(double.hidden, double.weight, head.labels, lambda h: formula(h, DFT())[0]).backward()
-    total(
-        single.hidden, single.weight, single.labels, lambda h: call(h, DFT(), backend, skip_below=0).loss
-    ).backward()
+    total(single.hidden, single.weight, single.labels, lambda h: call(h, DFT(), backend, skip_below=0).loss).backward()
     assert distance(single.hidden.grad, double.hidden.grad) < 1e-5
     assert distance(single.weight.grad, double.weight.grad) < 1e-5
 
@@ -214,9 +208,7 @@ def test_reference_can_be_differentiated_twice() -> None:
     base = make_head(3, 4, 7, bias=True, dtype=torch.float64).leaves()
 
     def loss(hidden, weight, bias):
-        return call(
-            Head(hidden, weight, base.labels, bias), SFT(), "reference", softcap=5.0, skip_below=0
-        ).loss
+        return call(Head(hidden, weight, base.labels, bias), SFT(), "reference", softcap=5.0, skip_below=0).loss
 
     inputs = (base.hidden, base.weight, base.bias)
     assert torch.autograd.gradcheck(loss, inputs)

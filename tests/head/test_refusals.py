@@ -97,16 +97,12 @@ def test_normalizer_with_several_entries() -> None:
 
 def test_unknown_backend_gets_the_list() -> None:
     assert NAMES == ("auto", "reference", "chunked", "triton")
-    refused(
-        ValueError, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton", backend="liger"
-    )
+    refused(ValueError, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton", backend="liger")
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked"])
 def test_low_memory_where_it_has_no_effect(backend) -> None:
-    refused(
-        ValueError, f"^low_memory: has no effect with backend='{backend}'", backend=backend, low_memory=True
-    )
+    refused(ValueError, f"^low_memory: has no effect with backend='{backend}'", backend=backend, low_memory=True)
 
 
 def test_triton_refuses_float64() -> None:
@@ -164,9 +160,7 @@ def test_objective_that_returns_a_weight_that_is_not_finite(value, backend) -> N
     def broken(tokens):
         return torch.full_like(tokens.nll, value)
 
-    with pytest.raises(
-        FloatingPointError, match=r"objective .*broken.* returned a weight that is not finite"
-    ):
+    with pytest.raises(FloatingPointError, match=r"objective .*broken.* returned a weight that is not finite"):
         call(make_head(4).to(device_of(backend)).leaves(), broken, backend)
 
 

@@ -131,9 +131,7 @@ def test_many_light_rows_beside_a_few_heavy_ones(backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("skip_below", [0, DEFAULT_SKIP_BELOW])
 def test_zero_weights_give_zero_gradients(skip_below, backend) -> None:
-    got = fused(
-        make_head(12, bias=True), lambda tokens: torch.zeros_like(tokens.nll), backend, skip_below=skip_below
-    )
+    got = fused(make_head(12, bias=True), lambda tokens: torch.zeros_like(tokens.nll), backend, skip_below=skip_below)
     assert got.loss == 0
     for gradient in (got.hidden, got.weight, got.bias):
         assert (gradient == 0).all()

@@ -55,9 +55,7 @@ def assert_exact(got, right, *, relative: float = 64 * EPS) -> None:
         error = (got[name].double() - right[name]).abs()
         # a logit is off by a few roundings of its size, which moves the others by as much times their slope
         slope = right[name].abs().clamp(max=1.0) if name in ("nll", "entropy", "gradient_norm") else 1.0
-        allowed = (
-            relative * (right[name].abs() + size * slope) + EPS
-        )  # 1 + x rounds where one token has it all
+        allowed = relative * (right[name].abs() + size * slope) + EPS  # 1 + x rounds where one token has it all
         assert (error <= allowed).all(), (name, float((error / allowed).max()))
     assert got["competitor"].tolist() == right["competitor"].tolist()
     assert got["rank"].tolist() == right["rank"].tolist()

@@ -8,8 +8,8 @@ from trimsft.evaluate.problem_files import read_problems
 from trimsft.lab.arithmetic import TIERS, LabError, side_of
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import TARGET, UNFAMILIAR
-from trimsft.train.data import load_rows
-from trimsft.train.data_config import DataConfig
+from trimsft.text.data_config import DataConfig
+from trimsft.text.training_data import load_rows
 
 
 def test_training_reads_the_file(tmp_path):

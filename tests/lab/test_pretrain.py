@@ -154,7 +154,5 @@ def test_rates_warm_up_and_fall():
 
 def test_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
-    with pytest.raises(
-        lab.LabError, match=r"base holds no model.safetensors; build it with python -m trimsft"
-    ):
+    with pytest.raises(lab.LabError, match=r"base holds no model.safetensors; build it with python -m trimsft"):
         lab.base_model_path()

@@ -24,9 +24,7 @@ def test_the_target_format_by_hand():
 
 
 def test_the_unfamiliar_format_by_hand():
-    assert write_solution(PROBLEM, UNFAMILIAR).text == (
-        "[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] => \\boxed{32}"
-    )
+    assert write_solution(PROBLEM, UNFAMILIAR).text == ("[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] => \\boxed{32}")
 
 
 def test_words_name_the_numbers_in_the_order_of_speech():

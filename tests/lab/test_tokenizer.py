@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 from trimsft.lab.arithmetic import TIERS, draw_problems
 from trimsft.lab.styles import STYLES, write_solution
 from trimsft.lab.tokenizer import build_backend, build_tokenizer, render_prompt, save_tokenizer, split
-from trimsft.templates import SYSTEM_PROMPT, choose_template, encode_prompts, encode_texts
+from trimsft.text.templates import SYSTEM_PROMPT, choose_template, encode_prompts, encode_texts
 
 
 @pytest.fixture(scope="module")

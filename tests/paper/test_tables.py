@@ -75,9 +75,7 @@ def test_numbers_printed_twice_agree_but_where_listed() -> None:
 
 def test_aime_scores_are_those_of_240_answers_but_where_listed() -> None:
     rows = [row for table in paper.SCORE_TABLES for row in paper.scores(table)]
-    off = {
-        row.line for row in rows if abs(row.scores["aime24"] - round(row.scores["aime24"] * 2.4) / 2.4) > 0.03
-    }
+    off = {row.line for row in rows if abs(row.scores["aime24"] - round(row.scores["aime24"] * 2.4) / 2.4) > 0.03}
     assert off == listed("grid")
 
 
@@ -94,16 +92,10 @@ def test_amc_scores_are_those_of_85_problems() -> None:
 
 
 def test_statements_that_the_tables_do_not_bear_out() -> None:
-    rows = {
-        (row.method, row.setting.margin): row.scores
-        for row in paper.scores("half_trims_complete")
-        if row.setting
-    }
+    rows = {(row.method, row.setting.margin): row.scores for row in paper.scores("half_trims_complete") if row.setting}
     assert [m for m in range(1, 6) if rows["trim-e", m]["aime24"] > rows["trim", m]["aime24"]] == [2]
     sft = next(row.scores for row in paper.scores("margin_ablation") if row.method == "sft")
-    above = [
-        m for m in range(1, 6) if all(rows["trim-h", m][name] > sft[name] for name in ("math500", "amc"))
-    ]
+    above = [m for m in range(1, 6) if all(rows["trim-h", m][name] > sft[name] for name in ("math500", "amc"))]
     assert above == [3, 4, 5]
     assert len(listed("statement")) == 2
 

@@ -13,9 +13,7 @@ def same(a: str, b: str) -> bool:
     return a.rstrip("'") == b.rstrip("'")
 
 
-def samples_of(
-    problem: str, answers: str, *, gold: str = "1", greedy: str | None = None
-) -> list[SampleResult]:
+def samples_of(problem: str, answers: str, *, gold: str = "1", greedy: str | None = None) -> list[SampleResult]:
     """One sample for each word of `answers`; "-" has no answer, "/" was cut off before it."""
     drawn = [_sample(problem, number, answer, gold, False) for number, answer in enumerate(answers.split())]
     return drawn if greedy is None else [*drawn, _sample(problem, 0, greedy, gold, True)]
@@ -26,14 +24,10 @@ def _sample(problem: str, number: int, answer: str, gold: str, greedy: bool) -> 
         status = "truncated" if answer == "/" else "no_answer"
         return SampleResult(problem, number, False, status, None, 100, answer == "/", greedy)
     correct = answer == gold
-    return SampleResult(
-        problem, number, correct, "correct" if correct else "wrong", answer, 10, False, greedy
-    )
+    return SampleResult(problem, number, correct, "correct" if correct else "wrong", answer, 10, False, greedy)
 
 
-def score_of(
-    benchmark: str, correct: Iterable[int], samples: int = 8, resamples: int = 400
-) -> BenchmarkScore:
+def score_of(benchmark: str, correct: Iterable[int], samples: int = 8, resamples: int = 400) -> BenchmarkScore:
     """A benchmark whose problems p000, p001, ... have so many correct samples; the wrong ones all differ."""
     graded = [
         sample

@@ -18,9 +18,7 @@ def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarr
 def test_agrees_with_scipy(problems, difficulty):
     values = scores_of(problems, difficulty=difficulty)
     ours = mean_interval([values[:, None]], (0, 1), resamples=20_000)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(1)
-    )
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(1))
     width = ours.high - ours.low
     assert ours.value == values.mean()
     # two bootstraps of 20,000 differ by about 1 % of the width at these quantiles
@@ -33,9 +31,7 @@ def test_columns_are_the_same_as_one_by_one():
     together = column_intervals(values, [(0, 1), (0, 1), (0, 1)], resamples=500, seed=3)
     for column, found in enumerate(together):
         alone = mean_interval([values[:, [column]]], (0, 1), resamples=500, seed=3)
-        assert (found.value, found.low, found.high) == pytest.approx(
-            (alone.value, alone.low, alone.high), abs=1e-12
-        )
+        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high), abs=1e-12)
 
 
 def test_the_draws_have_the_mean_and_spread_of_the_mean():

@@ -137,9 +137,7 @@ def test_swapping_the_runs_turns_the_sign():
     assert {flip.problem for flip in forward.better} == {flip.problem for flip in backward.worse}
 
 
-@pytest.mark.parametrize(
-    "metric", ["average", "pass@8", "pass@3", "majority@8", "majority@3", "greedy", "tokens"]
-)
+@pytest.mark.parametrize("metric", ["average", "pass@8", "pass@3", "majority@8", "majority@3", "greedy", "tokens"])
 def test_a_run_does_not_differ_from_itself(metric):
     run = score_of("toy", random_counts(40, seed=2))
     found = compare(run, run, metric, resamples=100)
@@ -259,6 +257,4 @@ def test_the_difference_seen_from_the_other_run_is_its_mirror():
     """So a table of pairs needs each pair once."""
     a, b = score_of("toy", random_counts(50, seed=1)), score_of("toy", random_counts(50, seed=1, shift=0.7))
     there, back = (compare(*pair, resamples=2000).difference for pair in ((a, b), (b, a)))
-    assert (back.value, back.low, back.high) == pytest.approx(
-        (-there.value, -there.high, -there.low), abs=1e-12
-    )
+    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-12)

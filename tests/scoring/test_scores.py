@@ -77,9 +77,7 @@ def test_the_gold_is_never_compared_with():
 @given(st.lists(st.lists(st.sampled_from("12345-"), min_size=6, max_size=6), min_size=1, max_size=5))
 def test_one_sample_is_the_average_and_more_pass(problems):
     samples = [
-        sample
-        for number, answers in enumerate(problems)
-        for sample in samples_of(str(number), " ".join(answers))
+        sample for number, answers in enumerate(problems) for sample in samples_of(str(number), " ".join(answers))
     ]
     found = score("toy", samples, same, resamples=20)
     assert found.pass_at[1].value == pytest.approx(found.average.value)
@@ -161,9 +159,7 @@ def test_a_file_of_another_version_is_refused():
 
 def test_metrics_by_name():
     found = score("toy", TWO_PROBLEMS, same, resamples=200)
-    assert (
-        found.interval("pass@3") == found.pass_at[3] and found.interval("majority@2") == found.majority_at[2]
-    )
+    assert found.interval("pass@3") == found.pass_at[3] and found.interval("majority@2") == found.majority_at[2]
     assert found.interval("truncated") == found.truncation_rate and found.interval("greedy") == found.greedy
     for name in ("average", "pass@3", "majority@2", "greedy", "no_answer", "truncated", "tokens"):
         assert found.values(name).mean() == pytest.approx(found.interval(name).value)
@@ -172,9 +168,7 @@ def test_metrics_by_name():
 @pytest.mark.parametrize("name", ["pass@5", "majority@0", "maj@2", "pass@", "", "greedy", "pass@1\n"])
 def test_an_unknown_metric_names_the_known_ones(name):
     sampled = [sample for sample in TWO_PROBLEMS if not sample.greedy]
-    with pytest.raises(
-        ValueError, match=r"known: average, pass@1 to pass@4, majority@1 to majority@4, no_answer"
-    ):
+    with pytest.raises(ValueError, match=r"known: average, pass@1 to pass@4, majority@1 to majority@4, no_answer"):
         score("toy", sampled, same, resamples=10).interval(name)
 
 

@@ -89,9 +89,7 @@ def test_pass_at_k_refuses(arguments, message):
     ],
 )
 def test_majority_by_hand(clusters, k, expected):
-    assert majority_at_k(clusters, k, correct={0: True, 1: False, 2: False}) == pytest.approx(
-        expected, rel=1e-14
-    )
+    assert majority_at_k(clusters, k, correct={0: True, 1: False, 2: False}) == pytest.approx(expected, rel=1e-14)
 
 
 @given(votes(), st.data())
@@ -132,8 +130,7 @@ def test_the_chances_of_64_samples_add_up(clusters):
     """The chances that each cluster wins add up to 1, so that right for all but one is 1 minus right for that one."""
     for k in (2, 31, 64):
         shares = [
-            majority_at_k(clusters, k, correct={other: other == number for other in range(10)})
-            for number in range(10)
+            majority_at_k(clusters, k, correct={other: other == number for other in range(10)}) for number in range(10)
         ]
         assert sum(shares) == pytest.approx(1, rel=1e-12)
         rest = majority_at_k(clusters, k, correct={other: other != 0 for other in range(10)})

@@ -26,10 +26,7 @@ def counts(shift: float, noise: int, problems: int = PROBLEMS) -> list[int]:
 def scores(shift: float, noise: int = 0, harder: float = 1.0) -> list[BenchmarkScore]:
     """Of both benchmarks, "hard" being harder."""
     shifts = {"easy": shift, "hard": shift - harder}
-    return [
-        score_of(name, counts(by, noise + 1000 * n), resamples=20)
-        for n, (name, by) in enumerate(shifts.items())
-    ]
+    return [score_of(name, counts(by, noise + 1000 * n), resamples=20) for n, (name, by) in enumerate(shifts.items())]
 
 
 def exact(share: float, problems: int = 8, benchmarks: tuple[str, ...] = BENCHMARKS) -> list[BenchmarkScore]:

@@ -14,9 +14,7 @@ from trimsft.study.cells import Cell, takes_of
 
 VALUES = st.one_of(st.floats(0.1, 9), st.integers(1, 9), st.text(max_size=12), st.booleans(), st.none())
 CELLS = st.builds(
-    lambda objective, fields, seed: Cell(
-        model="lab", objective=objective, fields=tuple(fields.items()), seed=seed
-    ),
+    lambda objective, fields, seed: Cell(model="lab", objective=objective, fields=tuple(fields.items()), seed=seed),
     st.sampled_from(sorted(OBJECTIVES)),
     st.dictionaries(st.sampled_from(["learning_rate", "optim", "packing", "system_prompt"]), VALUES),
     st.integers(0, 3),
@@ -38,9 +36,7 @@ def test_defaults_and_order_make_no_other_cell() -> None:
     assert short.fields == (("bandwidth", 0.8), ("margin", 2))
 
 
-@pytest.mark.parametrize(
-    ("value", "other"), [(True, "true"), (1, "1"), (None, "none"), ("a b", "a_b"), ("", "_")]
-)
+@pytest.mark.parametrize(("value", "other"), [(True, "true"), (1, "1"), (None, "none"), ("a b", "a_b"), ("", "_")])
 def test_values_that_look_alike_have_names_of_their_own(value: Any, other: Any) -> None:
     names = {Cell(model="lab", objective="sft", fields=(("optim", given),)).name for given in (value, other)}
     assert len(names) == 2

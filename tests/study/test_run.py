@@ -117,14 +117,10 @@ def test_status_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixt
     Console(width=80).print(status_table(states))
     said = capsys.readouterr().out
     column = "".join(line[: line.index("failed")] if "failed" in line else line for line in said.splitlines())
-    assert (
-        "…" not in said and "margin1-" in column.replace(" ", "") and "margin10-" in column.replace(" ", "")
-    )
+    assert "…" not in said and "margin1-" in column.replace(" ", "") and "margin10-" in column.replace(" ", "")
 
 
-def test_a_cell_without_a_folder_is_named_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_without_a_folder_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(studies, "COMPARED", ("base", "sft"))
     (tmp_path / "runs" / "lab").mkdir(parents=True)
     (tmp_path / "runs" / "lab" / "sft").touch()  # where a folder belongs

@@ -33,9 +33,7 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
 def test_two_that_add_a_model_at_once_lose_none(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.settle(LAB)
-    with (tmp_path / ".settling").open(
-        "a"
-    ) as other:  # a descriptor of its own is another process to the kernel
+    with (tmp_path / ".settling").open("a") as other:  # a descriptor of its own is another process to the kernel
         fcntl.flock(other, fcntl.LOCK_EX)
         late = threading.Thread(target=place.settle, args=(replace(LAB, models={"late": ModelAt(path="x")}),))
         late.start()
@@ -57,9 +55,7 @@ def test_the_paper_scale_has_the_papers_models_and_benchmarks() -> None:
 
 
 def test_a_cell_of_the_paper_is_its_recipe_with_another_objective(tmp_path: Path) -> None:
-    cell = Cell(
-        model="Qwen2.5-Math-1.5B", objective="trim-e", fields=(("margin", 3.0), ("bandwidth", 1.0)), seed=1
-    )
+    cell = Cell(model="Qwen2.5-Math-1.5B", objective="trim-e", fields=(("margin", 3.0), ("bandwidth", 1.0)), seed=1)
     settings = training_settings(Place(tmp_path), PAPER, cell)
     recipe = yaml.safe_load(find_recipe("qwen2.5-math-1.5b.yaml").read_text())
     assert settings.model.model_name_or_path == recipe["model_name_or_path"]

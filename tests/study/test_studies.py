@@ -18,9 +18,7 @@ def settings(name: str) -> set[tuple[float, float]]:
 
 def test_main_is_table_1() -> None:
     cells = STUDIES["main"].cells(PAPER)
-    assert {(cell.model, cell.objective) for cell in cells} == {
-        (s.model, s.method) for s in paper.scores("main")
-    }
+    assert {(cell.model, cell.objective) for cell in cells} == {(s.model, s.method) for s in paper.scores("main")}
     assert len(cells) == 30
     trimmed = {(cell.get("margin"), cell.get("bandwidth")) for cell in cells if cell.objective == "trim"}
     assert trimmed == {(1.5, 0.8)}
@@ -64,9 +62,7 @@ def test_one_model_studies_take_the_papers_where_it_is_there() -> None:
 
 def test_every_label_of_a_table_is_the_papers() -> None:
     tables = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
-    known = {
-        paper.label(name) for name in (*tables, "weight_diagnostics", "gradient_mass", "token_categories")
-    }
+    known = {paper.label(name) for name in (*tables, "weight_diagnostics", "gradient_mass", "token_categories")}
     labels = {label for study in STUDIES.values() for label in study.paper}
     assert {label for label in labels if label.startswith("tab:")} == known
     assert all(re.fullmatch(r"(tab|fig):[\w-]+", label) for label in labels)

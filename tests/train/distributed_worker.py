@@ -199,9 +199,7 @@ def _loop(model: LlamaForCausalLM, *, pieces: list[int], scale: int) -> torch.Te
         trained = sum(label != -100 for row in batch for label in row["labels"][1:])
         total = torch.zeros(())
         for piece in pieces:
-            ids, labels = (
-                _padded(batch[piece * 4 : piece * 4 + 4], name) for name in ("input_ids", "labels")
-            )
+            ids, labels = (_padded(batch[piece * 4 : piece * 4 + 4], name) for name in ("input_ids", "labels"))
             mask = (labels != _PADDING).long()
             labels = labels.masked_fill(mask == 0, -100)
             loss = model(ids, attention_mask=mask, labels=labels, num_items_in_batch=trained).loss * scale

@@ -36,9 +36,7 @@ class Child:
 
     def __init__(self, target: Callable[..., None], *args: Any, log: Path, **environment: str) -> None:
         self._log = log
-        self._process = processes.Process(
-            target=_become, args=(log, QUIET | environment, target, args), daemon=False
-        )
+        self._process = processes.Process(target=_become, args=(log, QUIET | environment, target, args), daemon=False)
         self._process.start()
         atexit.register(self.end)  # after a failed test, pytest would wait for it
 
@@ -100,9 +98,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _become(
-    log: Path, environment: dict[str, str], target: Callable[..., None], args: tuple[Any, ...]
-) -> None:
+def _become(log: Path, environment: dict[str, str], target: Callable[..., None], args: tuple[Any, ...]) -> None:
     os.setsid()
     os.environ.update(environment)
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -117,9 +117,7 @@ def test_a_sealed_checkpoint_lists_its_files(trainer: AtomicTrainer) -> None:
     saved = save(trainer, 3)
     sealed = json.loads((saved / SEAL).read_text())
     assert sealed["step"] == 3
-    assert sealed["files"] == {
-        path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL
-    }
+    assert sealed["files"] == {path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL}
     assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sealed["files"])
     assert latest_checkpoint(saved.parent) == saved
 
@@ -194,9 +192,7 @@ def test_a_rename_that_fails_puts_the_old_one_back(
     assert (saved / "mark").exists() and names(tmp_path) == ["checkpoint-4"]
 
 
-def test_a_checkpoint_is_pushed_under_its_final_name(
-    trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_pushed_under_its_final_name(trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     pushed = []
 
     def push(self: Trainer, folder: str) -> None:
@@ -208,9 +204,7 @@ def test_a_checkpoint_is_pushed_under_its_final_name(
     assert pushed == [(str(saved), True)]
 
 
-def test_a_rank_on_the_cpu_gets_its_optimizer_back(
-    trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_on_the_cpu_gets_its_optimizer_back(trainer: AtomicTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     for parameter in trainer.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     trainer.optimizer.step()
@@ -237,9 +231,7 @@ def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(
     saved = save(trainer, 1)
     monkeypatch.setattr(Trainer, "_save_rng_state", fail)
     monkeypatch.setattr(tempfile, "TemporaryFile", fill_disk_when_probed)
-    with pytest.raises(
-        RunError, match=r"output_dir: no space for checkpoint-2 in .* earlier checkpoints are intact"
-    ):
+    with pytest.raises(RunError, match=r"output_dir: no space for checkpoint-2 in .* earlier checkpoints are intact"):
         save(trainer, 2)
     assert names(tmp_path) == ["checkpoint-1"] and latest_checkpoint(tmp_path) == saved
 

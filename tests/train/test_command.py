@@ -90,9 +90,7 @@ def test_a_recipe_and_an_override_are_all_it_takes(run: Path, train: Train, tmp_
     assert again.code == 0, again.err[-4000:]
     file = "model/model.safetensors"
     assert (tmp_path / "again" / file).read_bytes() == (run / file).read_bytes()
-    dft = train(
-        "--config", run / "config.yaml", "--objective=dft", "--output_dir", tmp_path / "dft", only=True
-    )
+    dft = train("--config", run / "config.yaml", "--objective=dft", "--output_dir", tmp_path / "dft", only=True)
     assert dft.code == 0, dft.err[-4000:]
     assert yaml.safe_load((tmp_path / "dft" / "config.yaml").read_text())["objective"] == "dft"
     other, weights = load_file(tmp_path / "dft" / file), load_file(run / file)
@@ -127,9 +125,7 @@ def test_all_ranks_are_refused_together(run: Path, words: list[str], tmp_path: P
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # before it begins ----------------------------------------------------------------------------------------------------
@@ -250,9 +246,7 @@ def assert_refused(done: Finished, *words: str) -> None:
 # settings that others change while they work ------------------------------------------------------------------------
 
 
-def test_a_recipe_with_nested_settings_can_be_continued(
-    train: Train, words: list[str], tmp_path: Path
-) -> None:
+def test_a_recipe_with_nested_settings_can_be_continued(train: Train, words: list[str], tmp_path: Path) -> None:
     """transformers writes into the dictionaries that it is given."""
     settings = {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
     file = tmp_path / "recipe.yaml"
@@ -262,10 +256,7 @@ def test_a_recipe_with_nested_settings_can_be_continued(
         done = train("--config", file, "--output_dir", run)
         assert done.code == 0, done.err[-2000:]
         assert ("already finished" in done.err) is (times == 2)
-    assert (
-        yaml.safe_load((run / "config.yaml").read_text())["accelerator_config"]
-        == settings["accelerator_config"]
-    )
+    assert yaml.safe_load((run / "config.yaml").read_text())["accelerator_config"] == settings["accelerator_config"]
     again = train("--config", run / "config.yaml", "--output_dir", tmp_path / "again", only=True)
     assert again.code == 0, again.err[-2000:]
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (run, tmp_path / "again")]
@@ -275,15 +266,11 @@ def test_a_recipe_with_nested_settings_can_be_continued(
 def test_no_secret_is_written_down(train: Train, tmp_path: Path) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text("hub_token: hf_SECRET\nmodel_init_kwargs: {token: hf_SECRET, use_safetensors: true}\n")
-    done = train(
-        "--config", file, "--max_steps", 1, "--save_strategy", "no", "--output_dir", tmp_path / "run"
-    )
+    done = train("--config", file, "--max_steps", 1, "--save_strategy", "no", "--output_dir", tmp_path / "run")
     assert done.code == 0, done.err[-2000:]
     for path in (tmp_path / "run").rglob("*"):
         assert path.is_dir() or b"hf_SECRET" not in path.read_bytes(), path
-    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["model_init_kwargs"] == {
-        "use_safetensors": True
-    }
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["model_init_kwargs"] == {"use_safetensors": True}
 
 
 def test_data_that_changed_is_refused(train: Train, words: list[str], tmp_path: Path) -> None:

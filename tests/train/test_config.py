@@ -101,9 +101,7 @@ def test_everything_of_sftconfig_has_the_same_default() -> None:
     assert different <= {"logging_dir"}
 
 
-@pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
-)
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
 def test_copies(duplicate: Any) -> None:
     original = config(objective="trim-e", margin=0.25, skip_below=0.0)
     twin = duplicate(original)

@@ -65,9 +65,7 @@ def test_the_last_line() -> None:
     assert summary({**end, "nll": 2.5}, state).splitlines()[0] == "step 3/9  nll 2.5"
 
 
-def said(
-    kind: type[Any], logs: dict[str, Any], capsys: pytest.CaptureFixture[str], *, first: bool = True
-) -> str:
+def said(kind: type[Any], logs: dict[str, Any], capsys: pytest.CaptureFixture[str], *, first: bool = True) -> str:
     state = SimpleNamespace(is_world_process_zero=first, global_step=3, max_steps=9)
     callback = kind()
     if kind is ReadableProgress:
@@ -108,9 +106,7 @@ def test_they_replace_those_of_the_trainer_and_no_others(quiet: bool, tmp_path: 
 
 def test_a_whole_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = {"eval_dataset": {"held": Dataset.from_list(PAIRS[:2])}}
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, eval_strategy="steps", eval_steps=2
-    )
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, eval_strategy="steps", eval_steps=2)
     capsys.readouterr()
     trainer.train()
     lines = capsys.readouterr().out.splitlines()

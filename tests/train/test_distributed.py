@@ -213,9 +213,7 @@ def test_a_patched_model_can_be_sharded_by_hand(layout: str, by_hand: Path) -> N
     (losses, weights), (expected_losses, expected) = (
         torch.load(by_hand / f"{layout}, {kind}.pt") for kind in ("sharded", "whole")
     )
-    moved = distance(
-        expected, {name: make_model(tied="untied" not in layout).state_dict()[name] for name in expected}
-    )
+    moved = distance(expected, {name: make_model(tied="untied" not in layout).state_dict()[name] for name in expected})
     assert len(losses) == STEPS and moved > 100 * rounding(expected)
     if "bf16" in layout:
         assert 0 < distance(weights, expected) < 0.1 * moved

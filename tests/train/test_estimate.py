@@ -147,8 +147,7 @@ def test_sharding_divides_what_is_kept(tmp_path) -> None:
 
 def test_fsdp2_keeps_float32_whatever_was_loaded(tmp_path) -> None:
     plans = [
-        make_plan(tmp_path, bf16=True, dtype=d, processes=2, sharded=True)
-        for d in (torch.float32, torch.bfloat16)
+        make_plan(tmp_path, bf16=True, dtype=d, processes=2, sharded=True) for d in (torch.float32, torch.bfloat16)
     ]
     assert estimate(plans[0]) == estimate(plans[1])
 
@@ -201,9 +200,7 @@ def test_what_a_layer_keeps_is_exact(tmp_path, kind, precision, attention) -> No
     (dtype, autocast), batch, length = PRECISIONS[precision], 4, 32
     name, padded = attention.split(",")[0], "padded" in attention
     sizes = [
-        kept_by_autograd(
-            kind(**{**SMALL, "num_hidden_layers": layers}), batch, length, dtype, autocast, name, padded
-        )
+        kept_by_autograd(kind(**{**SMALL, "num_hidden_layers": layers}), batch, length, dtype, autocast, name, padded)
         for layers in (1, 2)
     ]
     # without padding no mask is made, as in padding-free batches
@@ -228,9 +225,7 @@ def test_what_a_whole_forward_pass_keeps(tmp_path, config, checkpointing) -> Non
     batch, length = 4, 48
     measured = kept_by_autograd(config, batch, length, torch.float32, False, "sdpa", True, checkpointing)
     plan = make_plan(tmp_path, config, lengths=(length,) * 8, gradient_checkpointing=checkpointing)
-    output_and_gradient = (
-        2 * batch * length * config.hidden_size * 4
-    )  # which the model has, but autograd does not keep
+    output_and_gradient = 2 * batch * length * config.hidden_size * 4  # which the model has, but autograd does not keep
     assert estimate(plan).activation_bytes - output_and_gradient == pytest.approx(measured, rel=0.03)
 
 
@@ -406,9 +401,7 @@ def test_packing_makes_full_rows(tmp_path) -> None:
 
 
 def test_flops_are_six_a_parameter_and_token(tmp_path) -> None:
-    config = LlamaConfig(
-        **{**SMALL, "hidden_size": 512, "intermediate_size": 2048, "tie_word_embeddings": False}
-    )
+    config = LlamaConfig(**{**SMALL, "hidden_size": 512, "intermediate_size": 2048, "tie_word_embeddings": False})
     plan = make_plan(tmp_path, config, gradient_checkpointing=False, skip_below=0.0)
     result = estimate(plan)
     worked = result.parameters - 512 * 100
@@ -473,9 +466,7 @@ def test_whole_steps_take_what_was_measured(tmp_path, monkeypatch, objective, ba
 def test_plan_from_settings(tmp_path, monkeypatch) -> None:
     from trl import ModelConfig
 
-    model_args = ModelConfig(
-        dtype="bfloat16", attn_implementation="flash_attention_2", use_peft=True, lora_r=3
-    )
+    model_args = ModelConfig(dtype="bfloat16", attn_implementation="flash_attention_2", use_peft=True, lora_r=3)
     config, args = LlamaConfig(**SMALL), make_args(tmp_path)
     plan = plan_from(config, args, model_args, lengths=[5], trained_tokens=4, processes=2, sharded=True)
     assert (plan.dtype, plan.attention, plan.processes) == (torch.bfloat16, "flash_attention_2", 2)

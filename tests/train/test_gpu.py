@@ -49,15 +49,11 @@ def test_patched_model_agrees_with_the_formula(kind: str, objective: Any) -> Non
     assert_same_gradients(gradients_of(model), expected, 2e-4)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"packing": True, "max_length": 32}, {"gradient_checkpointing": True}]
-)
+@pytest.mark.parametrize("settings", [{}, {"packing": True, "max_length": 32}, {"gradient_checkpointing": True}])
 def test_sft_is_trl_sft(tmp_path: Path, settings: dict[str, Any]) -> None:
     trainers = {}
     for kind, objective in ((SFTTrainer, {}), (TrimSFTTrainer, {"objective": "sft"})):
-        trainer = make_trainer(
-            kind, make_model(), tmp_path / kind.__name__, PAIRS, **ON_GPU, **settings, **objective
-        )
+        trainer = make_trainer(kind, make_model(), tmp_path / kind.__name__, PAIRS, **ON_GPU, **settings, **objective)
         trainer.train()
         trainers[kind] = trainer
     theirs, ours = trainers[SFTTrainer], trainers[TrimSFTTrainer]

@@ -105,9 +105,7 @@ def row(length: int, ignored: int) -> dict[str, list[int]]:
 def test_a_micro_batch_without_a_trained_token(tmp_path: Path) -> None:
     rows = [row(9, 9), row(12, 4), row(5, 5), row(20, 2)]
     some, before = train(tmp_path, rows, 1, 4)
-    loss, gradients = plain_step(
-        before, [batch for batch, _ in some.batches if trained(batch)], some.objective
-    )
+    loss, gradients = plain_step(before, [batch for batch, _ in some.batches if trained(batch)], some.objective)
     assert logged(some, "loss") == pytest.approx([loss], rel=1e-5)
     assert_same_gradients(some.grads[0], gradients)
     assert logged(some, "trained_tokens") == [8 + 18] and logged(some, "num_tokens") == [46]

@@ -62,9 +62,7 @@ def test_equals_the_formula_on_the_logits_of_the_model(kind: str, objective: Any
     batch = make_batch()
     # half of the labels are what the model predicts, so that gaps lie on both sides of 0
     with torch.no_grad():
-        guesses = (
-            model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits.argmax(dim=-1).roll(1, 1)
-        )
+        guesses = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits.argmax(dim=-1).roll(1, 1)
     guessed = (torch.arange(batch["labels"].shape[1]) % 2 == 0) & (batch["labels"] != -100)
     batch["labels"] = torch.where(guessed, guesses, batch["labels"])
 
@@ -202,9 +200,7 @@ def test_without_labels_the_model_is_what_it_was(kind: str, tmp_path: Path) -> N
     expected = plain(**inputs).logits
     assert torch.equal(model(**inputs).logits, expected)
     assert torch.equal(model(**inputs, logits_to_keep=2).logits, expected[:, -2:])
-    generated = [
-        m.generate(inputs["input_ids"][:1], max_new_tokens=5, do_sample=False) for m in (model, plain)
-    ]
+    generated = [m.generate(inputs["input_ids"][:1], max_new_tokens=5, do_sample=False) for m in (model, plain)]
     assert torch.equal(*generated)
     assert inspect.signature(model.forward) == inspect.signature(plain.forward)
     model.save_pretrained(tmp_path)
@@ -228,9 +224,7 @@ def test_patching_again_replaces_the_settings() -> None:
 def test_the_head_is_put_back_when_the_forward_pass_fails() -> None:
     model, batch = patch(make_model(), TRIM), make_batch()
     batch["labels"] = batch["labels"][:, :5]
-    with pytest.raises(
-        ValueError, match=r"labels: shape \(3, 5\) does not go with hidden states of \(3, 11, 32\)"
-    ):
+    with pytest.raises(ValueError, match=r"labels: shape \(3, 5\) does not go with hidden states of \(3, 11, 32\)"):
         model(**batch)
     assert model(batch["input_ids"]).logits.shape == (3, 11, model.config.vocab_size)
 
@@ -242,9 +236,7 @@ def test_a_head_with_a_forward_of_its_own_keeps_it() -> None:
     model.lm_head.forward = lambda hidden: calls.append(hidden.shape) or own(hidden)
     patch(model, TRIM)(**make_batch())
     assert calls == []
-    assert torch.equal(
-        model(make_batch()["input_ids"]).logits, make_model()(make_batch()["input_ids"]).logits
-    )
+    assert torch.equal(model(make_batch()["input_ids"]).logits, make_model()(make_batch()["input_ids"]).logits)
     assert calls == [(3, 11, 32)]
 
 
@@ -368,9 +360,7 @@ def test_an_unknown_change_of_the_logits_is_refused(kind: type[Any]) -> None:
 
 @pytest.mark.parametrize(("kind", "times"), [(Twice, 2), (Never, 0)])
 def test_a_head_that_is_not_called_once_is_refused(kind: type[Any], times: int) -> None:
-    with pytest.raises(
-        NotImplementedError, match=rf"{kind.__name__} called its output embedding {times} times"
-    ):
+    with pytest.raises(NotImplementedError, match=rf"{kind.__name__} called its output embedding {times} times"):
         patch(kind(make_model().config), TRIM)(**make_batch())
 
 
@@ -398,13 +388,9 @@ def test_an_adapter_on_the_head_is_refused_and_one_elsewhere_is_not() -> None:
     peft = pytest.importorskip("peft")
     with pytest.raises(ValueError, match="target_modules: a PEFT adapter on lm_head is not supported"):
         patch(peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj", "lm_head"])), TRIM)
-    model = peft.get_peft_model(
-        make_model(), peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"])
-    )
+    model = peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"]))
     patch(model, TRIM, skip_below=0.0)(**make_batch()).loss.backward()
-    trained = {
-        name.rsplit(".", 2)[-2] for name, value in gradients_of(model).items() if value.abs().sum() > 0
-    }
+    trained = {name.rsplit(".", 2)[-2] for name, value in gradients_of(model).items() if value.abs().sum() > 0}
     assert trained == {"default"}
     assert any("lm_head" in name and value.abs().sum() > 0 for name, value in gradients_of(model).items())
 

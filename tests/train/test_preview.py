@@ -8,11 +8,10 @@ import pytest
 from datasets import Dataset
 from rich.console import Console
 
-from trimsft.train.data import DataConfig, encode
+from tests.text.toys import CHAT, make_tokenizer
+from trimsft.text.readers import DataError
+from trimsft.text.training_data import DataConfig, encode
 from trimsft.train.preview import preview, preview_as_json
-from trimsft.train.readers import DataError
-
-from .toys import CHAT, make_tokenizer
 
 TOKENIZER = make_tokenizer(chat=CHAT)
 
@@ -24,9 +23,7 @@ def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", 
 
 def shown(dataset: Dataset, *, colour: bool = False, **settings) -> str:
     stream = io.StringIO()
-    console = Console(
-        file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60
-    )
+    console = Console(file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60)
     preview(dataset, TOKENIZER, **{"count": 1, "console": console, **settings})
     return stream.getvalue()
 
@@ -52,9 +49,7 @@ def test_counts_and_exact_texts_for_programs() -> None:
     assert row["trained_tokens"] == len(labels) - labels.count(-100)
     assert (row["row"], row["cut_tokens"], row["eos_trained"]) == (0, 0, True)
     assert pieces(row, "masked") == "<bos>[user]What is 1+1?<end>[assistant]"
-    assert (
-        pieces(row, "trained") == "a\tb\n\x1b[31m \ufffd\ufffd<eos>"
-    )  # é is two tokens here, each half of it
+    assert pieces(row, "trained") == "a\tb\n\x1b[31m \ufffd\ufffd<eos>"  # é is two tokens here, each half of it
     assert [token["id"] for token in row["tokens"]] == dataset[0]["input_ids"]
     assert [token["text"] for token in row["tokens"] if token["special"]] == ["<bos>", "<end>", "<eos>"]
 

@@ -108,11 +108,7 @@ def first_step(done: Finished) -> int:
 def assert_as_if_never_interrupted(run: Run, whole: Run) -> None:
     assert run.model == whole.model
     records, expected = (
-        [
-            {name: record[name] for name in record if name not in CLOCK}
-            for record in each.telemetry
-            if "loss" in record
-        ]
+        [{name: record[name] for name in record if name not in CLOCK} for record in each.telemetry if "loss" in record]
         for each in (run, whole)
     )
     assert [record["step"] for record in records] == list(range(1, STEPS + 1))
@@ -140,9 +136,7 @@ def test_killed_at_several_moments(whole: Run, run: Run) -> None:
         assert not has("model")(run)
     assert first_step(run.finish()) > 10  # there is a checkpoint 10
     assert_as_if_never_interrupted(run, whole)
-    assert sorted(path.name for path in run.path.iterdir()) == sorted(
-        path.name for path in whole.path.iterdir()
-    )
+    assert sorted(path.name for path in run.path.iterdir()) == sorted(path.name for path in whole.path.iterdir())
     assert run.checkpoints == whole.checkpoints
 
 
@@ -181,11 +175,7 @@ def test_a_second_process_is_refused_and_the_first_not_disturbed(whole: Run, run
     first.send(signal.SIGSTOP)
     refused = run.start().wait()
     assert refused.code == 2 and "Traceback" not in refused.err and not refused.out
-    assert (
-        refused.err.rstrip()
-        .splitlines()[-1]
-        .startswith(f"trimsft: {run.path}: in use by process {first.pid} on ")
-    )
+    assert refused.err.rstrip().splitlines()[-1].startswith(f"trimsft: {run.path}: in use by process {first.pid} on ")
     first.send(signal.SIGCONT)
     assert first.wait().code == 0
     assert_as_if_never_interrupted(run, whole)
@@ -217,9 +207,7 @@ def two_ranks() -> Iterator[Callable[[Run], list[Child]]]:
         child.send(signal.SIGKILL)
 
 
-def test_two_ranks_are_killed_and_go_on(
-    run: Run, tmp_path: Path, two_ranks: Callable[[Run], list[Child]]
-) -> None:
+def test_two_ranks_are_killed_and_go_on(run: Run, tmp_path: Path, two_ranks: Callable[[Run], list[Child]]) -> None:
     whole = Run(tmp_path / "whole", run.words)
     for child in two_ranks(whole):
         assert child.wait().code == 0

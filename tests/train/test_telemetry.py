@@ -51,9 +51,7 @@ def by_hand(outputs: list[Any], band: Band, eos: int) -> dict[str, float]:
     def all_of(values: list[Tensor]) -> Any:
         return torch.cat(values).double().numpy()
 
-    nll, gap, entropy = (
-        all_of([getattr(out.tokens, name) for out in outputs]) for name in ("nll", "gap", "entropy")
-    )
+    nll, gap, entropy = (all_of([getattr(out.tokens, name) for out in outputs]) for name in ("nll", "gap", "entropy"))
     weight, labels = all_of([out.weights for out in outputs]), all_of([out.labels for out in outputs])
     mass = weight * np.sqrt((1 - np.exp(-nll)) ** 2 + np.exp(-nll - gap) ** 2)
     low, high = gap < band.margin - band.bandwidth, gap > band.margin + band.bandwidth
@@ -92,9 +90,7 @@ def test_every_figure_of_a_training(objective: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"logging_steps": 2, "max_steps": 4, "eval_strategy": "steps", "eval_steps": 1}
     if objective == "trim":
         settings |= {"margin": -3.5, "bandwidth": 1.0, "skip_below": 0.05}
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective=objective, **settings
-    )
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective=objective, **settings)
     modes: list[bool] = []
     trainer.model.register_forward_pre_hook(lambda module, _: modes.append(module.training))
     batches = record_batches(trainer)
@@ -271,9 +267,7 @@ def test_a_training_says_it_once(
     objective: str, warned: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     band = {"margin": 3.5, "bandwidth": 0.8} if objective.startswith("trim") else {}
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path, PAIRS, objective=objective, max_steps=3, **band
-    )
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, objective=objective, max_steps=3, **band)
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         trainer.train()
     assert len(logged(trainer, "loss")) == 3
@@ -300,9 +294,7 @@ def test_the_record_holds_every_log(tmp_path: Path) -> None:
     again.train()
     make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_steps=1).train()
     assert lines(tmp_path / "telemetry.1.jsonl")[1]["nll"] == record[1]["nll"]
-    assert [
-        len(lines(tmp_path / name)) for name in ("telemetry.1.jsonl", "telemetry.2.jsonl", "telemetry.jsonl")
-    ] == [
+    assert [len(lines(tmp_path / name)) for name in ("telemetry.1.jsonl", "telemetry.2.jsonl", "telemetry.jsonl")] == [
         3,
         2,
         2,
@@ -328,10 +320,7 @@ def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path: Path
     assert [line["step"] for line in lines(record)] == [2, 4, 4]
     assert not (tmp_path / "parts" / "telemetry.1.jsonl").exists()
     # the last log covers step 4 only, the one before it is the first training's
-    assert (
-        lines(record)[1]["trained_tokens"]
-        < lines(tmp_path / "whole" / "telemetry.jsonl")[1]["trained_tokens"]
-    )
+    assert lines(record)[1]["trained_tokens"] < lines(tmp_path / "whole" / "telemetry.jsonl")[1]["trained_tokens"]
     for name, weight in whole.model.named_parameters():
         torch.testing.assert_close(resumed.model.get_parameter(name), weight)
 

@@ -40,8 +40,7 @@ from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 from trimsft.train.telemetry import Band
 
 TOKENS = [
-    {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]}
-    for length in (4, 9, 20, 6)
+    {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]} for length in (4, 9, 20, 6)
 ]
 PACKED = {"packing": True, "max_length": 40}
 
@@ -51,9 +50,7 @@ def train_both(
 ) -> tuple[Any, Any]:
     """SFTTrainer and TrimSFTTrainer with objective="sft", from the same weights."""
     plain = make_trainer(SFTTrainer, make_model(kind), folder / "plain", rows, options, **settings)
-    ours = make_trainer(
-        TrimSFTTrainer, make_model(kind), folder / "ours", rows, options, objective="sft", **settings
-    )
+    ours = make_trainer(TrimSFTTrainer, make_model(kind), folder / "ours", rows, options, objective="sft", **settings)
     plain.train()
     ours.train()
     return plain, ours
@@ -79,9 +76,7 @@ def assert_same_training(ours: Any, plain: Any) -> None:
             TEXTS,
             {"max_length": 10, "truncation_mode": "keep_end"},
             id="text truncated at its start",
-            marks=pytest.mark.filterwarnings(
-                "ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning"
-            ),
+            marks=pytest.mark.filterwarnings("ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning"),
         ),
         pytest.param(PAIRS, {}, id="prompt and completion"),
         pytest.param(PAIRS, {"completion_only_loss": False}, id="prompt trained too"),
@@ -93,14 +88,10 @@ def assert_same_training(ours: Any, plain: Any) -> None:
         pytest.param(MESSAGES, PACKED | {"assistant_only_loss": True}, id="packed, assistant only"),
         pytest.param(MESSAGES, PACKED | {"packing_strategy": "wrapped", "max_length": 20}, id="wrapped"),
         pytest.param(PAIRS, {"padding_free": True, "max_length": None}, id="padding-free"),
-        pytest.param(
-            PAIRS, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}, id="accumulated"
-        ),
+        pytest.param(PAIRS, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}, id="accumulated"),
         pytest.param(PAIRS, {"gradient_checkpointing": True}, id="gradient checkpointing"),
         pytest.param(PAIRS, {"shuffle_dataset": True, "seed": 3}, id="shuffled"),
-        pytest.param(
-            PAIRS, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}, id="clipped"
-        ),
+        pytest.param(PAIRS, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}, id="clipped"),
     ],
 )
 def test_sft_is_sfttrainer_for_all_data(rows: Any, settings: dict[str, Any], tmp_path: Path) -> None:
@@ -126,9 +117,7 @@ def test_the_router_loss_can_be_turned_off(tmp_path: Path) -> None:
     assert not logged(ours, "aux_loss")
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"modules_to_save": ["lm_head"]}], ids=["adapter", "with a trained lm_head"]
-)
+@pytest.mark.parametrize("more", [{}, {"modules_to_save": ["lm_head"]}], ids=["adapter", "with a trained lm_head"])
 def test_sft_is_sfttrainer_with_lora(more: dict[str, Any], tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     options = {"peft_config": peft.LoraConfig(target_modules=["q_proj", "down_proj"], r=4, **more)}
@@ -182,9 +171,7 @@ def test_a_model_by_name_with_model_init_kwargs(tmp_path: Path) -> None:
     make_tokenizer().save_pretrained(tmp_path / "model")
     settings = {"model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "eager"}}
     trainers = [
-        make_trainer(
-            kind, str(tmp_path / "model"), tmp_path / "out", PAIRS, {"processing_class": None}, **settings
-        )
+        make_trainer(kind, str(tmp_path / "model"), tmp_path / "out", PAIRS, {"processing_class": None}, **settings)
         for kind in (SFTTrainer, TrimSFTTrainer)
     ]
     assert {trainer.model.dtype for trainer in trainers} == {torch.bfloat16}
@@ -202,9 +189,7 @@ def test_rows_that_stream(tmp_path: Path) -> None:
 
 def smoothed(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
     logits = outputs.logits[:, :-1].flatten(0, 1)
-    loss = torch.nn.functional.cross_entropy(
-        logits, labels[:, 1:].flatten(), reduction="sum", label_smoothing=0.3
-    )
+    loss = torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), reduction="sum", label_smoothing=0.3)
     return loss / num_items_in_batch
 
 
@@ -282,8 +267,7 @@ def test_settings_reach_the_head(tmp_path: Path) -> None:
 
 def test_mixed_precision(tmp_path: Path) -> None:
     trainers = [
-        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, bf16=bf16, max_steps=1)
-        for bf16 in (False, True)
+        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, bf16=bf16, max_steps=1) for bf16 in (False, True)
     ]
     for trainer in trainers:
         trainer.train()
@@ -386,9 +370,7 @@ def test_a_non_finite_weight_names_the_place(where: str, tmp_path: Path) -> None
             trainer.model.get_parameter(where).data[0, 0] = torch.nan
 
     trainer.model.register_forward_pre_hook(spoil)
-    with pytest.raises(
-        FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"
-    ):
+    with pytest.raises(FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"):
         trainer.train()
 
 
@@ -440,9 +422,7 @@ def test_numbers_of_other_kinds_are_recorded(tmp_path: Path) -> None:
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             trainer.log({"numpy": np.float32(1.5), "torch": torch.tensor(2.5), "none": float("nan")})
 
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]}, max_steps=1
-    )
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]}, max_steps=1)
     trainer.train()
     record = json.loads((tmp_path / "telemetry.jsonl").read_text().splitlines()[0])
     assert (record["numpy"], record["torch"], record["none"]) == (1.5, 2.5, None)
@@ -462,7 +442,5 @@ def test_two_objectives_are_one_too_many(objective: Any, settings: Any, says: st
 
 def test_a_default_objective_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = make_config(SFTConfig, tmp_path)
-    TrimSFTTrainer(
-        make_model(), config, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer()
-    )
+    TrimSFTTrainer(make_model(), config, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
     assert "objective: 'trim', the default, since SFTConfig names none" in caplog.text

@@ -63,9 +63,7 @@ def one_thread() -> Iterator[None]:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    backend = Tokenizer(
-        models.WordLevel({word: i for i, word in enumerate([*SPECIAL, *WORDS])}, unk_token="<unk>")
-    )
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*SPECIAL, *WORDS])}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
@@ -107,16 +105,12 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
     "granite": lambda: GraniteConfig(**_SIZE, logits_scaling=3.0, embedding_multiplier=2.0),
     "cohere": lambda: CohereConfig(**_SIZE, logit_scale=0.4),
     "phi": lambda: PhiConfig(**_SIZE),  # its head has a bias
-    "mixtral": lambda: MixtralConfig(
-        **_SIZE, **_MIXTURE, output_router_logits=True, experts_implementation="eager"
-    ),
+    "mixtral": lambda: MixtralConfig(**_SIZE, **_MIXTURE, output_router_logits=True, experts_implementation="eager"),
     "falcon_h1": lambda: FalconH1Config(**_SIZE, **_MAMBA, lm_head_multiplier=0.3),
 }
 
 
-def make_model(
-    kind: str = "llama", *, dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any
-) -> Any:
+def make_model(kind: str = "llama", *, dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any) -> Any:
     """Random weights, with a head that spreads its logits over several units."""
     torch.manual_seed(seed)
     config = ARCHITECTURES[kind]()
@@ -256,9 +250,7 @@ def record_batches(trainer: Any) -> list[tuple[dict[str, Tensor], Any]]:
 
     def keep(module: Any, args: Any, kwargs: dict[str, Any], outputs: Any) -> None:
         if kwargs.get("labels") is not None:
-            batches.append(
-                ({name: value for name, value in kwargs.items() if isinstance(value, Tensor)}, outputs)
-            )
+            batches.append(({name: value for name, value in kwargs.items() if isinstance(value, Tensor)}, outputs))
 
     trainer.model.register_forward_hook(keep, with_kwargs=True)
     return batches
@@ -294,25 +286,19 @@ def plain_loss(
     entropy_T = torch.special.entr(logits_TV.softmax(dim=1)).sum(dim=1)
     tokens = TokenStats(*(x.detach() for x in (nll_T, gold_T - other_T, gold_T, competitor_T, entropy_T)))
     weights_T = getattr(objective, "weights", objective)(tokens)
-    return Plain(
-        (weights_T * nll_T).sum() / (len(nll_T) if normalizer is None else normalizer), tokens, weights_T
-    )
+    return Plain((weights_T * nll_T).sum() / (len(nll_T) if normalizer is None else normalizer), tokens, weights_T)
 
 
 def trained(batch: dict[str, Tensor]) -> int:
     return int((batch["labels"][:, 1:] != -100).sum())
 
 
-def plain_step(
-    model: Any, micro_batches: list[dict[str, Tensor]], objective: Any
-) -> tuple[float, dict[str, Tensor]]:
+def plain_step(model: Any, micro_batches: list[dict[str, Tensor]], objective: Any) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one update by a hand-written loop over an unpatched model."""
     model.zero_grad()
     count, total = sum(map(trained, micro_batches)), 0.0
     for batch in micro_batches:
-        inputs = {
-            name: value for name, value in batch.items() if name not in ("labels", "num_items_in_batch")
-        }
+        inputs = {name: value for name, value in batch.items() if name not in ("labels", "num_items_in_batch")}
         loss = plain_loss(model(**inputs).logits, batch["labels"], objective, normalizer=count).loss
         loss.backward()
         total += loss.item()
@@ -326,9 +312,7 @@ def unpatched(model: Any) -> Any:
     return twin.train(model.training)
 
 
-def assert_same_gradients(
-    got: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-5
-) -> None:
+def assert_same_gradients(got: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 1e-5) -> None:
     """Relative to the norm of each, or of all where one is next to nothing."""
     assert got.keys() == expected.keys()
     norm = torch.stack([gradient.double().norm() for gradient in expected.values()]).norm()

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.train.toys import make_tokenizer
+from tests.text.toys import make_tokenizer
 
 
 def make_model(folder: Path, *, tied: bool = True) -> Path:

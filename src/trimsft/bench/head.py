@@ -80,9 +80,7 @@ def our_methods(
 def _ours(label: str, objective: str, **options: Any) -> _Method:
     def load() -> Callable[[Tensor, Tensor, Tensor], Any]:
         weighing = trimsft.make_objective(objective)
-        return lambda hidden, weight, labels: trimsft.linear_cross_entropy(
-            hidden, weight, labels, weighing, **options
-        )
+        return lambda hidden, weight, labels: trimsft.linear_cross_entropy(hidden, weight, labels, weighing, **options)
 
     return _Method(f"trimsft: {label}", objective, load, ours=True)
 

@@ -25,7 +25,7 @@ from trimsft.cli.base import (
 )
 
 if TYPE_CHECKING:
-    from trimsft.analyze.command import Outcome
+    from trimsft.report.command import Outcome
 
 
 def tokens(
@@ -33,9 +33,7 @@ def tokens(
         list[str],
         typer.Argument(metavar="MODEL...", help="Run directories, model folders or names of the hub."),
     ],
-    data: Annotated[
-        str, typer.Option(help="Hub name, or a local .jsonl .json .parquet .csv (.gz), as for train.")
-    ],
+    data: Annotated[str, typer.Option(help="Hub name, or a local .jsonl .json .parquet .csv (.gz), as for train.")],
     limit: Annotated[int | None, whole_number("--limit", "Only the first rows.")] = None,
     sample: Annotated[int | None, whole_number("--sample", "So many rows, chosen at random.")] = None,
     seed: Annotated[int | None, whole_number("--seed", "Of that choice; 0.", least=0)] = None,
@@ -60,15 +58,9 @@ def tokens(
     device: Annotated[
         str, typer.Option(help="auto: all GPUs, else cpu; or cpu, cuda:N, several with commas.")
     ] = "auto",
-    batch_tokens: Annotated[
-        int | None, whole_number("--batch-tokens", "Tokens in a batch, padding included.")
-    ] = None,
-    shard: Annotated[
-        str | None, typer.Option(help="K/N: the K-th of N shares; the last one joins all.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a table made with other inputs.")
-    ] = False,
+    batch_tokens: Annotated[int | None, whole_number("--batch-tokens", "Tokens in a batch, padding included.")] = None,
+    shard: Annotated[str | None, typer.Option(help="K/N: the K-th of N shares; the last one joins all.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a table made with other inputs.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """What a model says about every trained token; the same command continues.
@@ -82,7 +74,7 @@ def tokens(
       trimsft tokens Qwen/Qwen2.5-Math-1.5B runs/sft runs/trim --data train.jsonl --limit 500 --out compared
       torchrun --nproc-per-node 8 -m trimsft tokens runs/trim --data train.jsonl
     """
-    from trimsft.analyze import command
+    from trimsft.report import command
 
     options = {
         "template": template, "system_prompt": system_prompt, "max_length": max_length, "top": top,
@@ -102,12 +94,10 @@ def tokens(
 
 
 def _show_tables(outcome: Outcome, *, with_numbers: bool) -> None:
-    from trimsft.analyze import command
+    from trimsft.report import command
 
     if with_numbers and outcome.summaries:
-        table = make_table(
-            "model", "tokens", "mean\nnll", "median\ngap", "first\nchoice", "R_eff", "High-\nWeight"
-        )
+        table = make_table("model", "tokens", "mean\nnll", "median\ngap", "first\nchoice", "R_eff", "High-\nWeight")
         for one in outcome.summaries:
             table.add_row(
                 command.name_of(one.model), f"{one.tokens:,}", f"{one.mean_nll:.3f}", f"{one.median_gap:.2f}",
@@ -144,7 +134,7 @@ class _Echo(logging.Handler):
 @contextmanager
 def _by_the_names_of_options() -> Iterator[None]:
     """Refusals and warnings that name an option where Python has an argument."""
-    from trimsft.analyze.command import REFUSALS
+    from trimsft.report.command import REFUSALS
 
     logger, handler = logging.getLogger("trimsft"), _Echo(logging.WARNING)
     logger.addHandler(handler)
@@ -160,8 +150,8 @@ def _problem_rows(
     data: str, sample: int | None, seed: int | None, drop_incomplete: bool, columns: dict[str, str]
 ) -> list[dict[str, str]]:
     """Rows as `trimsft train` reads them."""
-    from trimsft.train.data_config import NUMINA, DataConfig
-    from trimsft.train.rows import kind_of, load_rows
+    from trimsft.text.data_config import NUMINA, DataConfig
+    from trimsft.text.rows import kind_of, load_rows
 
     if seed is not None and sample is None and data != NUMINA:
         raise ValueError(f"sample_seed: {seed} has no effect without --sample; leave it out")
@@ -186,17 +176,13 @@ def _warn(text: str) -> None:
 def report(
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[LABEL=]RUN...", help="Run directories or token tables; the first is the base."
-        ),
+        typer.Argument(metavar="[LABEL=]RUN...", help="Run directories or token tables; the first is the base."),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder; the run's own, for several ./report.")] = None,
     margin: Annotated[float, typer.Option(help="Of TrimSFT's weights.")] = 1.5,
     bandwidth: Annotated[float, typer.Option(help="Likewise.")] = 0.8,
     gamma: Annotated[float, typer.Option(help="Of FSFT's weights.")] = 2.0,
-    sweep: Annotated[
-        Path | None, typer.Option(help="Folder or sweep.json of a sweep, shown as a heatmap.")
-    ] = None,
+    sweep: Annotated[Path | None, typer.Option(help="Folder or sweep.json of a sweep, shown as a heatmap.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -209,7 +195,7 @@ def report(
       trimsft report runs/trim
       trimsft report Base=tokens-Qwen2.5-Math-1.5B.parquet SFT=runs/sft TrimSFT=runs/trim --out report
     """
-    from trimsft.analyze import command
+    from trimsft.report import command
 
     parameters = {"margin": margin, "bandwidth": bandwidth, "gamma": gamma}
     with refusing(command.REFUSALS):
@@ -217,9 +203,7 @@ def report(
         folder = command.place_for_report(named, out)
         with writing(folder), status_line() as status:
             status("reading tables, drawing figures")
-            files = command.write_all(
-                named, folder, title=title, parameters=parameters, sweep=sweep, warn=_warn
-            )
+            files = command.write_all(named, folder, title=title, parameters=parameters, sweep=sweep, warn=_warn)
     if as_json:
         typer.echo(json.dumps({"page": str(files[0]), "files": [str(path) for path in files]}))
         return

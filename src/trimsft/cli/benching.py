@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def bench(
     tokens: Annotated[int | None, whole_number("--tokens", "Trained tokens in a batch.")] = None,
     hidden: Annotated[int | None, whole_number("--hidden", "Size of a hidden state.")] = None,
-    vocabulary: Annotated[
-        int | None, whole_number("--vocabulary", "Rows of the head's weight.", least=2)
-    ] = None,
+    vocabulary: Annotated[int | None, whole_number("--vocabulary", "Rows of the head's weight.", least=2)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     only: Annotated[str, typer.Option(help="Only methods whose name contains this.")] = "",
@@ -115,9 +113,7 @@ def _show_bench(report: dict[str, Any], results: list[Result]) -> None:
             (result.kept, ".0%"),
         )
         if not result.failed:
-            table.add_row(
-                result.method, *("" if value is None else format(value, how) for value, how in cells)
-            )
+            table.add_row(result.method, *("" if value is None else format(value, how) for value, how in cells))
     shape, machine = report["shape"], report["machine"]
     typer.echo(
         f"{shape['tokens']} tokens, hidden {shape['hidden_size']}, vocabulary {shape['vocabulary']}, "

@@ -18,15 +18,11 @@ def evaluate(
         list[str],
         typer.Option("--benchmark", "-b", help="Name, or a .jsonl of problems and answers; repeatable."),
     ],
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of NAME.jsonl files, instead of the hub.")
-    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of NAME.jsonl files, instead of the hub.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory; by default the model's own.")] = None,
     engine: Annotated[str, typer.Option(help="auto, transformers, vllm or server.")] = "auto",
     server: Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible server.")] = None,
-    samples: Annotated[
-        int, whole_number("--samples", "Samples of each problem; 0: greedy only.", least=0)
-    ] = 8,
+    samples: Annotated[int, whole_number("--samples", "Samples of each problem; 0: greedy only.", least=0)] = 8,
     greedy: Annotated[bool, typer.Option(help="One greedy answer beside the samples.")] = True,
     temperature: Annotated[float, typer.Option(help="Of the samples.")] = 1.0,
     top_p: Annotated[float, typer.Option(help="Nucleus; 1 for all tokens.")] = 1.0,
@@ -34,17 +30,11 @@ def evaluate(
     max_tokens: Annotated[int, whole_number("--max-tokens", "New tokens at most.")] = 2048,
     seed: Annotated[int, typer.Option(help="Seed of all samples.")] = 0,
     limit: Annotated[int | None, whole_number("--limit", "Only the first problems.")] = None,
-    template: Annotated[
-        str, typer.Option(help="How a problem becomes a prompt; auto: by tokenizer.")
-    ] = "auto",
+    template: Annotated[str, typer.Option(help="How a problem becomes a prompt; auto: by tokenizer.")] = "auto",
     system_prompt: Annotated[str | None, typer.Option(help="Instead of the template's; '' for none.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    revision: Annotated[
-        str | None, typer.Option(help="Hub only: branch, tag or commit of the model.")
-    ] = None,
-    grader: Annotated[
-        str, typer.Option(help="strict, or qwen for comparison with published figures.")
-    ] = "strict",
+    revision: Annotated[str | None, typer.Option(help="Hub only: branch, tag or commit of the model.")] = None,
+    grader: Annotated[str, typer.Option(help="strict, or qwen for comparison with published figures.")] = "strict",
     gpu_memory: Annotated[
         float | None,
         typer.Option(help="Share of a GPU's memory to take, such as 0.4; by default what is free."),
@@ -87,9 +77,10 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(command.as_json(scores)))
         return
-    from trimsft.evaluate.formats import to_rich
+    from trimsft.report.compare import summary
+    from trimsft.report.tables.formats import to_rich
 
-    make_console().print(to_rich(command.summary(scores, Path(model).name)))
+    make_console().print(to_rich(summary(scores, Path(model).name)))
     typer.echo(f"Recorded in {settings.run.eval_dir}", err=True)
 
 
@@ -104,12 +95,8 @@ def _show_prompt(benchmark: str, prompt: str, notes: tuple[str, ...]) -> None:
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories; the first is the baseline.")],
     metric: Annotated[str, typer.Option(help="average, greedy, pass@K, majority@K.")] = "average",
-    benchmark: Annotated[
-        list[str] | None, typer.Option("--benchmark", "-b", help="Only this one; repeatable.")
-    ] = None,
-    style: Annotated[
-        str, typer.Option("--format", help="terminal, markdown, latex, csv or json.")
-    ] = "terminal",
+    benchmark: Annotated[list[str] | None, typer.Option("--benchmark", "-b", help="Only this one; repeatable.")] = None,
+    style: Annotated[str, typer.Option("--format", help="terminal, markdown, latex, csv or json.")] = "terminal",
     out: Annotated[Path | None, typer.Option(help="File for it.")] = None,
 ) -> None:
     """Compare evaluated runs, problem by problem.
@@ -128,9 +115,10 @@ def compare(
     if out is not None and style == "terminal":
         refuse("--out", out, "needs a --format to write: markdown, latex, csv or json")
     from trimsft.evaluate import command
+    from trimsft.report.compare import compare_main
 
     try:
-        command.compare_main(runs, metric, benchmark or (), style, out)
+        compare_main(runs, metric, benchmark or (), style, out)
     except command.REFUSALS as error:
         typer.echo(f"trimsft: {one_line(error)}", err=True)
         raise typer.Exit(2) from None

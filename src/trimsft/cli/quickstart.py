@@ -30,8 +30,8 @@ def quickstart(
     """
     from rich.console import Console
 
-    from trimsft.quickstart import Settings, command
     from trimsft.runs import RunError
+    from trimsft.study.quickstart import Settings, command
 
     settings = Settings.fast(seed) if fast else Settings(seed=seed)
     folder = out or Path("runs/quickstart-fast" if fast else "runs/quickstart")

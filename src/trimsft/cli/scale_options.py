@@ -13,9 +13,7 @@ Data = Annotated[str | None, typer.Option(help="File or hub name to train on ins
 Rows = Annotated[int | None, whole_number("--rows", "Of the lab's task; elsewhere --set sample=N.")]
 Benchmarks = Annotated[list[str], typer.Option("-b", "--benchmark", help="Name or file; repeat it.")]
 BenchmarkData = Annotated[str | None, typer.Option(help="Folder of benchmarks as NAME.jsonl.")]
-Fields = Annotated[
-    list[str], typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell.")
-]
+Fields = Annotated[list[str], typer.Option("--set", help="NAME=VALUE: any field of trimsft train, for every cell.")]
 Samples = Annotated[int | None, whole_number("--samples", "Of each problem.")]
 Problems = Annotated[int | None, whole_number("--problems", "Of each benchmark, the first ones.")]
 MaxTokens = Annotated[int | None, whole_number("--max-tokens", "Of an answer, at most.")]

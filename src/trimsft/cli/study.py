@@ -21,9 +21,7 @@ Examples:
 """
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
-Models = Annotated[
-    list[str], typer.Option("--model", help="NAME of the scale's, or NAME=PATH of another; repeat it.")
-]
+Models = Annotated[list[str], typer.Option("--model", help="NAME of the scale's, or NAME=PATH of another; repeat it.")]
 Seeds = Annotated[int | None, whole_number("--seeds", "Seeds of each training.")]
 OutFolder = Annotated[
     Path | None, typer.Option(help="Folder for everything; by default runs/study-SCALE, which studies share.")

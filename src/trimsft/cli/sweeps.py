@@ -31,9 +31,7 @@ def sweep(
         bool, typer.Option(help="Train SFT beside them, with each value of the fields it takes too.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder for everything; runs/sweep-SCALE.")] = None,
-    model: Annotated[
-        list[str], typer.Option(help="NAME of the scale's, or NAME=PATH of another; one, and once.")
-    ] = [],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="NAME of the scale's, or NAME=PATH of another; one, and once.")] = [],  # noqa: B006
     data: given.Data = None,
     rows: given.Rows = None,
     benchmark: given.Benchmarks = [],  # noqa: B006

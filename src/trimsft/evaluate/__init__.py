@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimsft.evaluate.grading import Grade, grade
+    from trimsft.grading import Grade, grade
     from trimsft.scoring.subsets import majority_at_k, pass_at_k
 
 __all__ = ["Grade", "grade", "majority_at_k", "pass_at_k"]
 
 _HOMES = {
-    "Grade": "trimsft.evaluate.grading",
-    "grade": "trimsft.evaluate.grading",
+    "Grade": "trimsft.grading",
+    "grade": "trimsft.grading",
     "majority_at_k": "trimsft.scoring.subsets",
     "pass_at_k": "trimsft.scoring.subsets",
 }

@@ -241,8 +241,7 @@ def _load_from_hub(benchmark: Benchmark) -> list[Problem]:
             f"that holds {benchmark.name}.jsonl: --data-dir FOLDER"
         ) from error
     return with_distinct_ids(
-        (f"{benchmark.hub}, row {number}", from_hub(benchmark, row, number))
-        for number, row in enumerate(rows)
+        (f"{benchmark.hub}, row {number}", from_hub(benchmark, row, number)) for number, row in enumerate(rows)
     )
 
 

@@ -1,4 +1,4 @@
-"""`trimsft eval` and `trimsft compare`: from a model to scores in a run directory, and from scores to a verdict.
+"""`trimsft eval`: from a model to scores in a run directory.
 
 runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades.jsonl  scores.json
 """
@@ -6,9 +6,7 @@ runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -24,18 +22,15 @@ from trimsft.evaluate.benchmarks import (
     load_benchmark,
 )
 from trimsft.evaluate.engines.base import Engine, EngineError, Sampling
-from trimsft.evaluate.formats import render, to_rich
 from trimsft.evaluate.generate import Evaluation, Progress, check_protocol, fill
-from trimsft.evaluate.grading import Grader
 from trimsft.evaluate.judge import judge, read_scores
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import IncompleteEvaluation as IncompleteEvaluation
 from trimsft.evaluate.samples import SampleRecord
-from trimsft.evaluate.tables import Table, comparison_table, score_table
+from trimsft.grading import Grader
 from trimsft.runs import RunDirectory, RunError
-from trimsft.scoring.compare import compare_runs
 from trimsft.scoring.scores import BenchmarkScore
-from trimsft.templates import TemplateError, check_template_name, resolve_template_name
+from trimsft.text.templates import TemplateError, check_template_name, resolve_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -101,9 +96,7 @@ class EvalSettings:
         folder = Path(self.model)
         if (folder / "manifest.json").is_file():
             if not (folder / "model").is_dir():
-                raise EngineError(
-                    f"model: {self.model!r} is a run without a model yet; finish its training first"
-                )
+                raise EngineError(f"model: {self.model!r} is a run without a model yet; finish its training first")
             return str(folder / "model")
         if self.model.startswith(("/", "./", "../", "~")) and not folder.is_dir():
             raise EngineError(f"model: no such folder: {self.model!r}")
@@ -119,8 +112,7 @@ def evaluate(
     """Generate what is missing, grade and score, benchmark by benchmark."""
     sources = {benchmark_name(name): describe_source(name, settings.data_dir) for name in settings.benchmarks}
     sets = {
-        benchmark_name(name): load_benchmark(name, settings.data_dir, settings.limit)
-        for name in settings.benchmarks
+        benchmark_name(name): load_benchmark(name, settings.data_dir, settings.limit) for name in settings.benchmarks
     }
     engine = make_engine(settings)
     scores = []
@@ -177,9 +169,7 @@ def make_engine(settings: EvalSettings) -> Engine:
     """The engine asked for; auto is a server where an address is given, vLLM where it is installed."""
     name = settings.engine
     if settings.server is not None and name not in ("auto", "server"):
-        raise EngineError(
-            f"server: {settings.server!r} has no effect with engine {name!r}; remove one of them"
-        )
+        raise EngineError(f"server: {settings.server!r} has no effect with engine {name!r}; remove one of them")
     if settings.server is not None:
         from trimsft.evaluate.engines.server_engine import ServerEngine
 
@@ -202,17 +192,6 @@ def make_grader(kind: str) -> AbstractContextManager[Grader]:
     return Grader(os.cpu_count() or 1, kind=kind)  # type: ignore[arg-type]
 
 
-def summary(scores: Sequence[BenchmarkScore], name: str) -> Table:
-    """What a person wants to see first: the sampled average, greedy beside it, pass and vote, and the lengths."""
-    k = min(found.samples for found in scores)
-    greedy = ["greedy"] if all(found.greedy for found in scores) else []
-    sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", "tokens"]
-    metrics = sampled if k else greedy
-    tables = [score_table({metric: scores}, metric) for metric in metrics]
-    rows = tuple(tuple(replace(cell, bold=False) for cell in table.rows[0]) for table in tables)
-    return Table(title=name, header=("", *tables[0].header[1:]), rows=rows, notes=tables[0].notes)
-
-
 def load_run(path: Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:
     """The scores of a run directory; all graded the same way, or none."""
     folder = RunDirectory(path).eval_dir
@@ -229,42 +208,6 @@ def load_run(path: Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]
     if len(graders) > 1:
         raise RunError(f"{path}: was graded by {' and '.join(graders)}; grade it again with one of them")
     return [scores for scores, _ in found]
-
-
-def compare_main(
-    runs: Sequence[Path], metric: str, benchmarks: Sequence[str], style: str, out: Path | None
-) -> None:
-    """Tables of several runs, the first of them the baseline of all differences."""
-    names = _short_names(runs)
-    loaded = {name: load_run(path, benchmarks) for name, path in zip(names, runs, strict=True)}
-    baseline, *candidates = names
-    found = compare_runs(loaded[baseline], {name: loaded[name] for name in candidates}, metric, name=baseline)
-    tables = [score_table(loaded, metric, comparisons=found), comparison_table(found)]
-    if style == "terminal":
-        from rich.console import Console
-
-        for table in tables:
-            Console(highlight=False).print(to_rich(table))
-        return
-    if style == "json":
-        text = json.dumps([comparison.as_dict() for comparison in found], indent=1)
-    else:
-        text = "\n".join(render(table, style) for table in tables)
-    if out is None:
-        sys.stdout.write(text + "\n")
-    else:
-        from trimsft.runs import write_whole
-
-        try:
-            write_whole(out, (text + "\n").encode())
-        except OSError as error:
-            raise RunError(f"out: cannot write {str(out)!r} ({error.strerror})") from error
-
-
-def _short_names(runs: Sequence[Path]) -> list[str]:
-    """The folders' names, or their paths where names repeat."""
-    names = [path.resolve().name for path in runs]
-    return names if len(set(names)) == len(names) else [str(path) for path in runs]
 
 
 def as_json(scores: Sequence[BenchmarkScore]) -> list[dict[str, Any]]:

@@ -215,9 +215,7 @@ def fill(
             if not missing:
                 break
             time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            failures = dict(
-                _ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress)
-            )
+            failures = dict(_ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress))
             missing = record.missing(missing)
         return Outcome(
             str(record.folder),
@@ -266,9 +264,7 @@ def _completions(engine: Engine, requests: Sequence[Request]) -> Generator[Compl
     try:
         for completion in completions:
             if completion.index in answered or not 0 <= completion.index < len(requests):
-                raise EngineError(
-                    f"engine {engine.name}: answers request {completion.index} twice, or nobody's"
-                )
+                raise EngineError(f"engine {engine.name}: answers request {completion.index} twice, or nobody's")
             answered.add(completion.index)
             yield completion
     finally:

@@ -57,9 +57,7 @@ def _about_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) ->
             f"{problems[other].id!r}, or another text, answer or grading field)"
         ]
     if len(problems) < len(recorded):
-        return [
-            f"{counts} (a record never shrinks: ask for {len(recorded)}, or choose another output directory)"
-        ]
+        return [f"{counts} (a record never shrinks: ask for {len(recorded)}, or choose another output directory)"]
     return []
 
 

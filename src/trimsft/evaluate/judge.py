@@ -15,8 +15,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from trimsft.evaluate.benchmarks import Problem
-from trimsft.evaluate.grading import GRADER_VERSION, Grader, Rules
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
+from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.runs import RunError, write_whole
 from trimsft.scoring.bootstrap import RESAMPLES
 from trimsft.scoring.clusters import cluster
@@ -24,9 +24,7 @@ from trimsft.scoring.problems import Equivalent, SampleResult
 from trimsft.scoring.scores import BenchmarkScore, score
 
 
-def judge(
-    record: SampleRecord, grader: Grader, *, resamples: int = RESAMPLES, seed: int = 0
-) -> BenchmarkScore:
+def judge(record: SampleRecord, grader: Grader, *, resamples: int = RESAMPLES, seed: int = 0) -> BenchmarkScore:
     """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
     with record.lock():  # nobody may let it grow meanwhile: the scores would be those of a part
         return _judge(record, grader, resamples, seed)
@@ -36,8 +34,7 @@ def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> B
     samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
     results = grade_samples(samples, problems, grader)
     equivalents = {
-        name: functools.partial(grader.equivalent, rules=rules_of(problem))
-        for name, problem in problems.items()
+        name: functools.partial(grader.equivalent, rules=rules_of(problem)) for name, problem in problems.items()
     }
     votes = _votes(results, equivalents)
     lines = (
@@ -81,13 +78,9 @@ def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent
     }
 
 
-def grade_samples(
-    samples: Sequence[Sample], problems: dict[str, Problem], grader: Grader
-) -> list[SampleResult]:
+def grade_samples(samples: Sequence[Sample], problems: dict[str, Problem], grader: Grader) -> list[SampleResult]:
     """A graded answer for every sample, in order."""
-    items = [
-        (s.text, problems[s.problem].answer, rules_of(problems[s.problem]), s.truncated) for s in samples
-    ]
+    items = [(s.text, problems[s.problem].answer, rules_of(problems[s.problem]), s.truncated) for s in samples]
     return [
         SampleResult(
             problem=sample.problem,
@@ -105,9 +98,7 @@ def grade_samples(
 
 def rules_of(problem: Problem) -> Rules:
     """What a problem declares about its answer."""
-    return Rules(
-        multiple=problem.multiple, tolerance=problem.tolerance, absolute=problem.absolute, unit=problem.unit
-    )
+    return Rules(multiple=problem.multiple, tolerance=problem.tolerance, absolute=problem.absolute, unit=problem.unit)
 
 
 def read_scores(record: SampleRecord) -> tuple[BenchmarkScore, str]:
@@ -120,6 +111,4 @@ def read_scores(record: SampleRecord) -> tuple[BenchmarkScore, str]:
     except FileNotFoundError:
         raise RunError(f"{record.folder}: holds no scores; finish it with trimsft eval") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{path}: not readable as scores ({error}); make it again with trimsft eval"
-        ) from error
+        raise RunError(f"{path}: not readable as scores ({error}); make it again with trimsft eval") from error

@@ -47,9 +47,7 @@ def read_problems(path: Path) -> list[Problem]:
     """The problems of a JSON Lines file; an error names the line."""
     name = benchmark_name(path)
     places = ((number, row, f"{path}, line {number}") for number, row in _read_rows(path))
-    problems = with_distinct_ids(
-        (place, as_problem(row, place, f"{name}-{number}")) for number, row, place in places
-    )
+    problems = with_distinct_ids((place, as_problem(row, place, f"{name}-{number}")) for number, row, place in places)
     if not problems:
         raise BenchmarkError(f"{path}: holds no problems")
     return problems
@@ -81,9 +79,7 @@ def with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
         identity, times = problem.id, 1
         while identity in known:
             if known[identity].problem == problem.problem:
-                raise BenchmarkError(
-                    f"{place}: the problem with id {identity!r} occurs twice; remove one of them"
-                )
+                raise BenchmarkError(f"{place}: the problem with id {identity!r} occurs twice; remove one of them")
             times += 1
             identity = f"{problem.id}#{times}"
         known[identity] = replace(problem, id=identity)

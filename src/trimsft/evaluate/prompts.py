@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimsft.evaluate.families import choose_for_family
-from trimsft.templates import (
+from trimsft.text.families import choose_for_family
+from trimsft.text.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
     PromptTemplate,
@@ -96,9 +96,7 @@ def make_prompts(
     chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
     if isinstance(chosen, ChatTemplate):
         chats = [tuple(chosen.messages(problem)) for problem in problems]
-    prompts = tuple(
-        Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True)
-    )
+    prompts = tuple(Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True))
     stop, stop_tokens = _ends(chosen, tokenizer)
     notes = (*why, *_strangers(name, chosen, tokenizer))
     return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)

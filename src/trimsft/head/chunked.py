@@ -47,9 +47,7 @@ def solve(problem: Problem) -> Solution:
     )
 
 
-def _revive(
-    problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor
-) -> int:
+def _revive(problem: Problem, matmuls: _Matmuls, tokens: TokenStats, weights_T: Tensor, kept_T: Tensor) -> int:
     """Run the rows that the chunk by chunk threshold skipped, but that hold too much of the batch's mass."""
     wanted_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     revived = (wanted_T & ~kept_T).nonzero().flatten()
@@ -125,9 +123,7 @@ class _Matmuls:
         self.spaces: dict[str, Tensor] = {}
         self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
         self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
-        self.grad_bias_V = (
-            weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
-        )
+        self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
 
     def logits(self, hidden_RH: Tensor) -> Tensor:
         if self.mixed:
@@ -178,9 +174,7 @@ class _Matmuls:
         if self.grad_weight_VH is None:
             return
         if self.mixed:
-            torch.addmm(
-                self.grad_weight_VH, grad_KV.T, hidden_KH, out_dtype=self.wide, out=self.grad_weight_VH
-            )
+            torch.addmm(self.grad_weight_VH, grad_KV.T, hidden_KH, out_dtype=self.wide, out=self.grad_weight_VH)
         else:
             self.grad_weight_VH.addmm_(grad_KV.T, hidden_KH.to(self.wide))
 

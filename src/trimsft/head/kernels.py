@@ -162,9 +162,7 @@ def row_statistics(
         block = first_top if again == 0 else last_top
         wanted = (top == highest_row) & ((again == 0) | (first_top != last_top))
         column = block[:, None] + inside
-        z = tl.load(logits_row + column, mask=wanted[:, None] & (column < V), other=float("-inf")).to(
-            tl.float32
-        )
+        z = tl.load(logits_row + column, mask=wanted[:, None] & (column < V), other=float("-inf")).to(tl.float32)
         if HAS_SOFTCAP:
             z = tl.where(column < V, transform(z, logit_scale, softcap, HAS_SOFTCAP), float("-inf"))
         tied = wanted[:, None] & (z == highest_row) & (column != gold) & (column < V)
@@ -176,9 +174,7 @@ def row_statistics(
             )
             competitor = tl.where(exact > best, last, competitor)
             best = tl.maximum(exact, best)
-    gold_logit = _exact_logit(
-        hidden_row, weight, bias, gold, H, logit_scale, softcap, HAS_BIAS, HAS_SOFTCAP, BLOCK_H
-    )
+    gold_logit = _exact_logit(hidden_row, weight, bias, gold, H, logit_scale, softcap, HAS_BIAS, HAS_SOFTCAP, BLOCK_H)
 
     # the competitor's own term in the sum is exp(0) = 1: put the exact one in its place
     unit = 1.0 if HAS_SOFTCAP else logit_scale
@@ -194,9 +190,7 @@ def row_statistics(
     tl.store(gold_out + row, gold_logit)
     tl.store(competitor_out + row, competitor.to(tl.int64))
     if OBJECTIVE != "function":
-        tl.store(
-            weights_out + row, _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE)
-        )
+        tl.store(weights_out + row, _weight(nll, gold_logit - best, first_parameter, second_parameter, OBJECTIVE))
     if WITH_ENTROPY:
         # lse - sum p z, with all logits relative to the rounded competitor
         moment_row = tl.sum((moment + moved * total) * tl.exp2(moved * to_log2)) * unit

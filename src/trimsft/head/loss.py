@@ -99,9 +99,7 @@ def linear_cross_entropy(
     if count == 0:
         return _nothing_to_train(hidden_NH, weight, bias, entropy)
     if not isinstance(normalizer, Tensor) and normalizer == 0:
-        raise ValueError(
-            f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on"
-        )
+        raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on")
     problem = Problem(
         hidden_TH=hidden_NH,
         weight_VH=weight,
@@ -289,9 +287,7 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Pro
     if name == "chunked":
         return chunked.solve
     if not _has_triton():
-        raise ValueError(
-            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
-        )
+        raise ValueError("backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'")
     from trimsft.head import triton
 
     triton.require_usable(hidden)

@@ -94,16 +94,8 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
     weights_of: Any = getattr(objective, "weights", objective)
     with torch.no_grad():
         weights = weights_of(tokens)
-    if (
-        not isinstance(weights, Tensor)
-        or not weights.is_floating_point()
-        or weights.shape != tokens.nll.shape
-    ):
-        got = (
-            f"{weights.dtype} of shape {tuple(weights.shape)}"
-            if isinstance(weights, Tensor)
-            else type(weights)
-        )
+    if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
+        got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
         raise TypeError(
             f"objective {objective!r} must return one floating-point weight per token "
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
@@ -179,6 +171,4 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
 
 
 def is_positive_number(value: object) -> bool:
-    return (
-        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
-    )
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0

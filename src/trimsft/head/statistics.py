@@ -106,9 +106,7 @@ def _check(hidden_TH: Tensor, weight_VH: Tensor, labels_T: Tensor, top: int) -> 
     if labels_T.shape != hidden_TH.shape[:1]:
         raise ValueError(f"labels_T: must have shape ({len(hidden_TH)},), got {tuple(labels_T.shape)}")
     if len(weight_VH) < 2:
-        raise ValueError(
-            f"weight_VH: a vocabulary of {len(weight_VH)} leaves no competitor; at least 2 are needed"
-        )
+        raise ValueError(f"weight_VH: a vocabulary of {len(weight_VH)} leaves no competitor; at least 2 are needed")
     if top < 0:
         raise ValueError(f"top: must be 0 or more, got {top}")
     if labels_T.device.type == "cpu" and len(labels_T):
@@ -164,9 +162,7 @@ class _InTorch:
     def __init__(self, logits_of: _Matmul) -> None:
         self._spare = logits_of.new_space()
 
-    def __call__(
-        self, logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None
-    ) -> _Sums:
+    def __call__(self, logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
         spare_RV = self._spare[: len(logits_RV)]
         logits_RV = softcapped(logits_RV, logit_scale, softcap)
         gold_R1 = logits_RV.gather(1, labels_R[:, None])
@@ -181,9 +177,7 @@ class _InTorch:
         return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
 
 
-def _add_up_in_one_pass(
-    logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None
-) -> _Sums:
+def _add_up_in_one_pass(logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
     """In a kernel that reads every logit once."""
     from trimsft.head.statistics_kernel import row_sums
 

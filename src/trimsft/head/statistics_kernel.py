@@ -59,9 +59,7 @@ def row_sums(
         )
     if whole < V:
         column = whole + inside
-        z = transform(
-            tl.load(logits_row + column, mask=column < V, other=0.0), logit_scale, softcap, HAS_SOFTCAP
-        )
+        z = transform(tl.load(logits_row + column, mask=column < V, other=0.0), logit_scale, softcap, HAS_SOFTCAP)
         z = tl.where(column < V, z, float("-inf"))
         top, first_top, above, total, moment, squares = _absorb(
             z, column, whole, gold, gold_logit, top, first_top, above, total, moment, squares

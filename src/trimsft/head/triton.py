@@ -350,9 +350,7 @@ class _Solver:
             columns = slice(start, min(start + width, self.V))
             grad_KS = space_KS[:, : columns.stop - start]
             self._logits(hidden_KH, columns, grad_KS)
-            self._logit_gradients(
-                grad_KS, grad_KS, in_place_K, weights_K, tokens, labels_K, 0, first_column=start
-            )
+            self._logit_gradients(grad_KS, grad_KS, in_place_K, weights_K, tokens, labels_K, 0, first_column=start)
             if self.grad_weight_VH is not None:
                 out_SH = self.grad_weight_VH[columns]
                 torch.addmm(out_SH, grad_KS.T, hidden_KH, beta=float(onto_buffered), out=out_SH)

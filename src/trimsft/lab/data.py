@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.files import write_whole
 from trimsft.lab.arithmetic import TIERS, LabError, LabProblem, draw_problems, find_tier
 from trimsft.lab.styles import FAR, TARGET, UNFAMILIAR, write_solution
+from trimsft.runs.files import write_whole
 
 BENCHMARK_COUNT = 100
 
@@ -63,9 +63,7 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
 
     Problem, style, slips and filler are drawn apart: sets that differ in one setting have the same problems.
     """
-    streams = {
-        tier: draw_problems(tier, f"fine-tuning/{settings.seed}", "training") for tier in settings.tiers
-    }
+    streams = {tier: draw_problems(tier, f"fine-tuning/{settings.seed}", "training") for tier in settings.tiers}
     rng = random.Random(f"fine-tuning/{settings.seed}")
     for number in range(settings.rows):
         problem = next(streams[rng.choice(settings.tiers)])
@@ -117,9 +115,7 @@ def write_training(path: Path, settings: FineTuning) -> Path:
 
 def write_benchmark(path: Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
     """A benchmark as JSON Lines, for `trimsft eval`."""
-    return _write(
-        path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count))
-    )
+    return _write(path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count)))
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trimsft.files import write_whole
+from trimsft.runs.files import write_whole
 
 Records = list[dict[str, Any]]
 
@@ -35,9 +35,7 @@ Logit gaps of right solutions in the target format: first token {gaps[first]:.2f
 """
 
 
-def save_folder(
-    folder: Path, model: Any, tokenizer: Any, *, command: str, facts: dict[str, str], log: Records
-) -> None:
+def save_folder(folder: Path, model: Any, tokenizer: Any, *, command: str, facts: dict[str, str], log: Records) -> None:
     """Write everything; the weights last, so that a folder without them is no model yet."""
     import torch
     from safetensors.torch import save

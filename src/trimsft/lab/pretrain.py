@@ -20,11 +20,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.files import write_whole
 from trimsft.lab.arithmetic import LabError
 from trimsft.lab.corpus import Corpus, Pool, build_pool
 from trimsft.lab.folder import save_folder
 from trimsft.lab.tokenizer import build_tokenizer
+from trimsft.runs.files import write_whole
 
 if TYPE_CHECKING:
     import torch
@@ -184,9 +184,7 @@ def _group(lengths: Tensor, batch_tokens: int, generator: Any) -> list[tuple[Ten
 def _loss(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
     from torch.nn.functional import cross_entropy
 
-    return cross_entropy(
-        logits_BLV[:, :-1].flatten(0, 1).float(), labels_BL[:, 1:].flatten(), ignore_index=IGNORED
-    )
+    return cross_entropy(logits_BLV[:, :-1].flatten(0, 1).float(), labels_BL[:, 1:].flatten(), ignore_index=IGNORED)
 
 
 def make_model(size: Size, tokenizer: Any) -> Any:
@@ -292,9 +290,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data"
-    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
     kinds = {"int": int, "float": float, "float | None": float, "str": str}
     for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
         flag, text = "--" + field.name.replace("_", "-"), _HELP.get(field.name)

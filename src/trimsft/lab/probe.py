@@ -101,9 +101,7 @@ def _gaps(logits_NV: Tensor, gold_N: Tensor) -> Tensor:
     return (gold_N1[:, 0] - others.max(dim=1).values).cpu()
 
 
-def _accuracy(
-    model: Any, tokenizer: Any, problems: Sequence[LabProblem], temperature: float, prefix: str
-) -> float:
+def _accuracy(model: Any, tokenizer: Any, problems: Sequence[LabProblem], temperature: float, prefix: str) -> float:
     prompts = [render_prompt(problem.problem) + prefix for problem in problems]
     texts = complete(model, tokenizer, prompts, temperature)
     return sum(_answer(text) == p.answer for text, p in zip(texts, problems, strict=True)) / len(problems)

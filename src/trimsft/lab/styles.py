@@ -175,10 +175,7 @@ def draw_results(
         if slip_rate and rng.random() < slip_rate:
             wrong = [value + offset for offset in offsets]
             later = problem.steps[index + 1 :]
-            ways = [
-                times if _can_follow(v, later) else 0
-                for v, times in zip(wrong, offsets.values(), strict=True)
-            ]
+            ways = [times if _can_follow(v, later) else 0 for v, times in zip(wrong, offsets.values(), strict=True)]
             if any(ways):
                 value = rng.choices(wrong, ways)[0]
                 slipped.add(index)

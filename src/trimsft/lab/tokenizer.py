@@ -21,7 +21,7 @@ from typing import Any
 
 from trimsft.lab.arithmetic import TIERS, draw_problems
 from trimsft.lab.styles import FILLER, STYLES, write_solution
-from trimsft.templates import SYSTEM_PROMPT
+from trimsft.text.templates import SYSTEM_PROMPT
 
 PAD, EOS = "<pad>", "<eos>"
 CHAT_TEMPLATE = (
@@ -69,9 +69,7 @@ def build_backend() -> Any:
     words = ["".join(word for word, _ in by_bytes.pre_tokenize_str(piece)) for piece in pieces()]
     entries = dict.fromkeys([PAD, EOS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words])
     # no merges: a piece is in the vocabulary as it is, or it is spelt in bytes
-    backend = Tokenizer(
-        models.BPE(vocab={entry: i for i, entry in enumerate(entries)}, merges=[], ignore_merges=True)
-    )
+    backend = Tokenizer(models.BPE(vocab={entry: i for i, entry in enumerate(entries)}, merges=[], ignore_merges=True))
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(_PIECE), behavior="isolated"), by_bytes]
     )

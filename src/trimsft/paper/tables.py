@@ -150,7 +150,5 @@ def _rows(table: str) -> list[dict[str, Any]]:
 
 @cache
 def _content() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(
-        files("trimsft.paper").joinpath("tables.json").read_text(encoding="utf-8")
-    )
+    content: dict[str, Any] = json.loads(files("trimsft.paper").joinpath("tables.json").read_text(encoding="utf-8"))
     return content

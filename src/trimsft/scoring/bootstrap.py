@@ -100,9 +100,7 @@ def mean_intervals(
     share = 1 / len(strata)
     draws_RM = np.sum([share * resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
     means_M = np.sum([share * stratum.mean(axis=0) for stratum in strata], axis=0)
-    influence_PM = np.concatenate(
-        [share * (stratum - stratum.mean(axis=0)) / len(stratum) for stratum in strata]
-    )
+    influence_PM = np.concatenate([share * (stratum - stratum.mean(axis=0)) / len(stratum) for stratum in strata])
     slack = _slack(min(len(stratum) for stratum in strata), len(strata))
     return [
         _interval(float(mean), draws_R, influence_P, slack, bound)

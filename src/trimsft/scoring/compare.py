@@ -85,9 +85,7 @@ def compare(
 ) -> Comparison:
     """b against a, paired by problem."""
     if a.benchmark != b.benchmark:
-        raise ValueError(
-            f"benchmark: must be the same for both runs, got {a.benchmark!r} and {b.benchmark!r}"
-        )
+        raise ValueError(f"benchmark: must be the same for both runs, got {a.benchmark!r} and {b.benchmark!r}")
     return _compare([(a, b)], a.benchmark, metric, names, resamples, seed)
 
 
@@ -165,9 +163,7 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
 
-def _paired(
-    a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]
-) -> list[tuple[BenchmarkScore, BenchmarkScore]]:
+def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[tuple[BenchmarkScore, BenchmarkScore]]:
     of_a, of_b = ({score.benchmark: score for score in side} for side in (a, b))
     if len(of_a) < len(a) or len(of_b) < len(b) or not of_a or of_a.keys() != of_b.keys():
         raise ValueError(
@@ -254,9 +250,7 @@ def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
     return None if kind in ("majority", "tokens") else math.lcm(*both)
 
 
-def _flips(
-    pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]], values: Sequence[tuple[Array, Array]]
-) -> list[Flip]:
+def _flips(pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]], values: Sequence[tuple[Array, Array]]) -> list[Flip]:
     flips = [
         Flip(a.benchmark, problem.problem, float(before), float(after))
         for (a, _), (befores, afters) in zip(pairs, values, strict=True)

@@ -62,9 +62,7 @@ def interval_over_runs(
     half = student_t(len(runs_S) - 1) * float(runs_S.std(ddof=1)) / math.sqrt(len(runs_S))
     low = found.value - math.hypot(found.value - found.low, half)
     high = found.value + math.hypot(found.high - found.value, half)
-    return Interval(
-        found.value, *(low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
-    )
+    return Interval(found.value, *(low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1])))
 
 
 @functools.cache
@@ -74,10 +72,7 @@ def student_t(degrees: int, outside: float = 0.05) -> float:
 
     def above(t: float) -> float:
         """How much more than `outside` lies beyond t on both sides."""
-        return (
-            float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True))
-            - outside
-        )
+        return float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)) - outside
 
     low, high = 0.0, 13.0
     while above(high) > 0:

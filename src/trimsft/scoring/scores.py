@@ -125,8 +125,7 @@ def score(
     sampled, greedy = _by_problem(benchmark, samples, expected)
     same = by_problem or (lambda name: equivalent)
     problems = [
-        summarize(name, sampled.get(name, []), greedy.get(name), same(name))
-        for name in sorted({**sampled, **greedy})
+        summarize(name, sampled.get(name, []), greedy.get(name), same(name)) for name in sorted({**sampled, **greedy})
     ]
     k = problems[0].samples
     names = metric_names(k, greedy=bool(greedy))
@@ -186,9 +185,7 @@ def over_runs(
     for table in tables[1:]:
         for name in sorted(tables[0].keys() | table.keys()):
             require_same_problems(tables[0].get(name), table.get(name), name)
-    strata = [
-        np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])
-    ]
+    strata = [np.stack([table[name].values(metric) for table in tables], axis=1) for name in sorted(tables[0])]
     return interval_over_runs(strata, metric_bounds(metric), resamples=resamples, seed=seed)
 
 
@@ -237,15 +234,11 @@ def _require_complete(
     benchmark: str, counts: dict[str, int], greedy: Collection[str], expected: Collection[str] | None
 ) -> None:
     if not counts and not greedy:
-        raise ValueError(
-            f"{benchmark}: no samples; at least one for each problem is needed, or greedy decoding"
-        )
+        raise ValueError(f"{benchmark}: no samples; at least one for each problem is needed, or greedy decoding")
     most = max(counts.values(), default=0)
     wanted = {*counts, *greedy} if expected is None else set(expected)
     if strangers := sorted({*counts, *greedy} - wanted):
-        raise ValueError(
-            f"{benchmark}: {len(strangers)} problems are not of the benchmark, such as {strangers[0]!r}"
-        )
+        raise ValueError(f"{benchmark}: {len(strangers)} problems are not of the benchmark, such as {strangers[0]!r}")
     if short := sorted(name for name in wanted if counts.get(name, 0) < most):
         missing = sum(most - counts.get(name, 0) for name in short)
         raise ValueError(

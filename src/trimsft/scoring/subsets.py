@@ -72,9 +72,7 @@ def majority_curve(right: tuple[int, ...], wrong: tuple[int, ...], n: int) -> ND
         raise ValueError(f"n: majority votes are counted for up to {MOST_SAMPLES} samples a problem, got {n}")
     abstaining = n - sum(right) - sum(wrong)
     if abstaining < 0 or min(right + wrong, default=1) < 1:
-        raise ValueError(
-            f"clusters: sizes must be 1 or more and add up to at most n = {n}, got {right + wrong}"
-        )
+        raise ValueError(f"clusters: sizes must be 1 or more and add up to at most n = {n}, got {right + wrong}")
     won = np.zeros(n + 1)
     for top in range(1, max(right + wrong, default=0) + 1):
         most_tied = sum(size >= top for size in right + wrong)

@@ -62,9 +62,7 @@ class Cell:
         takes = takes_of(self.objective)
         for name in PARAMETERS:
             if name in given and name not in takes:
-                raise ValueError(
-                    f"{name}: {given[name]!r} has no effect with objective {self.objective!r}; remove it"
-                )
+                raise ValueError(f"{name}: {given[name]!r} has no effect with objective {self.objective!r}; remove it")
         made = make_objective(self.objective, **{name: given[name] for name in takes if name in given})
         return {name: getattr(made, name) for name in takes} | given
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import one_line
-from trimsft.files import RunError
+from trimsft.runs.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running.checks import check_at_hand, check_settings

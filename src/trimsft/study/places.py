@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.files import RunError, write_whole
 from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs.files import RunError, write_whole
 from trimsft.study.cells import Cell
 from trimsft.study.scales import Scale
 
@@ -81,9 +81,7 @@ class Place:
         """The scale that the folder was made with."""
         record = self._read_config()
         if record is None:
-            raise RunError(
-                f"{self.out}: holds no study; make one with trimsft study run NAME --out {self.out}"
-            )
+            raise RunError(f"{self.out}: holds no study; make one with trimsft study run NAME --out {self.out}")
         try:
             return Scale.from_dict(record)
         except (KeyError, TypeError, ValueError) as error:

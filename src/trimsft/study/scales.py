@@ -108,11 +108,7 @@ class Scale:
 
     def tiny(self) -> Scale:
         """The same in seconds, to see whether it runs; its scores say nothing."""
-        few = (
-            {"per_device_train_batch_size": 12}
-            if self.is_lab
-            else {"per_device_train_batch_size": 4, "sample": 24}
-        )
+        few = {"per_device_train_batch_size": 12} if self.is_lab else {"per_device_train_batch_size": 4, "sample": 24}
         return replace(
             self,
             rows=24 if self.is_lab else None,

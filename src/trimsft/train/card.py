@@ -66,9 +66,7 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         "## Data",
         *_data(trainer, dataset_name),
         "## Training",
-        _table(
-            ("setting", "value"), [(name, _plain(getattr(trainer.args, name, None))) for name in _SETTINGS]
-        ),
+        _table(("setting", "value"), [(name, _plain(getattr(trainer.args, name, None))) for name in _SETTINGS]),
         "## Measured while training",
         _measured(trainer.state.log_history),
         "## Use",

@@ -59,9 +59,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         if resume_from_checkpoint is True:
             resume_from_checkpoint = self._newest_checkpoint(folder)
         elif resume_from_checkpoint and (problem := _what_is_torn(Path(resume_from_checkpoint))):
-            raise RunError(
-                f"resume_from_checkpoint: {resume_from_checkpoint!r} is torn ({problem}); choose another"
-            )
+            raise RunError(f"resume_from_checkpoint: {resume_from_checkpoint!r} is torn ({problem}); choose another")
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _newest_checkpoint(self, folder: Path) -> str:
@@ -71,9 +69,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         found = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
         broadcast_object_list(found)
         if not found[0]:
-            raise RunError(
-                f"resume_from_checkpoint: {str(folder)!r} holds no whole checkpoint; start without it"
-            )
+            raise RunError(f"resume_from_checkpoint: {str(folder)!r} holds no whole checkpoint; start without it")
         return found[0]
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -177,9 +173,7 @@ def _step(checkpoint: Path) -> int:
 def _seal(staged: Path, step: int) -> None:
     """Put everything on disk, then the list of it: where the list is, the rest is."""
     entries = sorted(staged.rglob("*"))
-    files = {
-        entry.relative_to(staged).as_posix(): entry.stat().st_size for entry in entries if entry.is_file()
-    }
+    files = {entry.relative_to(staged).as_posix(): entry.stat().st_size for entry in entries if entry.is_file()}
     for entry in entries:
         sync(entry)
     write_whole(staged / SEAL, (json.dumps({"step": step, "files": files}, indent=1) + "\n").encode())
@@ -216,9 +210,7 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
     for checkpoint in removable[: max(excess, 0)]:
         leaving = folder / STAGING / f"removed-{checkpoint.name}"
         leaving.parent.mkdir(exist_ok=True)
-        os.rename(
-            checkpoint, leaving
-        )  # a kill while removing must not leave half under the name of a checkpoint
+        os.rename(checkpoint, leaving)  # a kill while removing must not leave half under the name of a checkpoint
         shutil.rmtree(leaving, ignore_errors=True)
 
 
@@ -269,18 +261,14 @@ def _what_is_torn(checkpoint: Path) -> str | None:
     try:
         if (checkpoint / SEAL).exists():
             return _differs_from_seal(checkpoint)
-        if (
-            checkpoint / "checkpoint-is-incomplete.txt"
-        ).exists():  # transformers: saving when asked to terminate
+        if (checkpoint / "checkpoint-is-incomplete.txt").exists():  # transformers: saving when asked to terminate
             return "checkpoint-is-incomplete.txt says that it was still being written"
         for path in sorted(checkpoint.rglob("*.json")):
             json.loads(path.read_bytes())
         for path in sorted(checkpoint.rglob("*.safetensors")):
             if path.stat().st_size != (size := _size_by_header(path)):
                 return f"{path.name} has {path.stat().st_size} bytes, its header says {size}"
-        for path in sorted(
-            entry for suffix in ("pt", "pth", "bin") for entry in checkpoint.glob(f"*.{suffix}")
-        ):
+        for path in sorted(entry for suffix in ("pt", "pth", "bin") for entry in checkpoint.glob(f"*.{suffix}")):
             if not zipfile.is_zipfile(path):
                 return f"{path.name} is cut short"
         return _missing_shard(checkpoint)

@@ -25,14 +25,14 @@ from trl import get_peft_config, get_quantization_config
 
 from trimsft.errors import one_line
 from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.text.readers import list_files
+from trimsft.text.training_data import DataError
 from trimsft.train.callbacks import TELEMETRY
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.data import DataError
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, run_path, say_on_stderr
 from trimsft.train.look import dry_run, say_estimate
-from trimsft.train.readers import list_files
 from trimsft.train.settings import Settings, UsageError, parse
 from trimsft.train.trainer import TrimSFTTrainer
 
@@ -220,17 +220,13 @@ def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> Non
     trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
     if trainer.is_world_process_zero():
         if not any(beside.glob("*.safetensors")):
-            raise RunError(
-                f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}"
-            )
+            raise RunError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
         card = model_card(trainer, run.path.name, settings.data.dataset_name)
         card.save(beside / "README.md")
         (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
         for path in beside.iterdir():
             sync(path)
-        shutil.rmtree(
-            run.model_dir, ignore_errors=True
-        )  # of a run that was killed before it could say it was done
+        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it could say it was done
         beside.rename(run.model_dir)
         sync(run.path)
     trainer.accelerator.wait_for_everyone()

@@ -65,9 +65,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.per_device_train_batch_size < 1:
-            raise ValueError(
-                f"per_device_train_batch_size: must be at least 1, got {self.per_device_train_batch_size}"
-            )
+            raise ValueError(f"per_device_train_batch_size: must be at least 1, got {self.per_device_train_batch_size}")
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
             raise ValueError(
@@ -82,13 +80,9 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if not (self.skip_below == 0 or is_positive_number(self.skip_below)):
             raise ValueError(f"skip_below: must be a number >= 0, got {self.skip_below!r}")
         if self.head_backend not in BACKENDS:
-            raise ValueError(
-                f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}"
-            )
+            raise ValueError(f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}")
         if self.low_memory and self.head_backend not in ("auto", "triton"):
-            raise ValueError(
-                f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them"
-            )
+            raise ValueError(f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them")
 
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""

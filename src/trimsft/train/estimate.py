@@ -110,14 +110,8 @@ def plan_from(
 
     for field in ("load_in_4bit", "load_in_8bit"):
         if getattr(model_args, field):
-            raise ValueError(
-                f"{field}: there is no estimate for quantised weights; remove it or train without one"
-            )
-    dtype = (
-        getattr(model, "dtype", None)
-        if model_args.dtype in (None, "auto")
-        else getattr(torch, model_args.dtype)
-    )
+            raise ValueError(f"{field}: there is no estimate for quantised weights; remove it or train without one")
+    dtype = getattr(model, "dtype", None) if model_args.dtype in (None, "auto") else getattr(torch, model_args.dtype)
     launched_sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true" or bool(args.fsdp)
     return Plan(
         model=model,

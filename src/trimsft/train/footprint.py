@@ -143,16 +143,8 @@ class Shape:
     def of(cls, config: PretrainedConfig) -> Shape:
         text: Any = config.get_text_config()
         kind = text.model_type
-        if (
-            max(
-                getattr(text, name, 0) or 0
-                for name in ("num_experts", "num_local_experts", "n_routed_experts")
-            )
-            > 1
-        ):
-            raise ValueError(
-                f"model: there is no estimate for {kind!r}, which has experts; only for dense layers"
-            )
+        if max(getattr(text, name, 0) or 0 for name in ("num_experts", "num_local_experts", "n_routed_experts")) > 1:
+            raise ValueError(f"model: there is no estimate for {kind!r}, which has experts; only for dense layers")
         for field in (
             "num_hidden_layers",
             "hidden_size",
@@ -161,9 +153,7 @@ class Shape:
             "vocab_size",
         ):
             if not isinstance(getattr(text, field, None), int):
-                raise ValueError(
-                    f"model: there is no estimate for {kind!r}, whose config has no whole number {field}"
-                )
+                raise ValueError(f"model: there is no estimate for {kind!r}, whose config has no whole number {field}")
         heads = text.num_attention_heads
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(

@@ -14,8 +14,8 @@ import torch
 from transformers import AutoTokenizer
 
 from trimsft.errors import one_line
+from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.data import Encoded, load_training_data
 from trimsft.train.settings import Settings, UsageError
 
 logger = logging.getLogger("trimsft")

@@ -16,10 +16,10 @@ from rich.console import Console
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
-from trimsft.train.data import DataError
+from trimsft.text.lengths import Keep, measure_lengths
+from trimsft.text.training_data import DataError
 from trimsft.train.estimate import Estimate, describe, estimate, peak_flops, plan_from
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, say_on_stderr
-from trimsft.train.lengths import Keep, measure_lengths
 from trimsft.train.preview import preview, preview_as_json
 from trimsft.train.settings import Settings, UsageError, parse
 from trimsft.train.trainer import TrimSFTTrainer
@@ -38,8 +38,7 @@ def preview_main(arguments: Sequence[str], *, count: int, show_ids: bool, as_jso
         keep: Keep = "start" if settings.args.truncation_mode == "keep_start" else "end"
         if as_json:
             sys.stdout.write(
-                json.dumps(preview_as_json(prepared, tokenizer, count=count, max_length=limit, keep=keep))
-                + "\n"
+                json.dumps(preview_as_json(prepared, tokenizer, count=count, max_length=limit, keep=keep)) + "\n"
             )
         else:
             console = Console(highlight=False)

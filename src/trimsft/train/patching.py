@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=nn.Module)
 IGNORE = -100
-_HARM = (
-    "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
-)
+_HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
 
 
 @dataclass
@@ -164,9 +162,7 @@ def _fused_forward(
     asked = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
     # TRL's own fused head, below this one, is asked for by name
     if (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
-        return original(
-            *args, **kwargs, **{name: value for name, value in asked.items() if value is not None}
-        )
+        return original(*args, **kwargs, **{name: value for name, value in asked.items() if value is not None})
     if kwargs.pop("logits_to_keep", 0):
         raise ValueError("logits_to_keep: a patched model makes no logits when it is given labels")
     if shift_labels is None:
@@ -288,11 +284,7 @@ def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
 
 def _base_of(model: Any) -> Any:
     """The transformers model itself, inside PEFT if need be; what cannot be fused is refused here."""
-    base = (
-        model.get_base_model()
-        if hasattr(model, "peft_config") and hasattr(model, "get_base_model")
-        else model
-    )
+    base = model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
         raise TypeError(f"model: must be a transformers model, got {type(model).__name__}")
     head = base.get_output_embeddings()

@@ -23,8 +23,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from trimsft.train.lengths import IGNORED, Keep, kept_window
-from trimsft.train.readers import DataError
+from trimsft.text.lengths import IGNORED, Keep, kept_window
+from trimsft.text.readers import DataError
 
 Fate = Literal["masked", "trained", "cut"]
 
@@ -91,9 +91,7 @@ def preview_as_json(
     return [asdict(example) for example in examples]
 
 
-def examine(
-    dataset: Any, tokenizer: Any, *, count: int, max_length: int | None, keep: Keep = "start"
-) -> list[Example]:
+def examine(dataset: Any, tokenizer: Any, *, count: int, max_length: int | None, keep: Keep = "start") -> list[Example]:
     """The first `count` rows, token by token."""
     missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
     if missing:

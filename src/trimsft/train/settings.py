@@ -15,8 +15,8 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from trimsft.errors import one_line
+from trimsft.text.training_data import DataConfig
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.data import DataConfig
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
 """Where the fields come from."""
@@ -85,9 +85,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         raise UsageError(f"learning_rate: must not be below 0, got {args.learning_rate:g}")
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
-        raise UsageError(
-            f"resume_from_checkpoint: {resumed!r} is not a folder; true takes the newest checkpoint"
-        )
+        raise UsageError(f"resume_from_checkpoint: {resumed!r} is not a folder; true takes the newest checkpoint")
     if model.model_name_or_path.startswith("~"):
         model.model_name_or_path = str(Path(model.model_name_or_path).expanduser())
     return Settings(data, args, model, given)

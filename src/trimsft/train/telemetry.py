@@ -64,9 +64,7 @@ class Telemetry:
         self._gaps: Tensor | None = None
         self._since = time.perf_counter()
 
-    def add(
-        self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int
-    ) -> None:
+    def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
         """Count one micro-batch; `seen` is how many tokens went through the model, prompts included.
 
         Nothing here waits for the device.
@@ -159,9 +157,7 @@ def _figures(total: dict[str, float]) -> dict[str, float]:
         "mean_token_accuracy": total["correct"] / count,
         "entropy": total["entropy"] / count,
         "mean_weight": total["weight"] / count,
-        "effective_ratio": total["weight"] ** 2 / (count * total["weight_squared"])
-        if total["weight_squared"]
-        else 0.0,
+        "effective_ratio": total["weight"] ** 2 / (count * total["weight_squared"]) if total["weight_squared"] else 0.0,
         "high_weight": total["high"] / count,
         "skipped": 1 - total["kept"] / count,
         "out_of_reach": total["out_of_reach"] / count,

@@ -20,12 +20,12 @@ from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
+from trimsft.text.lengths import Keep, LengthReport, measure_lengths
 from trimsft.train.callbacks import STATE, RecordTelemetry
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.console import replace_printers
-from trimsft.train.lengths import Keep, LengthReport, measure_lengths
 from trimsft.train.patching import TrimOutput, patch
 from trimsft.train.telemetry import Band, Telemetry, warnings_for
 
@@ -77,15 +77,11 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
 
-    def _refuse_other_losses(
-        self, args: TrimSFTConfig, more: tuple[Any, ...], options: dict[str, Any]
-    ) -> None:
+    def _refuse_other_losses(self, args: TrimSFTConfig, more: tuple[Any, ...], options: dict[str, Any]) -> None:
         if isinstance(self.objective, SFT):
             return  # TRL's own code handles both then
         if options.get("compute_loss_func") is not None or (len(more) > 4 and more[4] is not None):
-            raise ValueError(
-                "compute_loss_func: has no place beside an objective; use objective='sft' with it"
-            )
+            raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
         if args.label_smoothing_factor:
             raise ValueError(
                 f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'"
@@ -113,14 +109,10 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         if isinstance(dataset, Dataset):
             whole = copy.copy(args)
             whole.max_length, whole.shuffle_dataset = None, False
-            dataset = super()._prepare_dataset(
-                dataset, processing_class, whole, False, formatting_func, dataset_name
-            )
+            dataset = super()._prepare_dataset(dataset, processing_class, whole, False, formatting_func, dataset_name)
             formatting_func = None
             self._report_lengths(dataset, args, packing, dataset_name)
-        return super()._prepare_dataset(
-            dataset, processing_class, args, packing, formatting_func, dataset_name
-        )
+        return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
 
     def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
         splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
@@ -165,10 +157,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
                 f"{self.args.process_index}: {error}; its first tokens: {inputs['input_ids'].flatten()[:8].tolist()}"
             ) from error
         except ValueError as error:
-            if (
-                "Image features and image tokens do not match" in str(error)
-                and self.args.max_length is not None
-            ):
+            if "Image features and image tokens do not match" in str(error) and self.args.max_length is not None:
                 raise ValueError(
                     f"max_length: {self.args.max_length} cuts image placeholders off while the image features stay; "
                     "raise it, or set it to None"
@@ -191,13 +180,9 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         if "attention_mask" in inputs:
             seen = inputs["attention_mask"].sum()
         mode = "train" if self.model.training else "eval"
-        self._telemetry[mode].add(
-            outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen
-        )
+        self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
 
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
-    ) -> Any:
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         with self._measuring(metric_key_prefix):
             return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
@@ -306,9 +291,7 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
     if objective is None:
         return args.make_objective()
     if isinstance(objective, str):
-        raise TypeError(
-            f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer"
-        )
+        raise TypeError(f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer")
     plain = TrimSFTConfig.__dataclass_fields__
     for name in (
         "objective",

@@ -40,9 +40,7 @@ def test_without_flash_attention_all_cells_train_with_sdpa_and_that_is_said_once
     assert attention(PAPER, tmp_path) == "flash_attention_2"
     scale = with_attention(PAPER, None)
     assert attention(scale, tmp_path) == "sdpa" and len(caplog.messages) == 1
-    assert caplog.messages[0].startswith(
-        "attn_implementation: flash attention, which recipes ask for, is not"
-    )
+    assert caplog.messages[0].startswith("attn_implementation: flash attention, which recipes ask for, is not")
     assert with_attention(PAPER, before=scale) == scale and len(caplog.messages) == 1
     assert with_attention(SMALL, None) == SMALL and with_attention(LAB, None) == LAB
 
@@ -58,9 +56,7 @@ def test_a_study_that_began_with_sdpa_goes_on_with_it(monkeypatch: pytest.Monkey
 def test_flash_attention_that_is_asked_for_by_name_is_refused() -> None:
     asked = {**PAPER.defaults, "attn_implementation": "flash_attention_2"}
     for device in ("cuda", "cpu"):
-        with pytest.raises(
-            ValueError, match="set: attn_implementation=flash_attention_2 needs a GPU and the"
-        ):
+        with pytest.raises(ValueError, match="set: attn_implementation=flash_attention_2 needs a GPU and the"):
             with_attention(replace(PAPER, device=device, defaults=asked), None)
 
 
@@ -72,9 +68,7 @@ def test_on_a_cpu_it_is_sdpa_without_a_word(tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.usefixtures("without_flash")
-def test_the_folder_of_a_study_and_its_cells_record_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_a_study_and_its_cells_record_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "CellJob", StubJob)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     scale = replace(SCALE, device="cuda", models={"good": ModelAt(path="good", recipe="qwen3-4b-base.yaml")})
@@ -113,9 +107,7 @@ def test_a_dry_run_does_not_ask_the_hub_and_a_run_does_before_it_trains(
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     scale = replace(LAB, benchmarks=("lab-easy", "math500"))
     check_settings(scale, tmp_path)
-    with pytest.raises(
-        ValueError, match=r"cannot load 'math500' from the hub.*--benchmark-data FOLDER"
-    ) as told:
+    with pytest.raises(ValueError, match=r"cannot load 'math500' from the hub.*--benchmark-data FOLDER") as told:
         check_at_hand(scale)
     assert "--data-dir" not in str(told.value)
     check_at_hand(LAB)
@@ -132,9 +124,7 @@ def test_data_that_the_recipe_names_and_is_not_there_can_be_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"'data/gsm8k_train\.jsonl', which its recipe names; --data FILE"
-    ) as told:
+    with pytest.raises(ValueError, match=r"'data/gsm8k_train\.jsonl', which its recipe names; --data FILE") as told:
         check_settings(SMALL, tmp_path)
     assert "\n" not in str(told.value)
     (tmp_path / "mine.jsonl").touch()

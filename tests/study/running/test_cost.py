@@ -25,7 +25,7 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
 
     from trimsft.lab import base_model_path, training_rows
     from trimsft.study.running.training import task
-    from trimsft.templates import choose_template, encode_completions, encode_prompts
+    from trimsft.text.templates import choose_template, encode_completions, encode_prompts
 
     scale = LAB.tiny()
     out = tmp_path / "out"
@@ -39,9 +39,7 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     solutions = encode_completions([row["solution"] for row in rows], tokenizer)
     expected = sum(len(ids) for ids in (*prompts, *solutions))
     assert [cell.trained_tokens for cell in found.cells] == pytest.approx([0, expected, 2 * expected])
-    assert [cell.generated_tokens for cell in found.cells] == [
-        3 * 2 * 3 * 12
-    ] * 3  # tiers, problems, answers, tokens
+    assert [cell.generated_tokens for cell in found.cells] == [3 * 2 * 3 * 12] * 3  # tiers, problems, answers, tokens
     assert found.cells[1].disk_bytes > 4 * 2.4e6 and found.cells[0].disk_bytes < 1e5
     assert found.cells[1].cpu_hours > found.cells[0].cpu_hours > 0 and found.total.gpu_hours == 0
     assert not out.exists()
@@ -55,9 +53,7 @@ def test_what_is_done_costs_nothing(tmp_path: Path) -> None:
     assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0
 
 
-def test_the_papers_models_cost_by_a_formula_that_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_papers_models_cost_by_a_formula_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_peak", lambda: (312e12, "an A100, assumed"))
     cells = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "sft")]
     base, sft = estimate_cost(cells, PAPER, tmp_path / "out", SCORES).cells
@@ -120,9 +116,7 @@ def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None
     from trimsft.lab import base_model_path
 
     data = tmp_path / "rows.jsonl"
-    data.write_text(
-        "".join(json.dumps({"problem": "Start with 7.", "solution": "7"}) + "\n" for _ in range(7))
-    )
+    data.write_text("".join(json.dumps({"problem": "Start with 7.", "solution": "7"}) + "\n" for _ in range(7)))
     scale = replace(LAB, rows=None, data=str(data), models={"mine": ModelAt(path=str(base_model_path()))})
     (found,) = estimate_cost([Cell(model="mine", objective="sft")], scale, tmp_path / "out", SCORES).cells
     assert found.trained_tokens % 7 == 0 and 7 * 5 < found.trained_tokens < 7 * 60

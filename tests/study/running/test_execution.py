@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.study.stub import SCALE, StubJob, cells, finish
-from trimsft.files import RunError
 from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running import execution
@@ -84,9 +84,7 @@ def test_more_of_cells_whose_weights_are_gone_is_refused_before_anything_is_run(
         RunDirectory(job.place.run(cell)).write_manifest(weights="dropped")
     run_cells(trained, scale, tmp_path)
     more = replace(scale, benchmarks=("toy", "another"))
-    with pytest.raises(
-        RunError, match=r"2 cells have no weights any more.*such as good/sft/seed0; ask for"
-    ) as told:
+    with pytest.raises(RunError, match=r"2 cells have no weights any more.*such as good/sft/seed0; ask for") as told:
         run_cells(trained, more, tmp_path)
     assert "--keep-weights" in str(told.value) and "\n" not in str(told.value)
     with pytest.raises(RunError, match="1 cell has no weights any more"):
@@ -110,9 +108,7 @@ def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-def test_what_another_has_taken_is_left_to_it_and_taken_over_if_it_ends(
-    tmp_path: Path, finishes: bool
-) -> None:
+def test_what_another_has_taken_is_left_to_it_and_taken_over_if_it_ends(tmp_path: Path, finishes: bool) -> None:
     theirs, ours = cells("good", seeds=2)
     place = Place(tmp_path)
     lock = RunLock(place.claim(theirs))
@@ -135,9 +131,7 @@ def test_what_another_has_taken_is_left_to_it_and_taken_over_if_it_ends(
     assert (theirs in outcome.seconds) is not finishes
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="executor: unknown name 'slurm'; known: local, ray"):
         run_cells(cells("good"), SCALE, out, executor="slurm")

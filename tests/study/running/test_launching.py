@@ -31,9 +31,7 @@ def test_a_command_has_its_exit_code_input_and_environment(
     script = "import os, sys; print(os.environ['GIVEN'], sys.stdin.read(), sys.argv[1:]); sys.exit(3)"
     assert launch([sys.executable, "-c", script, "--a", "b c"], input=b"told") == 3
     assert capfd.readouterr().out == "here told ['--a', 'b c']\n"
-    assert (
-        launch([sys.executable, "-c", "import os; os.abort()"], stderr=subprocess.DEVNULL) == -signal.SIGABRT
-    )
+    assert launch([sys.executable, "-c", "import os; os.abort()"], stderr=subprocess.DEVNULL) == -signal.SIGABRT
 
 
 @needs_linux

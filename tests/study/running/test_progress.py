@@ -54,8 +54,5 @@ def test_a_terminal_sees_what_is_at_work_and_what_went_wrong() -> None:
 
 
 def test_a_terminal_is_not_flooded() -> None:
-    many = [
-        Event(Cell(model="lab", objective="sft", seed=seed), "running", "training")
-        for seed in range(SHOWN + 5)
-    ]
+    many = [Event(Cell(model="lab", objective="sft", seed=seed), "running", "training") for seed in range(SHOWN + 5)]
     assert "and 5 more" in shown(*many, terminal=True)

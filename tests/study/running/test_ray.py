@@ -35,9 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ray.shutdown()
 
 
-def test_cells_are_done_tried_again_and_failed(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_done_tried_again_and_failed(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "CellJob", StubJob)
     events: list[Event] = []
     good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
@@ -86,9 +84,7 @@ def test_what_no_machine_has_is_refused_unless_the_cluster_grows(
         assert caplog.messages[0].endswith("waiting for the cluster to grow")
 
 
-def test_a_cluster_that_was_told_of_kinds_of_machines_grows(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_was_told_of_kinds_of_machines_grows(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private.state import state
     from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
 
@@ -127,7 +123,5 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tm
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        RayMissing, match=r"executor: 'ray' needs the package ray: pip install 'trimsft\[ray\]'"
-    ):
+    with pytest.raises(RayMissing, match=r"executor: 'ray' needs the package ray: pip install 'trimsft\[ray\]'"):
         ray_executor.RayCrew(CellJob(Place(tmp_path), SCALE, frozenset(), {}))

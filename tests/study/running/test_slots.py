@@ -73,9 +73,7 @@ def test_workers_say_how_many_where_they_are_given(tmp_path: Path, monkeypatch: 
 
     assert [room(None), room(1), room(4)] == [2, 1, 4]
     large = replace(scale, models={"good": ModelAt(path="x", gpus=4)})
-    with pytest.raises(
-        ValueError, match="gpus: good/sft/seed0 needs 4 GPUs and there are 2; --gpus 2 takes fewer"
-    ):
+    with pytest.raises(ValueError, match="gpus: good/sft/seed0 needs 4 GPUs and there are 2; --gpus 2 takes fewer"):
         make_slots(replace(job, scale=large), None, 6)
     base = Cell(model="good", objective="base")
     assert isinstance(make_slots(replace(job, scale=large, cells={base.name: base}), None, 1), GpuSlots)

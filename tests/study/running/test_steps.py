@@ -56,9 +56,7 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
     assert job.place.is_done(cell, job.scale, BOTH)
     if not keep:
-        with pytest.raises(
-            StepError, match="its weights were deleted after its evaluation; to measure more, remove"
-        ):
+        with pytest.raises(StepError, match="its weights were deleted after its evaluation; to measure more, remove"):
             evaluate(job, cell, quietly)
 
 
@@ -111,9 +109,7 @@ def test_what_a_command_said_last_is_found_in_its_log(tmp_path: Path) -> None:
     log.write_text("trimsft: estimate: 3 GiB\nKeyError: old\n")
     before = log.stat().st_size
     with log.open("a") as file:
-        file.write(
-            "Traceback (most recent call last):\n[rank1]: torch.OutOfMemoryError: CUDA out of memory.\nbye\n"
-        )
+        file.write("Traceback (most recent call last):\n[rank1]: torch.OutOfMemoryError: CUDA out of memory.\nbye\n")
     assert last_word(log, before) == "torch.OutOfMemoryError: CUDA out of memory."
     with log.open("a") as file:
         file.write("trimsft: max_length: 2 leaves no trained token\nUserWarning: nothing\n")

@@ -114,9 +114,7 @@ def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path
     assert [float(trim[f"hard{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
         [hard.value, hard.low, hard.high], abs=1e-5
     )
-    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == pytest.approx(
-        seeds, abs=1e-5
-    )
+    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == pytest.approx(seeds, abs=1e-5)
 
 
 def test_the_slice_and_its_sft_are_those_of_the_chosen_point(tmp_path):

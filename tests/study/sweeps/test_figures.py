@@ -28,11 +28,7 @@ def swept(*grids, objective="trim", **options):
 def drawn(folder, *grids, **options):
     """{name: rows of its CSV}."""
     files = sweep_figures(swept(*grids, **options), None, folder)
-    return {
-        path.stem: list(csv.DictReader(path.read_text().splitlines()))
-        for path in files
-        if path.suffix == ".csv"
-    }
+    return {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in files if path.suffix == ".csv"}
 
 
 def test_one_field_is_a_curve_for_each_objective_and_for_sft(tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
-from trimsft.analyze.page.sweep import read_sweep as read_for_page
-from trimsft.files import RunError
+from trimsft.report.page.sweep import read_sweep as read_for_page
+from trimsft.runs.files import RunError
 from trimsft.scoring.scores import over_runs
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
@@ -108,18 +108,17 @@ def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
 
 
 def test_ties_go_to_the_smaller_bandwidth_then_to_the_smaller_margin():
-    assert select(
-        by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4))), "easy"
-    ).point.setting.band == (0, 1)
+    assert select(by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4))), "easy").point.setting.band == (
+        0,
+        1,
+    )
     tied = {(0, 1): (3, 4), (1, 1): (5, 4), (0, 2): (5, 4), (1, 2): (5, 4)}
     assert select(by_benchmark(tied), "easy").point.setting.band == (1, 1)
 
 
 def test_a_benchmark_that_is_not_there_or_alone_cannot_choose():
     swept = by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4)))
-    with pytest.raises(
-        ValueError, match="--select-on: 'esay' is no benchmark of this sweep; it has easy, hard"
-    ):
+    with pytest.raises(ValueError, match="--select-on: 'esay' is no benchmark of this sweep; it has easy, hard"):
         select(swept, "esay")
     cells = cells_of("margin=0,1", baseline=False)
     alone = swept_of({cell: exact(0.5, benchmarks=("easy",)) for cell in cells}, cells)
@@ -165,10 +164,7 @@ def test_a_point_that_is_far_ahead_is_hardly_too_good():
 def test_without_a_choice_the_words_warn_and_with_one_they_do_not():
     cells, found = trained()
     swept = swept_of(found, cells, resamples=50)
-    assert (
-        "As the best of 6 on the problems it was chosen by it is too high, by about"
-        in conclusions(swept, None)[0]
-    )
+    assert "As the best of 6 on the problems it was chosen by it is too high, by about" in conclusions(swept, None)[0]
     chosen = conclusions(swept, select(swept, "easy"))
     assert not any("too high" in sentence for sentence in chosen)
     assert any("tau explains" in sentence for sentence in chosen)
@@ -204,9 +200,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
         swept, out, selection=select(swept, "easy"), notes=["dft takes no margin."], command="trimsft sweep x"
     )
     names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
-    drawn = [
-        f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")
-    ]
+    drawn = [f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")]
     assert names == [*drawn, "report.html", "sweep.csv", "sweep.json", "sweep.md", "sweep.tex"]
     assert sorted(str(path.relative_to(out)) for path in files) == names
     text = (out / "sweep.md").read_text()
@@ -231,23 +225,17 @@ def test_sweep_json_is_what_the_page_reads(folder):
     sft = swept.baselines[0].interval("average", "hard")
     assert read.baseline == (sft.value, sft.low, sft.high)
     assert f"SFT: {100 * sft.value:.1f} [" in (out / "report.html").read_text()
-    assert {(point.margin, point.bandwidth) for point in read.points} == {
-        (m, t) for m in (0, 1.5) for t in (0.5, 1, 3)
-    }
+    assert {(point.margin, point.bandwidth) for point in read.points} == {(m, t) for m in (0, 1.5) for t in (0.5, 1, 3)}
     assert all((out / "..").resolve() in (out / point.run).resolve().parents for point in read.points)
     hard = swept.points[0].interval("average", "hard")
-    assert (read.points[0].value, read.points[0].low) == (hard.value, hard.low), (
-        "not the benchmark it was chosen on"
-    )
+    assert (read.points[0].value, read.points[0].low) == (hard.value, hard.low), "not the benchmark it was chosen on"
 
 
 def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path):
     """A third axis: the plane through the best point; dft is in `all`, and not in the plane."""
     grid = points(read_axes(["objective=trim,dft", "margin=0,1", "bandwidth=1,2", "learning_rate=1e-4,2e-4"]))
     cells = sweep_cells(grid, "lab", 1)
-    best = {
-        cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells
-    }
+    best = {cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells}
     found = results(best)
     for cell in cells:
         write_run(Place(tmp_path), cell, found[cell])

@@ -28,17 +28,11 @@ def test_results_too_close_to_call_are_not_called():
 
 
 def test_a_claim_about_all_models_fails_with_one_of_them_and_best_on_most_does_not():
-    found = (
-        main_results(model="a")
-        | main_results(model="b")
-        | main_results(model="c", shifts={**SHIFTS, "trim": -1.0})
-    )
+    found = main_results(model="a") | main_results(model="b") | main_results(model="c", shifts={**SHIFTS, "trim": -1.0})
     told = verdicts(found)
     assert told["trim-above-sft"] == "does not hold"
     assert told["trim-best"] == "holds"
-    sentence = next(
-        claim.sentence for claim in claims(found, resamples=100) if claim.name == "trim-above-sft"
-    )
+    sentence = next(claim.sentence for claim in claims(found, resamples=100) if claim.name == "trim-above-sft")
     assert "a: TrimSFT " in sentence and "c: TrimSFT " in sentence
 
 
@@ -107,9 +101,7 @@ def test_the_best_of_several_equal_rivals_is_no_reason_to_say_that_trim_is_not_b
         trim = [score_of("easy", [4] * 20, resamples=20)]
         lucky = [score_of("easy", [4] * 14 + [7, 6, 5, 5, 4, 3], resamples=20)]
         others = {cell(name): lucky if name == "dft" else trim for name in rivals}
-        return next(
-            c for c in claims({cell("trim"): trim, **others}, resamples=2000) if c.name == "trim-best"
-        )
+        return next(c for c in claims({cell("trim"): trim, **others}, resamples=2000) if c.name == "trim-best")
 
     few, many = told(("sft", "dft")), told(("base", "sft", "fsft", "dft"))
     assert few.verdict == many.verdict == "cannot be told"

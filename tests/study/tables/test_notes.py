@@ -14,9 +14,7 @@ from trimsft.study.tables.summaries import summarise
 
 def with_answers(answers: Sequence[str]) -> list[BenchmarkScore]:
     samples = [
-        sample
-        for number, words in enumerate(answers)
-        for sample in samples_of(f"p{number:03}", words, greedy="1")
+        sample for number, words in enumerate(answers) for sample in samples_of(f"p{number:03}", words, greedy="1")
     ]
     return [score("easy", samples, same, resamples=20)]
 
@@ -38,8 +36,7 @@ def test_who_gives_no_answer_is_named_by_how_often() -> None:
 
 def test_of_many_the_worst_are_named() -> None:
     found = {
-        cell("trim", margin=float(margin), bandwidth=1.0): with_answers(["- - - 1"])
-        for margin in range(MOST_NAMED + 2)
+        cell("trim", margin=float(margin), bandwidth=1.0): with_answers(["- - - 1"]) for margin in range(MOST_NAMED + 2)
     }
     (note,) = unanswered_note(summarise(found, resamples=20))
     assert note.count("75 %") == MOST_NAMED and note.endswith(", and 2 more.")

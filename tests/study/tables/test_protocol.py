@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from trimsft.analyze.paper_tables import paper_model
-from trimsft.analyze.results import _trained_from
+from trimsft.report.analysis import _trained_from
+from trimsft.report.tables.paper import paper_model
 from trimsft.study.running.training import model_path
 from trimsft.study.scales import SCALES, ModelAt
 from trimsft.study.tables.protocol import is_smoke, protocol_note, scale_note, study_title
@@ -79,9 +79,6 @@ def test_changed_fields_are_named_and_those_of_the_scale_are_not():
 
 def test_titles_have_the_number_of_samples():
     lab = SCALES["lab"]
-    assert (
-        study_title("pass@8 and best-of-8 by majority vote", lab, 16)
-        == "pass@16 and best-of-16 by majority vote"
-    )
+    assert study_title("pass@8 and best-of-8 by majority vote", lab, 16) == "pass@16 and best-of-16 by majority vote"
     assert study_title("of 8 and average@80", lab, 2) == "of 8 and average@80"
     assert study_title("average@8", lab.tiny(), 2) == "Smoke test, its numbers say nothing: average@2"

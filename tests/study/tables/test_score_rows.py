@@ -4,7 +4,7 @@ import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft import paper
-from trimsft.evaluate.formats import render
+from trimsft.report.tables.formats import render
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.beside_the_paper import STAND_IN, contradictions, numbers_of, ranks, same_order
 from trimsft.study.tables.score_rows import our_table, paper_table, pattern_table, score_rows
@@ -42,9 +42,7 @@ def test_contradictions_of_a_table_are_said_where_it_is_shown():
     told = contradictions(STUDIES["half-trims"].paper)
     assert any("trim at (4, 1) on aime24 is 8.83 and should be 5.83" in note for note in told)
     assert any("at margin 2 TrimSFT-E has 7.10" in note for note in told)
-    assert any(
-        "(1, 6) is 18.11 and should be 18.81" in note for note in contradictions(STUDIES["ablation"].paper)
-    )
+    assert any("(1, 6) is 18.11 and should be 18.81" in note for note in contradictions(STUDIES["ablation"].paper))
     assert not contradictions(STUDIES["gradient-mass"].paper)
 
 
@@ -80,9 +78,7 @@ def test_ours_the_papers_and_the_difference_with_the_interval():
     row = next(row for row in rows if row.setting.objective == "trim" and row.benchmark == "math500")
     assert row.paper == pytest.approx(0.6695)
     assert row.difference.value == pytest.approx(0.75 - 0.6695)
-    assert (row.difference.low, row.difference.high) == pytest.approx(
-        (row.ours.low - 0.6695, row.ours.high - 0.6695)
-    )
+    assert (row.difference.low, row.difference.high) == pytest.approx((row.ours.low - 0.6695, row.ours.high - 0.6695))
     text = render(paper_table(summaries, rows), "markdown")
     assert "| TrimSFT | 75.0 (66.95; +8.1 \\[" in text and "75.0 (31.77; +43.2 \\[" in text
     assert "ours (the paper's; ours minus it \\[95 % interval\\])" in text
@@ -144,9 +140,7 @@ def test_names_are_as_short_as_they_can_be():
 def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not():
     """Every seed is moved as a whole, far more than the two methods differ: only the pairs show it."""
     shifts = {
-        cell(name, seed): 0.7 * seed - 0.7 + extra
-        for name, extra in (("sft", 0.0), ("trim", 0.8))
-        for seed in range(3)
+        cell(name, seed): 0.7 * seed - 0.7 + extra for name, extra in (("sft", 0.0), ("trim", 0.8)) for seed in range(3)
     }
     summaries = summarise(results(shifts), resamples=200)
     sft, trim = (summaries[setting_of(cell(name))] for name in ("sft", "trim"))
@@ -156,9 +150,7 @@ def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not()
 
 def test_a_base_is_held_against_every_seed_of_the_other():
     """One run of the base; seeds of SFT that differ widely must widen the difference to it."""
-    calm = summarise(
-        results({cell("base"): 0.0, **{cell("sft", seed): 1.0 for seed in range(3)}}), resamples=200
-    )
+    calm = summarise(results({cell("base"): 0.0, **{cell("sft", seed): 1.0 for seed in range(3)}}), resamples=200)
     wild = summarise(
         results({cell("base"): 0.0, **{cell("sft", seed): 2.0 * seed - 1 for seed in range(3)}}),
         resamples=200,
@@ -202,9 +194,7 @@ def test_pairs_are_averaged_over_the_seeds_that_all_of_them_have():
     found = {cell("trim", seed, name): exact(share) for (name, seed), share in shares.items()}
     found |= {cell("sft", seed, name): exact(0.0) for name, seed in shares}
     summaries = summarise(found, resamples=20)
-    pairs = [
-        (summaries[setting_of(cell("trim", 0, n))], summaries[setting_of(cell("sft", 0, n))]) for n in "ab"
-    ]
+    pairs = [(summaries[setting_of(cell("trim", 0, n))], summaries[setting_of(cell("sft", 0, n))]) for n in "ab"]
     assert mean_difference(pairs).value == pytest.approx((0.5 + 0.25) / 2)
 
 

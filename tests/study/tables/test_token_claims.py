@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.analyze.by_hand import hand_table
+from tests.tokens.by_hand import hand_table
 from trimsft.study.tables.token_claims import token_claims
 
 EXAMPLES, LENGTH = 30, 20
@@ -86,10 +86,7 @@ def test_gaps_are_compared_token_by_token():
     assert [found[name].verdict for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small")] == [
         "holds"
     ] * 3
-    assert (
-        "mean gap, SFT minus Base: +1.00 [+1.00, +1.00]; one training (seed 0)"
-        in found["sft-shifts-right"].sentence
-    )
+    assert "mean gap, SFT minus Base: +1.00 [+1.00, +1.00]; one training (seed 0)" in found["sft-shifts-right"].sentence
     turned = told({"base": tables["base"], "sft": table_of(base - 1)})
     assert turned["sft-shifts-right"].verdict == "does not hold"
 

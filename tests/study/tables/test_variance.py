@@ -99,9 +99,7 @@ def test_scores_that_are_all_alike_have_no_variance_to_explain():
 
 
 def test_one_margin_alone_is_refused_with_what_there_is():
-    with pytest.raises(
-        ValueError, match=r"two margins and two bandwidths or more, got margins \[1.0\] and bandw"
-    ):
+    with pytest.raises(ValueError, match=r"two margins and two bandwidths or more, got margins \[1.0\] and bandw"):
         shares({(1.0, 1.0): [1], (1.0, 2.0): [2]})
 
 
@@ -160,8 +158,7 @@ def test_seeds_that_differ_widen_the_interval():
     """The same means, once with their seeds and once with each seed replaced by the mean of its setting."""
     wild = sampled(lambda m, tau: 0.8 * tau, np.random.default_rng(4), seeds=3, problems=200, spread=0.3)
     calm = {
-        setting: [[np.mean(column, axis=0) for column in zip(*runs, strict=True)]] * 3
-        for setting, runs in wild.items()
+        setting: [[np.mean(column, axis=0) for column in zip(*runs, strict=True)]] * 3 for setting, runs in wild.items()
     }
     of_wild, of_calm = (sensitivity(scores, resamples=300).shares for scores in (wild, calm))
     widths = [found["bandwidth"].high - found["bandwidth"].low for found in (of_wild, of_calm)]
@@ -191,9 +188,7 @@ def test_verdicts_need_an_interval_without_zero():
 
 def of_the_paper(value) -> Sensitivity:
     rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
-    return sensitivity_without_noise(
-        {tuple(row.setting): value(row) for row in rows if row.setting is not None}
-    )
+    return sensitivity_without_noise({tuple(row.setting): value(row) for row in rows if row.setting is not None})
 
 
 def test_in_the_papers_own_ablation_the_bandwidth_explains_four_times_what_the_margin_does():

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analyze.tiny import make_table
 from tests.scoring.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
-from trimsft.files import RunError
+from tests.tokens.tiny import make_table
+from trimsft.runs.files import RunError
 from trimsft.study.places import Place
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES
@@ -56,17 +56,11 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     ]
     assert sorted(str(path.relative_to(out / "tables")) for path in files) == names
     text = (out / "tables/main/main.md").read_text()
-    assert (
-        "**holds**: TrimSFT is above SFT" in text
-        and "The paper against itself" in text
-        and "**greedy**" in text
-    )
+    assert "**holds**: TrimSFT is above SFT" in text and "The paper against itself" in text and "**greedy**" in text
     rows = list(csv.DictReader(io.StringIO((out / "tables/main/main.csv").read_text())))
     assert len(rows) == 5 * 3 * 2, "settings, benchmarks and their average, average and greedy"
     content = json.loads((out / "tables/main/main.json").read_text())
-    trim = next(
-        row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average"
-    )
+    trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")
     assert trim["seeds"] == [0, 1] and len(trim["by_seed"]) == 2
     counts = list(csv.DictReader(io.StringIO((out / "tables/problems.csv").read_text())))
     assert len(counts) == 2 * len(found)
@@ -81,14 +75,10 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
 
 def test_unfinished_cells_are_named_and_a_study_without_any_is_refused(tmp_path):
     found = main_results(1)
-    out = study_folder(
-        tmp_path, "main", {key: value for key, value in found.items() if key.objective != "dft"}
-    )
+    out = study_folder(tmp_path, "main", {key: value for key, value in found.items() if key.objective != "dft"})
     write_study(STUDIES["main"], LAB, list(found), out, resamples=20)
     assert "Not finished, and so left out: lab/dft/seed0." in (out / "tables/main/main.md").read_text()
-    with pytest.raises(
-        RunError, match="no cell of 'gaps' is finished; run it with trimsft study run gaps --out"
-    ):
+    with pytest.raises(RunError, match="no cell of 'gaps' is finished; run it with trimsft study run gaps --out"):
         write_study(STUDIES["gaps"], LAB, list(found), out)
 
 
@@ -100,9 +90,7 @@ def test_the_ablation_draws_the_papers_figure_and_the_plane(tmp_path):
     write_study(STUDIES["ablation"], LAB, list(found), out, resamples=50)
     drawn = {name for name in folder_of(out / "tables/ablation/figures") if name.endswith(".png")}
     assert drawn == {"ablation.png", "plane.png", "ablation_of_the_paper.png"}
-    theirs = list(
-        csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text()))
-    )
+    theirs = list(csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text())))
     assert len(theirs) == 28 + 1
     assert "Over 5 settings, tau explains" in (out / "tables/ablation/ablation.md").read_text()
 
@@ -169,9 +157,7 @@ def test_a_benchmark_that_is_added_leaves_the_finished_table_there(tmp_path):
 
 def test_titles_name_the_samples_drawn_and_a_smoke_test_as_what_it_is(tmp_path):
     smoke = replace(LAB.tiny(), benchmarks=("easy",))
-    scores = {
-        cell(n): [score_of("easy", [k, k], samples=2, resamples=20)] for n, k in (("sft", 0), ("trim", 1))
-    }
+    scores = {cell(n): [score_of("easy", [k, k], samples=2, resamples=20)] for n, k in (("sft", 0), ("trim", 1))}
     out = study_folder(tmp_path, "main", scores, scale=smoke)
     write_study(STUDIES["main"], smoke, list(scores), out, resamples=20)
     text = (out / "tables/main/main.md").read_text()

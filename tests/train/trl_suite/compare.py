@@ -74,8 +74,6 @@ def summary(outcomes: dict[str, Outcomes], result: dict[str, Any]) -> str:
     distances = result["loss_distances"]
     if distances:
         worst = max(distances, key=distances.__getitem__)
-        lines.append(
-            f"losses of {len(distances)} tests: within {distances[worst]:.1e} of TRL's, furthest {worst}"
-        )
+        lines.append(f"losses of {len(distances)} tests: within {distances[worst]:.1e} of TRL's, furthest {worst}")
     lines.append(f"passing with ours only: {len(result['gained'])}")
     return "\n".join(lines)

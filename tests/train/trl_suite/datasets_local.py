@@ -108,9 +108,7 @@ def zen_multi_image(config: str, i: int) -> Row:
     pictures = [picture(100 * i + k) for k in range(i % 3)]
     row["prompt"] = [{"role": "user", "content": [{"type": "image", "text": None}] * len(pictures)}]
     row["prompt"][0]["content"] += [{"type": "text", "text": f"Compare the pictures of case {i}."}]
-    row["completion"] = [
-        {"role": "assistant", "content": [{"type": "text", "text": f"They differ, case {i}."}]}
-    ]
+    row["completion"] = [{"role": "assistant", "content": [{"type": "text", "text": f"They differ, case {i}."}]}]
     return row | {"images": pictures}
 
 
@@ -177,8 +175,6 @@ def write_dataset(folder: Path, name: str) -> None:
         listing += [f"- config_name: {config}", "  data_files:"]
         rows = [make(config, i) for i in range(train_rows + max(TEST_ROWS, train_rows // 10))]
         for split, part in (("train", rows[:train_rows]), ("test", rows[train_rows:])):
-            Dataset.from_list(part, features=features_of(rows)).to_parquet(
-                folder / config / f"{split}.parquet"
-            )
+            Dataset.from_list(part, features=features_of(rows)).to_parquet(folder / config / f"{split}.parquet")
             listing += [f"  - split: {split}", f"    path: {config}/{split}.parquet"]
     (folder / "README.md").write_text("\n".join([*listing, "---", ""]))

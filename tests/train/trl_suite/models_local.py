@@ -116,9 +116,7 @@ def template_text(name: str | None) -> str | None:
     """The chat template of that name in the installed TRL."""
     import trl
 
-    return (
-        None if name is None else (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
-    )
+    return None if name is None else (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
 
 
 def corpus() -> Iterator[str]:

@@ -81,9 +81,7 @@ def versions() -> dict[str, str]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trl-tests", type=Path, required=True, help="the tests folder of a checkout of TRL")
     parser.add_argument("--work", type=Path, required=True, help="where stand-ins and outcomes are kept")
     parser.add_argument("--trainer", choices=TRAINERS, help="run this one only; the other's last run is kept")
@@ -100,10 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     build_hub(options.work)
     trainers = [options.trainer] if options.trainer else TRAINERS
-    ran = {
-        trainer: run_suite(trainer, options.trl_tests, options.work, options.expression)
-        for trainer in trainers
-    }
+    ran = {trainer: run_suite(trainer, options.trl_tests, options.work, options.expression) for trainer in trainers}
     outcomes_file = options.work / "outcomes.json"
     outcomes: dict[str, Any] = {}
     if outcomes_file.exists():

@@ -116,9 +116,7 @@ def gemma4_ids(tokenizer: Any) -> dict[str, Any]:
     names = {"image_token_id": "<|image|>", "boi_token_id": "<|image>", "eoi_token_id": "<image|>"}
     names |= {"audio_token_id": "<|audio|>", "boa_token_id": "<|audio>", "eoa_token_id": "<audio|>"}
     names |= {"video_token_id": "<|video|>"}
-    return {name: tokenizer.convert_tokens_to_ids(token) for name, token in names.items()} | {
-        "audio_config": None
-    }
+    return {name: tokenizer.convert_tokens_to_ids(token) for name, token in names.items()} | {"audio_config": None}
 
 
 def llava_processor(kind: str) -> Callable[[Any], Any]:

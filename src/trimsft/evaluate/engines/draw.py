@@ -48,9 +48,7 @@ class Drawer:
         where = torch.tensor(list(rows), dtype=torch.int64, device=self._keys.device)
 
         def put(target: Tensor, values: list[Any]) -> None:
-            target[where] = (
-                torch.tensor(values, dtype=target.dtype).view(-1, target.shape[1]).to(target.device)
-            )
+            target[where] = torch.tensor(values, dtype=target.dtype).view(-1, target.shape[1]).to(target.device)
 
         put(self._keys, [_key(seed) for seed in seeds])
         put(self._inverse, [0.0 if s.is_greedy else 1 / s.temperature for s in samplings])

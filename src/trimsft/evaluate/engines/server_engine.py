@@ -167,9 +167,7 @@ class ServerEngine:
 
     def _refuse_what_has_no_effect(self, sampling: Sampling) -> None:
         if self.dialect == "openai" and sampling.top_k:
-            raise EngineError(
-                f"top_k: {sampling.top_k} has no effect on {self.address}, whose interface has none"
-            )
+            raise EngineError(f"top_k: {sampling.top_k} has no effect on {self.address}, whose interface has none")
 
     def _advice(self, status: int) -> str:
         if status == 404:
@@ -226,9 +224,7 @@ def _read_answer(index: int, response: httpx.Response, sampling: Sampling) -> Co
         text = choice["message"]["content"] if "message" in choice else choice["text"]
         finish, tokens = choice.get("finish_reason"), int(answer["usage"]["completion_tokens"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        return Completion(
-            index, "", 0, "error", f"an answer that cannot be read ({error!r}): {response.text[:200]!r}"
-        )
+        return Completion(index, "", 0, "error", f"an answer that cannot be read ({error!r}): {response.text[:200]!r}")
     if finish not in ("stop", "length"):
         return Completion(index, "", 0, "error", f"the server ended it with {finish!r}")
     cuts = [text.index(stop) for stop in sampling.stop if stop in (text or "")]

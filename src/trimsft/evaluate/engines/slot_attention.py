@@ -74,9 +74,7 @@ def attend(
     return _masked(query, key, value, lengths, scale, window)
 
 
-def _masked(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None
-) -> Tensor:
+def _masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None) -> Tensor:
     """Any device. The heads that share a key head are queries of it, so that no key is repeated."""
     rows, heads, width = query.shape
     positions = torch.arange(key.shape[2], device=key.device)
@@ -84,9 +82,7 @@ def _masked(
     if window is not None:
         seen &= positions >= lengths[:, None] - window
     shared = query.view(rows, key.shape[1], heads // key.shape[1], width)
-    out = functional.scaled_dot_product_attention(
-        shared, key, value, attn_mask=seen[:, None, None], scale=scale
-    )
+    out = functional.scaled_dot_product_attention(shared, key, value, attn_mask=seen[:, None, None], scale=scale)
     return out.reshape(rows, heads, value.shape[-1])
 
 

@@ -23,9 +23,7 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         self.keys, self.values = empty(key_states), empty(value_states)
         self.is_initialized = True
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Put each row's new token at the row's own position."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

@@ -11,9 +11,7 @@ KEYS_AT_ONCE = 64
 TOKENS_AT_ONCE = 2048
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None
-) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None) -> Tensor:
     """One program for each row and key head; it reads the keys that count and no others."""
     rows, heads, width = query.shape
     key_heads, positions = key.shape[1:3]

@@ -50,9 +50,7 @@ class Job:
 class SlotDecoder:
     """The state of all rows, on the device; the host looks at it now and then."""
 
-    def __init__(
-        self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]
-    ) -> None:
+    def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
         layers = model.config.get_text_config().num_hidden_layers
         self.cache = SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
@@ -75,9 +73,7 @@ class SlotDecoder:
         self, jobs: Sequence[Job], is_over: Callable[[list[int]], bool] | None = None, look_back: int = 0
     ) -> Iterator[tuple[int, list[int]]]:
         """Index and new tokens of each job as it ends; `is_over` may end one by its last `look_back` tokens."""
-        waiting = sorted(
-            jobs, key=lambda job: (len(job.prompt), job.prompt)
-        )  # the longest first, from the end
+        waiting = sorted(jobs, key=lambda job: (len(job.prompt), job.prompt))  # the longest first, from the end
         self._is_over, self._look_back = is_over, look_back + STEPS_AT_ONCE
         self.drawer.expect(job.sampling for job in jobs)
         with _attention(self.model), contextlib.closing(self):
@@ -117,9 +113,7 @@ class SlotDecoder:
         largest = LARGEST_ERROR if self.model.dtype == torch.float32 else LARGEST_ERROR_16_BIT
         for error in errors:
             if not error <= largest:  # nor is nan
-                raise UnsuitedModel(
-                    f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread"
-                )
+                raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
 
     @torch.inference_mode()
     def _error_of_logits(self, step: int) -> float:
@@ -184,9 +178,7 @@ class SlotDecoder:
 
     @torch.inference_mode()
     def _advance(self) -> None:
-        if (
-            self._graph is None and self._may_capture and self._steps >= 2
-        ):  # all kernels have been loaded by then
+        if self._graph is None and self._may_capture and self._steps >= 2:  # all kernels have been loaded by then
             self._capture()
         for _ in range(STEPS_AT_ONCE if self._graph else 1):
             if self._graph:
@@ -294,9 +286,7 @@ def _refuse_positions(config: Any, width: int) -> None:
         if kind.get("rope_type") in ("longrope", "dynamic"):
             limit = kind.get("original_max_position_embeddings") or config.max_position_embeddings
             if width > limit:
-                raise UnsuitedModel(
-                    f"{kind['rope_type']} positions beyond {limit:,} depend on the whole batch"
-                )
+                raise UnsuitedModel(f"{kind['rope_type']} positions beyond {limit:,} depend on the whole batch")
 
 
 def _refuse_hidden_windows(config: Any, width: int) -> None:

@@ -200,9 +200,7 @@ class TransformersEngine:
         text = self.tokenizer.decode(kept, skip_special_tokens=True)
         cuts = [text.index(stop) for stop in sampling.stop if stop in text]
         if cuts:  # first, because after a stop text the row is padded with a stop token
-            return Completion(
-                index, text[: min(cuts)], _tokens_until(kept, sampling.stop, self.tokenizer), "stop"
-            )
+            return Completion(index, text[: min(cuts)], _tokens_until(kept, sampling.stop, self.tokenizer), "stop")
         if end is not None:
             return Completion(index, text, end + 1, "stop")
         return Completion(index, text, len(row), "length")
@@ -261,9 +259,7 @@ def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(model), revision=revision)
     except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(
-            f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}"
-        ) from error
+        raise EngineError(f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
 
 
 def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:

@@ -56,9 +56,7 @@ class Amounts:
         if limit := self._scale.sampling.get("max_tokens"):
             mean = min(mean, limit)
         how = "measured" if self._scale.name == "lab" else "assumed"
-        self.say(
-            f"generated tokens: {mean:,} for each answer ({how}), {self._scale.samples} samples and greedy"
-        )
+        self.say(f"generated tokens: {mean:,} for each answer ({how}), {self._scale.samples} samples and greedy")
         problems = sum(self._problems(name) for name in self._scale.benchmarks)
         return float(problems * (self._scale.samples + 1) * mean)
 
@@ -97,7 +95,7 @@ class Amounts:
             return self._scale.rows
         if settings.data.is_local:
             return len(_local_rows(settings))
-        from trimsft.train.data_config import NUMINA
+        from trimsft.text.data_config import NUMINA
 
         asked = settings.data.sample or (20_000 if settings.data.dataset_name == NUMINA else None)
         if asked is None:
@@ -118,11 +116,9 @@ class Amounts:
                 rows = None
         if rows is None:
             mean = min(ROW_TOKENS, longest or ROW_TOKENS)
-            self.say(
-                f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)"
-            )
+            self.say(f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)")
             return float(mean)
-        from trimsft.train.data import encode
+        from trimsft.text.training_data import encode
 
         with _no_bars():
             lengths = [len(ids) for ids in encode(rows, tokenizer, settings.data)["input_ids"]]
@@ -136,9 +132,7 @@ class Amounts:
         if self._scale.rows is not None:
             from trimsft.lab import training_rows
 
-            return Dataset.from_list(
-                list(itertools.islice(training_rows(task(self._scale, 0)), COUNTED_ROWS))
-            )
+            return Dataset.from_list(list(itertools.islice(training_rows(task(self._scale, 0)), COUNTED_ROWS)))
         if not settings.data.is_local:
             return None
         rows = _local_rows(settings)
@@ -160,7 +154,7 @@ class Amounts:
 
 
 def _local_rows(settings: Settings) -> Any:
-    from trimsft.train.rows import load_rows
+    from trimsft.text.rows import load_rows
 
     return load_rows(settings.data)
 

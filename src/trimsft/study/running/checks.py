@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.files import RunError
 from trimsft.runs import RunDirectory
+from trimsft.runs.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running.steps import CellJob
@@ -41,16 +41,14 @@ def check_settings(scale: Scale, out: Path) -> None:
 
 def _check_data(scale: Scale, data: Any) -> None:
     """The lab makes its own."""
-    from trimsft.train.readers import DataError, list_files
+    from trimsft.text.readers import DataError, list_files
 
     if scale.is_lab or not data.is_local:
         return
     try:
         list_files(data.dataset_name)
     except DataError as error:
-        hint = (
-            "" if scale.data else f", which its recipe names; --data FILE trains on another ({scale.name!r})"
-        )
+        hint = "" if scale.data else f", which its recipe names; --data FILE trains on another ({scale.name!r})"
         raise ValueError(f"{error}{hint}") from error
 
 
@@ -76,9 +74,7 @@ def check_at_hand(scale: Scale) -> None:
 
 def refuse_lost_weights(job: CellJob) -> None:
     """A cell whose weights were deleted has been measured for good; more of it would mean to train it again."""
-    lost = [
-        cell for cell in job.cells.values() if job.missing(cell) and _has_dropped_weights(job.place, cell)
-    ]
+    lost = [cell for cell in job.cells.values() if job.missing(cell) and _has_dropped_weights(job.place, cell)]
     if lost:
         count = "1 cell has" if len(lost) == 1 else f"{len(lost)} cells have"
         raise RunError(

@@ -117,9 +117,7 @@ def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> C
     )
 
 
-def _hours(
-    amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated: float
-) -> tuple[float, float]:
+def _hours(amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
     """Of cores at the lab, of GPUs elsewhere."""
     parameters = amounts.parameters(cell.model)
     if scale.device == "cpu":

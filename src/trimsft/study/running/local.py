@@ -25,9 +25,7 @@ def make_slots(job: CellJob, workers: int | None, cells: int) -> Slots:
     need = {name: scale.gpus_of(cell) for name, cell in job.cells.items()}
     largest = max(need, key=need.__getitem__)
     if scale.device == "cpu":
-        return CoreSlots(
-            workers or max(1, min(how_many(cells), count_cores() // need[largest], cells_in_memory(job)))
-        )
+        return CoreSlots(workers or max(1, min(how_many(cells), count_cores() // need[largest], cells_in_memory(job))))
     devices = visible_gpus()
     if devices and need[largest] > len(devices):
         raise ValueError(
@@ -65,9 +63,7 @@ def cells_per_gpu(job: CellJob) -> int:
     except Exception as error:  # whatever it stumbles over, one after the other is safe
         logger.info("one cell on a GPU at a time: no estimate (%s)", error)
         return 1
-    room = min(
-        torch.cuda.get_device_properties(number).total_memory for number in range(torch.cuda.device_count())
-    )
+    room = min(torch.cuda.get_device_properties(number).total_memory for number in range(torch.cuda.device_count()))
     return fitting(room, needed)
 
 

@@ -65,9 +65,7 @@ class RayCrew:
         except ValueError:
             self.__exit__(None, None, None)
             raise
-        self._task = self._ray.remote(max_retries=0, max_calls=1)(
-            _do
-        )  # a process for each: it frees what it held
+        self._task = self._ray.remote(max_retries=0, max_calls=1)(_do)  # a process for each: it frees what it held
         return self
 
     def _refuse_what_no_machine_has(self) -> None:

@@ -91,9 +91,7 @@ class CellJob:
 
     def _drop_weights(self, cell: Cell) -> None:
         """Where they are not to be kept, and nothing of this study will ask for them again."""
-        is_complete = self.place.is_evaluated(
-            cell, self.place.names_of(self.scale)
-        ) and self.place.has_tokens(cell)
+        is_complete = self.place.is_evaluated(cell, self.place.names_of(self.scale)) and self.place.has_tokens(cell)
         if self.scale.keep_weights or cell.is_base or not is_complete:
             return
         run = RunDirectory(self.place.run(cell))
@@ -226,7 +224,7 @@ def _gpu_memory() -> float | None:
 def measure_tokens(job: CellJob, cell: Cell, tell: Tell) -> None:
     """`trimsft tokens` on rows of the training data."""
     tell("measuring tokens")
-    from trimsft.analyze import write_token_table
+    from trimsft.tokens import write_token_table
 
     rows, rendering = write_token_rows(job.place, job.scale, cell)
     write_token_table(_model(job, cell), rows, job.place.tokens(cell), device=_device(job.scale), **rendering)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft import lab
-from trimsft.files import write_whole
 from trimsft.lab import FineTuning
+from trimsft.runs.files import write_whole
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.scales import LAB_BASE, ModelAt, Scale, find_recipe
@@ -109,9 +109,7 @@ def write_training_data(place: Place, scale: Scale, seed: int) -> Path:
     return path
 
 
-def write_token_rows(
-    place: Place, scale: Scale, cell: Cell
-) -> tuple[list[dict[str, str]], Mapping[str, Any]]:
+def write_token_rows(place: Place, scale: Scale, cell: Cell) -> tuple[list[dict[str, str]], Mapping[str, Any]]:
     """The rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
     settings = training_settings(place, scale, cell)
     if not place.token_rows.exists():
@@ -132,7 +130,7 @@ def _choose_rows(settings: Settings, scale: Scale, place: Place) -> list[dict[st
     """Rows of the training data, drawn once."""
     from dataclasses import replace
 
-    from trimsft.train.rows import load_rows
+    from trimsft.text.rows import load_rows
 
     data = settings.data
     if scale.is_lab:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.evaluate.problem_files import benchmark_name
-from trimsft.files import RunError
+from trimsft.runs.files import RunError
 from trimsft.scoring.problems import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import Running
@@ -75,9 +75,7 @@ def check_one_model(models: Sequence[str]) -> None:
 def check_choice(scale: Scale, metric: str, select_on: str | None) -> None:
     """Refuse a metric or a development benchmark that there will not be, before anything is run."""
     known = [
-        name
-        for name in metric_names(scale.samples, greedy=True)
-        if name not in ("no_answer", "truncated", "tokens")
+        name for name in metric_names(scale.samples, greedy=True) if name not in ("no_answer", "truncated", "tokens")
     ]
     if metric not in known:
         raise ValueError(
@@ -88,13 +86,9 @@ def check_choice(scale: Scale, metric: str, select_on: str | None) -> None:
     if select_on is not None and select_on not in names:
         near = difflib.get_close_matches(select_on, names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(
-            f"--select-on: {select_on!r} is no benchmark of this sweep; {hint}it has {', '.join(names)}"
-        )
+        raise ValueError(f"--select-on: {select_on!r} is no benchmark of this sweep; {hint}it has {', '.join(names)}")
     if select_on is not None and len(names) < 2:
-        raise ValueError(
-            f"--select-on: {select_on!r} is the only benchmark; another one is needed to report on"
-        )
+        raise ValueError(f"--select-on: {select_on!r} is the only benchmark; another one is needed to report on")
 
 
 def run_sweep(
@@ -137,7 +131,7 @@ def run_sweep(
 
 def show_sweep(outcome: SweepOutcome, notes: Sequence[str], console: Console) -> None:
     """The table, what it says, where the rest is."""
-    from trimsft.evaluate.formats import to_rich
+    from trimsft.report.tables.formats import to_rich
     from trimsft.study.sweeps.tables import conclusions, sweep_table
 
     if outcome.swept is None:

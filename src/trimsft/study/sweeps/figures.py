@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trimsft.figures import ablation_curves, field_curves, score_map
-from trimsft.figures.style import PRINT_FORMATS
+from trimsft.report.figures import ablation_curves, field_curves, score_map
+from trimsft.report.figures.style import PRINT_FORMATS
 from trimsft.study.cells import PARAMETERS
 from trimsft.study.sweeps.sweep import BAND, BASELINE, Selection, Swept, best_of
 from trimsft.study.sweeps.tables import metric_name, reported
@@ -48,9 +48,7 @@ def varied(points: Sequence[Summary]) -> list[str]:
     """The fields in which these points differ, those of objectives first."""
     names = dict.fromkeys(name for point in points for name, _ in point.setting.fields)
     found = [name for name in names if len({point.setting.get(name) for point in points}) > 1]
-    return sorted(
-        found, key=lambda name: (PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name)
-    )
+    return sorted(found, key=lambda name: (PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name))
 
 
 class _Drawing:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.formats import escape_markdown, render
-from trimsft.figures.style import csv_of
-from trimsft.files import write_whole
+from trimsft.report.figures.style import csv_of
+from trimsft.report.tables.formats import escape_markdown, render
+from trimsft.runs.files import write_whole
 from trimsft.study.places import Place
 from trimsft.study.sweeps.figures import sweep_figures
 from trimsft.study.sweeps.sweep import Selection, Swept
@@ -53,9 +53,7 @@ def write_sweep(
     rows = [{**row, "by_seed": " ".join(f"{score:.6g}" for score in row["by_seed"])} for row in record["all"]]
     names = list(dict.fromkeys(["objective", *fields_of(swept), *(name for row in rows for name in row)]))
     parts = [render(table, "markdown").rstrip(), *(escape_markdown(sentence) for sentence in sentences)]
-    parts += [
-        f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in figures if path.suffix == ".png"
-    ]
+    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in figures if path.suffix == ".png"]
     files = [
         write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
         write_whole(out / "sweep.tex", fitting_latex(table).encode()),
@@ -136,7 +134,7 @@ def _told(selection: Selection) -> dict[str, Any]:
 
 def _page(swept: Swept, out: Path, selection: Selection | None, command: str) -> list[Path]:
     """The heatmap, and what there is of SFT and of the point in question at the first seed."""
-    from trimsft.analyze import write_report
+    from trimsft.report import write_report
 
     if not swept.slice():
         return []

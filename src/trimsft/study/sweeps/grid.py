@@ -91,9 +91,7 @@ def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:
     for name in names:
         without = [axis.field for axis in axes if not takes(name, axis.field)]
         if without:
-            notes.append(
-                f"{name} takes no {' and no '.join(without)}: these values make no further runs of it."
-            )
+            notes.append(f"{name} takes no {' and no '.join(without)}: these values make no further runs of it.")
     return notes
 
 
@@ -155,9 +153,7 @@ def _range(field: str, text: str) -> list[str]:
         raise ValueError(f"--grid: {field}={text}: {right}")
     count = int((stop - start) / step) + 1
     if count > MOST_VALUES:
-        raise ValueError(
-            f"--grid: {field}={text} has {count:,} values; make the step larger, {MOST_VALUES} at most"
-        )
+        raise ValueError(f"--grid: {field}={text} has {count:,} values; make the step larger, {MOST_VALUES} at most")
     return [_plain(start + number * step) for number in range(count)]
 
 
@@ -186,9 +182,7 @@ def _reader_of(field: str) -> Any:
             return vars(parser.parse_known_args([f"--{field}", word])[0])[field]
         except UsageError:
             choices = actions[field].choices
-            right = (
-                f"one of {', '.join(map(str, choices))}" if choices else _kind(actions[field].default, field)
-            )
+            right = f"one of {', '.join(map(str, choices))}" if choices else _kind(actions[field].default, field)
             raise ValueError(f"--grid: {field}: {word!r} must be {right}") from None
 
     return read

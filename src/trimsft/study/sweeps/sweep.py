@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimsft.files import RunError
+from trimsft.runs.files import RunError
 from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, resampled_means
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand
@@ -100,9 +100,7 @@ class Swept:
         seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
         draws = np.mean([_draws(stratum, resamples, rng) for stratum in strata], axis=0)
         counts = [point.seeds for point in points]
-        drawn = np.stack(
-            [_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1
-        )
+        drawn = np.stack([_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1)
         chosen = drawn.argmax(axis=1)
         return float((drawn.max(axis=1) - seen[chosen]).mean())
 
@@ -127,9 +125,7 @@ class Selection:
 
     def sentence(self) -> str:
         ours = _percent(self.interval)
-        text = (
-            f"Chosen on {self.on}: {self.point.setting.label}. On {_listed(list(self.by_benchmark))}: {ours}"
-        )
+        text = f"Chosen on {self.on}: {self.point.setting.label}. On {_listed(list(self.by_benchmark))}: {ours}"
         if self.baseline is not None and self.against_sft is not None:
             how = f", chosen on {self.on} likewise:" if self.baselines > 1 else ""
             text += f", against {self.baseline.setting.label}{how} {_percent(self.against_sft, '+')}"
@@ -169,11 +165,7 @@ def swept_of(
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
     model = cells[0].model
     wanted = {setting_of(Cell(model=model, objective=p.objective, fields=p.fields)) for p in keep or ()}
-    found = [
-        s
-        for setting, s in summaries.items()
-        if (setting in wanted if keep else setting.objective != BASELINE)
-    ]
+    found = [s for setting, s in summaries.items() if (setting in wanted if keep else setting.objective != BASELINE)]
     if not found:
         raise RunError(f"{where}: no point of the sweep is finished; the same command continues it")
     missing = tuple(cell for cell in cells if cell not in results)

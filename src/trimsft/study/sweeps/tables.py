@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimsft.evaluate.tables import Cell, Table
+from trimsft.report.tables.scores import Cell, Table
 from trimsft.scoring.bootstrap import Interval
 from trimsft.study.cells import PARAMETERS
 from trimsft.study.sweeps.sweep import Selection, Swept, candidates, shared_fields
@@ -108,12 +108,8 @@ def _no_candidates(swept: Swept, selection: Selection | None) -> list[str]:
     for name, members in groups.items():
         kept = candidates(members)
         if out := len(members) - len(kept):
-            told = (
-                f"{out} of {len(members)} {name}s" if name == "point" else f"{out} of {len(members)} of SFT"
-            )
-            found.append(
-                f"{told} had no part in the choice: fewer than {kept[0].seeds} trainings are finished."
-            )
+            told = f"{out} of {len(members)} {name}s" if name == "point" else f"{out} of {len(members)} of SFT"
+            found.append(f"{told} had no part in the choice: fewer than {kept[0].seeds} trainings are finished.")
     return found
 
 

@@ -66,7 +66,7 @@ def numbers_of(study: str) -> Numbers:
 
 def paper_model(name: str) -> str | None:
     """Which of the paper's models a name speaks of."""
-    from trimsft.analyze.paper_tables import paper_model as found
+    from trimsft.report.tables.paper import paper_model as found
 
     return found(name)
 

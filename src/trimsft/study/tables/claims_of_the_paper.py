@@ -58,9 +58,7 @@ def _trim_above_sft(summaries: Summaries) -> Claim | None:
 
 
 def _fsft_below(summaries: Summaries) -> Claim | None:
-    return _above(
-        summaries, ("main", "fsft-below-sft", "FSFT falls below SFT.", "tab:main"), "sft", "fsft", "average"
-    )
+    return _above(summaries, ("main", "fsft-below-sft", "FSFT falls below SFT.", "tab:main"), "sft", "fsft", "average")
 
 
 def _more_passes(summaries: Summaries) -> Claim | None:
@@ -235,9 +233,7 @@ def _easy_half(summaries: Summaries) -> Claim | None:
 # ---- parts
 
 
-def _above(
-    summaries: Summaries, told: tuple[str, str, str, str], high: str, low: str, metric: str
-) -> Claim | None:
+def _above(summaries: Summaries, told: tuple[str, str, str, str], high: str, low: str, metric: str) -> Claim | None:
     """That one method of Table 1 is above another."""
     verdicts, parts, samples = [], [], set()
     for model in _models(summaries):

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trimsft import paper
-from trimsft.analyze import result_figures
-from trimsft.analyze.table import TokenTable
-from trimsft.figures import ablation_curves, sampling_bars, score_bars, score_map
-from trimsft.figures.style import PRINT_FORMATS
+from trimsft.report.figures import ablation_curves, sampling_bars, score_bars, score_map
+from trimsft.report.figures import analysis as result_figures
+from trimsft.report.figures.style import PRINT_FORMATS
 from trimsft.scoring.bootstrap import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.study.cells import BASE
@@ -17,14 +16,13 @@ from trimsft.study.tables.claims_of_the_paper import plane
 from trimsft.study.tables.score_rows import ScoreRow
 from trimsft.study.tables.summaries import NAMES, Setting, Summary, in_common
 from trimsft.study.tables.token_tables import band
+from trimsft.tokens.table import TokenTable
 
 Summaries = Mapping[Setting, Summary]
 Spread = tuple[float, float, float]
 
 
-def score_figures(
-    study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path
-) -> list[Path]:
+def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], samples: int, folder: Path) -> list[Path]:
     """Table 1 as bars for `main`, Figure 2 for `passes`, Figure 3 and the plane for `ablation`."""
     if study == "main":
         return _main(rows, samples, folder)

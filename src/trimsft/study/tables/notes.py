@@ -37,8 +37,7 @@ def partial_note(results: Mapping[Cell, Sequence[BenchmarkScore]], benchmarks: S
 def unanswered_note(summaries: Mapping[Setting, Summary]) -> list[str]:
     """Settings whose samples often end without an answer: what they lack is the format, or an end."""
     shares = {
-        setting: summary.interval("no_answer", *in_common([summary])).value
-        for setting, summary in summaries.items()
+        setting: summary.interval("no_answer", *in_common([summary])).value for setting, summary in summaries.items()
     }
     many = sorted((setting for setting, share in shares.items() if share >= MANY), key=lambda s: -shares[s])
     if not many:

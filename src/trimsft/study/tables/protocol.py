@@ -67,9 +67,7 @@ def _of_training(scale: Scale) -> list[str]:
 def _of_evaluation(scale: Scale, other: Scale) -> list[str]:
     told = []
     if scale.problems != other.problems:
-        told.append(
-            f"first {scale.problems} problems of each benchmark" if scale.problems else "all problems"
-        )
+        told.append(f"first {scale.problems} problems of each benchmark" if scale.problems else "all problems")
     told += [f"{scale.samples} samples"] if scale.samples != other.samples else []
     wanted = {**dict.fromkeys(other.sampling), **scale.sampling}
     told += [f"{name} {value}" for name, value in wanted.items() if other.sampling.get(name) != value]

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.figures.style import csv_of
-from trimsft.files import write_whole
+from trimsft.report.figures.style import csv_of
+from trimsft.runs.files import write_whole
 from trimsft.study.cells import Cell
 from trimsft.study.tables.score_rows import ScoreRow
 
@@ -47,9 +47,7 @@ def write_rows(name: str, record: Mapping[str, Any], rows: Sequence[ScoreRow], f
     names = list(dict.fromkeys(name for row in flat for name in row))
     content = json.dumps(record, indent=1, allow_nan=False)
     return [
-        write_whole(
-            folder / f"{name}.csv", csv_of(names, [[row.get(name) for name in names] for row in flat])
-        ),
+        write_whole(folder / f"{name}.csv", csv_of(names, [[row.get(name) for name in names] for row in flat])),
         write_whole(folder / f"{name}.json", f"{content}\n".encode()),
     ]
 

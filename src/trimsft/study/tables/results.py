@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from trimsft.scoring.scores import BenchmarkScore
 
 
-def load_results(
-    cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()
-) -> dict[Cell, list[BenchmarkScore]]:
+def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()) -> dict[Cell, list[BenchmarkScore]]:
     """Of each cell whose evaluation is finished, its scores; by default on the benchmarks of the study's folder."""
     from trimsft.evaluate.command import load_run
 
     place = Place(out)
     names = tuple(benchmarks) or place.read_benchmarks()
-    return {
-        cell: load_run(place.run(cell), names) for cell in cells if place.is_evaluated(cell, names) and names
-    }
+    return {cell: load_run(place.run(cell), names) for cell in cells if place.is_evaluated(cell, names) and names}
 
 
 def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:

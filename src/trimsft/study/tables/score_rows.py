@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trimsft import paper
-from trimsft.evaluate.tables import DOWN, UP, Cell, Table
+from trimsft.report.tables.scores import DOWN, UP, Cell, Table
 from trimsft.scoring.bootstrap import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.study.tables.beside_the_paper import STAND_IN, Numbers, ranks, same_order
@@ -58,9 +58,7 @@ class ScoreRow:
 def score_rows(summaries: Summaries, metrics: Sequence[str], numbers: Numbers) -> list[ScoreRow]:
     """Settings in their order, benchmarks in theirs, then the average over them."""
     others = [row for setting in summaries if (row := numbers.stand_in(setting)) is not None]
-    shared = [
-        name for name in (others[0].scores if others else ()) if all(name in row.scores for row in others)
-    ]
+    shared = [name for name in (others[0].scores if others else ()) if all(name in row.scores for row in others)]
     parts = _parts(summaries)
     overall = list(parts)[-1]
     return [
@@ -108,8 +106,7 @@ def _row(
         metric=metric,
         ours=summary.interval(metric, *names),
         by_seed=tuple(
-            float(sum(run[name].values(metric).mean() for name in names) / len(names))
-            for run in runs.values()
+            float(sum(run[name].values(metric).mean() for name in names) / len(names)) for run in runs.values()
         ),
         paper=None if known is None else known / 100,
         stand_in=None if other is None or shared is None else _average(other, shared),
@@ -155,8 +152,7 @@ def paper_table(summaries: Summaries, rows: Sequence[ScoreRow], notes: Sequence[
     if not shown:
         return None
     lines = [
-        (Cell(labels[setting]), *(_theirs(found.get((setting, column))) for column in columns))
-        for setting in shown
+        (Cell(labels[setting]), *(_theirs(found.get((setting, column))) for column in columns)) for setting in shown
     ]
     note = (
         "Percent: ours (the paper's; ours minus it [95 % interval]). The interval is that of ours: the paper gives "
@@ -235,9 +231,7 @@ def _mark_best(lines: list[list[Cell]], models: Sequence[str]) -> None:
     for column in range(1, len(lines[0]) if lines else 0):
         for model in set(models):
             block = [
-                line
-                for line, of in zip(lines, models, strict=True)
-                if of == model and line[column].data is not None
+                line for line, of in zip(lines, models, strict=True) if of == model and line[column].data is not None
             ]
             shown = [float(line[column].text) for line in block]
             for line, value in zip(block, shown, strict=True):

@@ -169,9 +169,7 @@ def _widened(found: Interval, tests: int, runs: int) -> Interval:
     return Interval(found.value, *(found.value + by * (end - found.value) for end in (found.low, found.high)))
 
 
-def _differences(
-    pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmarks: Sequence[str]
-) -> list[list[Array]]:
+def _differences(pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmarks: Sequence[str]) -> list[list[Array]]:
     """For each pair, for each benchmark [problems, seeds]: the seeds that all pairs share.
 
     Pairs that share none were trained apart, so that it does not matter which seed stands beside which.
@@ -197,12 +195,10 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
     shared = [seed for seed in of_a if seed in of_b]
     if shared and BASE not in (a.setting.objective, b.setting.objective):
         return {
-            seed: [of_a[seed][n].values(metric) - of_b[seed][n].values(metric) for n in benchmarks]
-            for seed in shared
+            seed: [of_a[seed][n].values(metric) - of_b[seed][n].values(metric) for n in benchmarks] for seed in shared
         }
     mean_a, mean_b = (
-        [np.mean([run[n].values(metric) for run in of.values()], axis=0) for n in benchmarks]
-        for of in (of_a, of_b)
+        [np.mean([run[n].values(metric) for run in of.values()], axis=0) for n in benchmarks] for of in (of_a, of_b)
     )
     if len(of_a) < len(of_b):
         return {

@@ -15,18 +15,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimsft.analyze.by_example import ByExample
-from trimsft.analyze.categories import CATEGORIES
-from trimsft.analyze.grids import PAPER_MASS
-from trimsft.analyze.paper_intervals import effective
-from trimsft.analyze.statistics import weights_of
-from trimsft.analyze.table import TokenTable
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.scoring.bootstrap import Array, Interval
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
 from trimsft.study.tables.claims_of_the_paper import OPEN, Claim
 from trimsft.study.tables.summaries import NAMES
 from trimsft.study.tables.variance import verdict_of
+from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.statistics.by_example import ByExample
+from trimsft.tokens.statistics.grids import PAPER_MASS
+from trimsft.tokens.statistics.paper_intervals import effective
+from trimsft.tokens.statistics.weighting import weights_of
+from trimsft.tokens.table import TokenTable
 
 MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)
 """Of the paper's weight diagnostics; (3, 1) beside them."""
@@ -70,9 +70,7 @@ def _weights(table: TokenTable) -> list[Claim]:
         return np.asarray(means[:, 3 + 3 * settings.index(setting)] / means[:, 0])
 
     def listed(statistic: Statistic, shown: Sequence[tuple[float, float]], digits: int) -> str:
-        return ", ".join(
-            f"({m:g}, {tau:g}) {_value(sums, statistic, (m, tau)):.{digits}f}" for m, tau in shown
-        )
+        return ", ".join(f"({m:g}, {tau:g}) {_value(sums, statistic, (m, tau)):.{digits}f}" for m, tau in shown)
 
     at_one = [(m, 1.0) for m in (1.0, 3.0, 6.0)] + [(1.0, tau) for tau in BANDWIDTHS[1:]]
     return [
@@ -163,9 +161,7 @@ def _masses(table: TokenTable) -> list[Claim]:
     count = range(len(PAPER_MASS))
     half = sums.interval(lambda means: np.min([share(means, n, "trim-h", 0) for n in count], axis=0) - 50)
     cut = sums.interval(
-        lambda means: np.min(
-            [share(means, n, "trim-e", 2) - share(means, n, "trim", 2) for n in count], axis=0
-        )
+        lambda means: np.min([share(means, n, "trim-e", 2) - share(means, n, "trim", 2) for n in count], axis=0)
     )
 
     def lowest(n: int) -> str:
@@ -205,9 +201,7 @@ def _categories(table: TokenTable) -> Claim:
     def gains(means: Array) -> Array:
         """[R, categories] in points."""
         sft, trim = means[:, :count], means[:, count:]
-        return np.asarray(
-            100 * (trim / trim.sum(axis=1, keepdims=True) - sft / sft.sum(axis=1, keepdims=True))
-        )
+        return np.asarray(100 * (trim / trim.sum(axis=1, keepdims=True) - sft / sft.sum(axis=1, keepdims=True)))
 
     places = [CATEGORIES.index(name) for name in ("numeric", "symbol")]
 

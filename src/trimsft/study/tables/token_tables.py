@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trimsft.analyze import paper_tables, run_tables
-from trimsft.analyze.result_files import Column, Result, Value, is_end
-from trimsft.analyze.table import TokenTable
-from trimsft.evaluate.tables import Cell, Table
+from trimsft.report.tables import paper as paper_tables
+from trimsft.report.tables import runs as run_tables
+from trimsft.report.tables.files import Column, Result, Value, is_end
+from trimsft.report.tables.scores import Cell, Table
 from trimsft.study.cells import BASE
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND, STAND_IN, paper_model
 from trimsft.study.tables.summaries import NAMES
+from trimsft.tokens.table import TokenTable
 
 _OF_THE_BASE = {
     "weights": paper_tables.weights,

@@ -162,9 +162,7 @@ class _Design:
             )
         of_m, of_tau = _levels(margins), _levels(bandwidths)
         cell = np.repeat(np.arange(len(self.settings), dtype=np.float64), self.counts)
-        self._bases = [
-            _basis(columns) for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), _levels(cell))
-        ]
+        self._bases = [_basis(columns) for columns in (of_m, of_tau, np.hstack([of_m, of_tau]), _levels(cell))]
 
     def shares(self, values_NR: Array) -> Array:
         """[parts, R] for each column of scores."""

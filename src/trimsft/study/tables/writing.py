@@ -18,11 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.analyze.table import TokenTable, read_token_table
-from trimsft.evaluate.formats import escape_markdown, render
-from trimsft.evaluate.tables import Table
-from trimsft.figures.style import csv_of
-from trimsft.files import RunError, write_whole
+from trimsft.report.figures.style import csv_of
+from trimsft.report.tables.formats import escape_markdown, render
+from trimsft.report.tables.scores import Table
+from trimsft.runs.files import RunError, write_whole
 from trimsft.scoring.bootstrap import RESAMPLES
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.places import Place
@@ -39,6 +38,7 @@ from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pa
 from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
 from trimsft.study.tables.token_claims import token_claims
 from trimsft.study.tables.token_tables import token_results
+from trimsft.tokens.table import TokenTable, read_token_table
 
 if TYPE_CHECKING:
     from trimsft.scoring.scores import BenchmarkScore
@@ -65,9 +65,7 @@ def write_study(
         raise RunError(
             f"{out}: no cell of {study.name!r} is finished; run it with trimsft study run {study.name} --out {out}"
         )
-    every = belonging(
-        [*place.asked_for(), *cells], STUDIES.values(), scale
-    )  # and not of sweeps in this folder
+    every = belonging([*place.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
     everything = load_partial_results(every, out)
     judged = claims(everything, _token_tables(place, every), resamples=resamples)
     notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
@@ -201,9 +199,7 @@ def _write_tokens(
     columns, rows = record["columns"], record["rows"]
     return [
         *_write_texts(study, title, [made], own, notes, figures, folder),
-        write_whole(
-            folder / f"{study.name}.csv", csv_of(columns, [[row[name] for name in columns] for row in rows])
-        ),
+        write_whole(folder / f"{study.name}.csv", csv_of(columns, [[row[name] for name in columns] for row in rows])),
         write_whole(folder / f"{study.name}.json", f"{content}\n".encode()),
         *figures,
     ]
@@ -241,9 +237,7 @@ def _write_texts(
 def fitting_latex(table: Table) -> str:
     """As `trimsft compare` writes it, but never wider than the page."""
     smaller = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
-    text = render(table, "latex").replace(
-        "% needs \\usepackage{booktabs}", "% needs \\usepackage{booktabs,graphicx}"
-    )
+    text = render(table, "latex").replace("% needs \\usepackage{booktabs}", "% needs \\usepackage{booktabs,graphicx}")
     return text.replace("\\begin{tabular}", f"{smaller}\n\\begin{{tabular}}").replace(
         "\\end{tabular}", "\\end{tabular}}"
     )
@@ -261,14 +255,13 @@ def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping
     return [
         cell
         for cell in cells
-        if (SCORES in study.needs and cell not in results)
-        or (TOKENS in study.needs and not place.has_tokens(cell))
+        if (SCORES in study.needs and cell not in results) or (TOKENS in study.needs and not place.has_tokens(cell))
     ]
 
 
 def _write_page(study: Study, scale: Scale, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
     """The runs of seed 0, the base first; of many, those that stand for them."""
-    from trimsft.analyze import write_report
+    from trimsft.report import write_report
 
     first = sorted((cell for cell in cells if cell.seed == 0), key=lambda cell: cell.objective != BASE)
     models = list(dict.fromkeys(cell.model for cell in first))
@@ -292,7 +285,5 @@ def _for_a_page(settings: Sequence[Setting]) -> list[Setting]:
         return list(settings)
     bands = [setting.band for setting in settings if setting.band is not None]
     ends = [(min(values), max(values)) for values in zip(*bands, strict=True)]
-    corners = [
-        s for s in settings if s.band is None or all(v in end for v, end in zip(s.band, ends, strict=True))
-    ]
+    corners = [s for s in settings if s.band is None or all(v in end for v, end in zip(s.band, ends, strict=True))]
     return corners[:MOST_ON_A_PAGE]

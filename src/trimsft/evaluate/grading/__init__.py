@@ -1,7 +1,0 @@
-"""Grading: is the answer that a response states the gold? See docs/grading.md for the rules."""
-
-from trimsft.evaluate.grading.boxes import extract_answer
-from trimsft.evaluate.grading.grader import Grader, grade
-from trimsft.evaluate.grading.rules import GRADER_VERSION, Grade, Rules
-
-__all__ = ["GRADER_VERSION", "Grade", "Grader", "Rules", "extract_answer", "grade"]

@@ -1,0 +1,7 @@
+"""Grading: is the answer that a response states the gold? See docs/grading.md for the rules."""
+
+from trimsft.grading.boxes import extract_answer
+from trimsft.grading.grader import Grader, grade
+from trimsft.grading.rules import GRADER_VERSION, Grade, Rules
+
+__all__ = ["GRADER_VERSION", "Grade", "Grader", "Rules", "extract_answer", "grade"]

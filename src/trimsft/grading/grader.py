@@ -1,0 +1,246 @@
+r"""Grading a response against a gold: find the answer, clean both, compare, and say how it ended.
+
+    >>> grade(r"so it is \boxed{\frac12}.", "0.5")
+    Grade(correct=True, status='correct', answer='\\frac12')
+
+Cheap and exact comparisons happen in this process, within static limits; what they cannot decide goes
+to math-verify in a pool of processes that are killed past their time or memory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Literal
+
+from trimsft.errors import one_line
+from trimsft.grading import qwen
+from trimsft.grading.boxes import extract_all, extract_answer
+from trimsft.grading.compare import compare
+from trimsft.grading.leaves import same_leaf
+from trimsft.grading.limits import fit_for_algebra, misread, too_complex
+from trimsft.grading.normalize import clean
+from trimsft.grading.pool import Pool
+from trimsft.grading.rules import Grade, Rules, Status
+from trimsft.grading.shapes import shape_of
+
+Kind = Literal["strict", "qwen"]
+Item = tuple[str, str, Rules, bool]
+"""response, gold, rules, truncated"""
+
+_CACHE_SIZE = 200_000
+_EARLY_WORKERS = 4
+"""Started on entering, while a model still generates; the others when there is work for them."""
+_DEFAULT = Rules()
+
+
+class Grader:
+    """Grades responses; a context manager, because it may hold processes."""
+
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        seconds: float = 1.5,
+        memory_bytes: int = 1 << 30,
+        kind: Kind = "strict",
+    ) -> None:
+        """`seconds` bounds the algebra of one answer; `memory_bytes` the address space of one worker."""
+        if workers < 1:
+            raise ValueError(f"workers={workers!r}: expected at least 1")
+        if not 0 < seconds <= 600:
+            raise ValueError(f"seconds={seconds!r}: expected a number in (0, 600]")
+        if memory_bytes < 1 << 28:
+            raise ValueError(f"memory_bytes={memory_bytes!r}: expected at least {1 << 28}")
+        if kind not in ("strict", "qwen"):
+            raise ValueError(f"kind={kind!r}: expected 'strict' or 'qwen'")
+        self.kind = kind
+        self.seconds = seconds
+        self._workers = workers
+        self._pool = Pool(workers, memory_bytes)
+        self._cache: dict[tuple[str, str, Rules], Status] = {}
+        self.ignored_rules: set[str] = set()
+        """Fields of `Rules` that problems declared and this kind of grader has no use for."""
+
+    def __enter__(self) -> Grader:
+        self._pool.start(_EARLY_WORKERS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker processes; a later grade starts them again."""
+        self._pool.close()
+
+    def grade(self, response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
+        """The verdict on one response; see `Grade`."""
+        return self._grade(response, gold, rules, truncated, self._status)
+
+    def grade_many(self, items: Iterable[Item]) -> list[Grade]:
+        """The verdicts on many, in order, with all workers; equal questions are asked once."""
+        items = list(items)
+        grades: list[Grade | None] = []
+        for response, gold, rules, truncated in items:
+            try:
+                grades.append(self._grade(response, gold, rules, truncated, self._cheap_status))
+            except _NeedsAlgebra:
+                grades.append(None)
+        undecided = [at for at, found in enumerate(grades) if found is None]
+        with ThreadPoolExecutor(self._workers) as threads:
+            results = threads.map(lambda at: self._grade(*items[at], self._status), undecided)
+            for at, found in zip(undecided, results, strict=True):
+                grades[at] = found
+        return [found for found in grades if found is not None]
+
+    def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
+        """Whether two answers count as one vote: each must be correct when the other is the gold."""
+        rules = self._used(rules)
+        return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
+
+    def _grade(
+        self,
+        response: str,
+        gold: str,
+        rules: Rules,
+        truncated: bool,
+        judge: Callable[[str, str, Rules], Status],
+    ) -> Grade:
+        for name, text in (("response", response), ("gold", gold)):
+            if not isinstance(text, str):
+                raise TypeError(f"{name}={text!r}: expected text")
+        rules = self._used(rules)
+        answer = self._answer(response, gold, rules)
+        if answer is None:
+            return Grade(False, "truncated" if truncated else "no_answer", None)
+        status = judge(gold, answer, rules)
+        return Grade(status == "correct", status, answer)
+
+    def _used(self, rules: Rules) -> Rules:
+        """The rules that apply: the lenient grader has none but its own, and notes what it leaves out."""
+        if self.kind == "strict" or rules == _DEFAULT:
+            return rules
+        self.ignored_rules |= {name for name, value in vars(rules).items() if value != getattr(_DEFAULT, name)}
+        return _DEFAULT
+
+    def _answer(self, response: str, gold: str, rules: Rules) -> str | None:
+        if self.kind == "qwen":
+            return qwen.extract_answer(response)
+        several = rules.multiple or ("," in gold and shape_of(clean(gold)).kind == "list")
+        return extract_all(response) if several else extract_answer(response)
+
+    def _cheap_status(self, gold: str, answer: str, rules: Rules) -> Status:
+        return self._status(gold, answer, rules, algebra=False)
+
+    def _status(self, gold: str, answer: str, rules: Rules, algebra: bool = True) -> Status:
+        question = (gold, answer, rules)
+        status = self._cache.get(question)
+        if status is None:
+            judgement = _Judgement(self._pool if algebra else None, self.seconds)
+            judged = judgement.qwen if self.kind == "qwen" else judgement.strict
+            try:
+                status = judged(gold, answer, rules)
+            except _NeedsAlgebra:
+                raise
+            except Exception as error:  # whatever a model has written, the other answers are graded
+                warnings.warn(
+                    f"grading: {answer[:200]!r} against {gold[:200]!r} ended in "
+                    f"{type(error).__name__}: {one_line(error)}. It counts as unparsable; please report it",
+                    stacklevel=2,
+                )
+                status = "unparsable"
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[question] = status
+        return status
+
+
+class _NeedsAlgebra(Exception):
+    """The cheap comparisons do not decide."""
+
+
+class _Judgement:
+    """One comparison: its budget of time, shared by all questions to the pool, and how those ended."""
+
+    def __init__(self, pool: Pool | None, seconds: float) -> None:
+        self._pool = pool
+        self._left = seconds
+        self._timed_out = False
+
+    def strict(self, gold: str, answer: str, rules: Rules) -> Status:
+        """The rules of docs/grading.md."""
+        if gold.strip() == answer.strip():
+            return "correct"
+        if too_complex(answer) or too_complex(gold):
+            return "unparsable"
+        gold, answer = clean(gold), clean(answer)
+        if not answer:
+            return "unparsable"
+        verdict = compare(gold, answer, rules, self._leaf)
+        if verdict is None:
+            verdict = self._algebra(gold, answer)
+        return self._ended(verdict)
+
+    def qwen(self, gold: str, answer: str, rules: Rules) -> Status:
+        """The lenient rules, for comparison only; `answer` is stripped, `rules` are the default."""
+        if too_complex(answer) or too_complex(gold):
+            return "unparsable"
+        return self._ended(
+            qwen.math_equal(answer, qwen.strip(qwen.strip(gold)), lambda a, b: self._algebra(b, a, loose=True))
+        )
+
+    def _ended(self, verdict: bool | None) -> Status:
+        if verdict is None:
+            return "timeout" if self._timed_out else "unparsable"
+        return "correct" if verdict else "wrong"
+
+    def _leaf(self, gold: str, answer: str, rules: Rules) -> bool | None:
+        verdict = same_leaf(gold, answer, rules)
+        return self._algebra(gold, answer) if verdict is None else verdict
+
+    def _algebra(self, gold: str, answer: str, loose: bool = False) -> bool | None:
+        if not (fit_for_algebra(gold) and fit_for_algebra(answer)):
+            return None
+        if not loose and (misread(gold) or misread(answer)):
+            return None
+        if self._left <= 0.01 or self._timed_out:
+            return None
+        if self._pool is None:
+            raise _NeedsAlgebra
+        started = time.monotonic()
+        said = self._pool.ask(gold, answer, self._left, loose)
+        self._left -= time.monotonic() - started
+        self._timed_out = said == "timeout"
+        return {"equal": True, "different": False}.get(said)
+
+
+_shared: Grader | None = None
+_shared_lock = threading.Lock()
+
+
+def grade(
+    response: str,
+    gold: str,
+    rules: Rules = _DEFAULT,
+    *,
+    truncated: bool = False,
+    grader: Grader | None = None,
+) -> Grade:
+    """The verdict on one response, with `grader` or one shared by the process that starts its worker when needed."""
+    return (grader or _shared_grader()).grade(response, gold, rules, truncated=truncated)
+
+
+def _shared_grader() -> Grader:
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = Grader()
+            atexit.register(_shared.close)
+        return _shared

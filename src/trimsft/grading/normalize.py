@@ -1,0 +1,139 @@
+r"""One spelling for what is written in many: unicode, spacing, synonyms of LaTeX commands.
+
+    >>> clean("$\\dfrac{1}{2}\\,\\pi\\!$.")
+    '\\frac{1}{2} \\pi'
+    >>> clean("½ x²")
+    '\\frac{1}{2} x^{2}'
+
+Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never passed in.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from trimsft.grading.numerals import number_in_words
+from trimsft.grading.spellings import DROPPED, LITERAL, MAP, RENAMED, SUBSCRIPTS, SUPERSCRIPTS
+from trimsft.grading.unit_words import UNIT_OF
+
+MAX_ANSWER = 2_000
+"""Characters; the longest gold of the seven benchmarks has 210."""
+MAX_DEPTH = 40
+"""Nested brackets."""
+
+_RAISED = re.compile(f"[{''.join(map(re.escape, SUPERSCRIPTS))}]+")
+_LOWERED = re.compile(f"[{''.join(map(re.escape, SUBSCRIPTS))}]+")
+
+_COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
+_ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}|\\(begin|end)\{array\}(?:\{[^{}]*\})?")
+_SPACES = re.compile(r"\s+")
+_GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
+_WORD_OR = re.compile(r"\\text\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])")
+_MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
+_SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
+_DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
+_NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
+_SPOKEN = re.compile(
+    r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
+)
+_SPOKEN_LENGTH = 200
+_DOLLARS = re.compile(r"\\?\$\s*((?:\d[\d,]*(?:\.\d+)?|\.\d+))\s*\.?")
+_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
+_TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
+_EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
+_SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
+
+
+def clean(text: str) -> str:
+    """`text` in one spelling; the same mathematics."""
+    if (number := _spoken(text.strip())) is not None:
+        return str(number)
+    text = _from_unicode(text)
+    text = _DOLLARS.sub(r"\1\\text{ dollars}", text) if _DOLLARS.fullmatch(text.strip()) else text
+    text = text.replace("\\$", "").replace("$", "").replace("**", "^")
+    if "\\begin" not in text:  # elsewhere a doubled backslash is an escaped one, not a new row
+        text = _DOUBLED.sub(r"\\", text)
+    text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
+    text = _GROUPING.sub("", text)
+    text = _ENVIRONMENT.sub(lambda m: f"\\{m[1] or m[2]}{{pmatrix}}", text)
+    text = _FONT.sub(r" \1 ", text)  # bold or slanted letters are symbols, upright ones may be units
+    text = _COMMAND.sub(_respell, text)
+    text = _TEXT_COMMAND.sub(r" \1 ", text)
+    text = _EMPTY_TEXT.sub(" ", text).replace("{}", " ")
+    text = _SINGLE.sub(_plain_letter, text)
+    text = _WORD_OR.sub(",", text)
+    text = _SPACES.sub(" ", text).strip()
+    text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text)
+    text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    text = text.rstrip(" .,;:") if not text.endswith("\\") else text
+    return _unwrap(text)
+
+
+def _spoken(text: str) -> int | None:
+    r"""The number that the whole text is in words: `\text{forty-two}`."""
+    found = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
+    return number_in_words(found[1]) if found else None
+
+
+def _from_unicode(text: str) -> str:
+    text = _RAISED.sub(lambda m: "^{" + "".join(SUPERSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _LOWERED.sub(lambda m: "_{" + "".join(SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = unicodedata.normalize("NFKC", text.translate(MAP)).translate(MAP)
+    return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
+
+
+def _respell(command: re.Match[str]) -> str:
+    name = command[1]
+    if name in DROPPED or name in ",;:! ()[]":
+        # a bracket written as a delimiter of mathematics goes; \{ and \\ stay
+        return " "
+    name = RENAMED.get(name, name)
+    if name in LITERAL or name in ("or", "and"):
+        return f" {name} " if name in ("or", "and") else name
+    return "\\" + name
+
+
+def _plain_letter(found: re.Match[str]) -> str:
+    r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays; 70K is no temperature, 70 K is."""
+    before = found.string[: found.start()]
+    spaced = before.endswith(" ") or found.group().partition("{")[2].startswith(" ")
+    is_unit = found[1] in UNIT_OF and (found[1] != "K" or spaced)
+    after_value = before.rstrip()[-1:] in tuple("0123456789})")
+    return found.group() if is_unit and after_value else f" {found[1]}"
+
+
+def _unwrap(text: str) -> str:
+    """Without braces around the whole: `{5}` is `5`."""
+    for _ in range(MAX_DEPTH):
+        if not (text.startswith("{") and text.endswith("}") and _closes_at(text) == len(text) - 1):
+            return text
+        text = text[1:-1].strip()
+    return text
+
+
+def _closes_at(text: str) -> int:
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == "{") - (char == "}")
+        if depth == 0:
+            return at
+    return -1
+
+
+def depth_of(text: str) -> int:
+    """Deepest nesting of brackets; a bracket that is never closed counts too."""
+    depth = deepest = 0
+    for char in text:
+        depth += char in "([{"
+        depth -= char in ")]}"
+        deepest = max(deepest, depth)
+    return deepest
+
+
+_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
+
+
+def key(text: str) -> str:
+    """The text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
+    return _NOT_BETWEEN_DIGITS.sub("", text)

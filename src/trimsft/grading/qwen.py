@@ -1,0 +1,214 @@
+r"""The lenient rules behind published figures, for comparison only: `kind="qwen"`.
+
+Written from what the public evaluation of Qwen2.5-Math does, which many papers report with, and run side by side with
+it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also after division or multiplication by
+100, so 50 is 0.5 and 10001 is 10000; commas within numbers go, so 1,2 is 12; the brackets of a pair do not matter, so
+(2,5) is [2,5); units, percent signs and "x=" go away; of a list that is no number, the first item alone decides.
+Two steps are not repeated: text is never handed to an evaluator of Python code, and symbolic equality is decided by
+this package's evaluator, then by math-verify and sympy in a worker.
+
+    >>> extract_answer("The final answer is $x=5$ cm. I hope it is correct.")
+    '5'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from trimsft.grading.leaves import same_value, tree_of
+from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
+from trimsft.grading.numerals import number_in_words
+from trimsft.grading.rules import Rules
+from trimsft.grading.shapes import split_outside
+from trimsft.grading.values import kinds_of
+
+Algebra: TypeAlias = Callable[[str, str], bool | None]
+RELATIVE = 1e-4
+
+_TAIL = 20_000
+_NUMBER = re.compile(r"-?\d*\.?\d+")
+_HOPED = re.compile(r"final answer is \$(.*?)\$\. I hope", re.DOTALL)
+_LINE = re.compile(r"\n\s*")
+_UNITS = """
+acre am apple are bc by cc cm coin cube cubic day dm deg degree east excess feet ft gain gal gallon gm hectare hour hr
+inch inche increase kg km kmh kmph lb less liter litre loss lt man mark men meter metre mile min minute mm month more
+mph mt mtr number ohm per percent pie pm profit pure ratio rise rounds rs rupee sec second soldier sq square st th
+tile toy unit way west woman women yard year yr
+"""
+_UNIT = re.compile(r"(?<!\w)(?:" + "|".join(sorted(_UNITS.split(), key=len, reverse=True)) + r")s?(?!\w)")
+_ARRAY = re.compile(r"\\begin\{array\}\{[^{}]*\}")
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_BOX_OF_TEXT = re.compile(r"\\mbox\{[^{}]*\}")
+_NAMED = re.compile(r"[xyz](?:=|\\in(?![A-Za-z])|\\to(?![A-Za-z]))")
+_POINT = re.compile(r"(?<=[ {])\.")
+_ZEROS = re.compile(r"(\d)\.0*(?=\D|$)")
+_ROOT = re.compile(r"\\sqrt(\w+)")
+_PI = re.compile(r"\\pi(?![A-Za-z])")
+_CHOICE = re.compile(r"\b([A-E])\b")
+_PAIR = re.compile(r"[(\[].+[)\]]", re.DOTALL)
+_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_RELATIONS = {"=", "<", ">", "\\le", "\\ge"}
+_RESPELLED = (
+    ("\\!", ""), ("\\end{array}", "\\end{pmatrix}"), ("bmatrix", "pmatrix"), ("tfrac", "frac"), ("dfrac", "frac"),
+    ("\\neq", "\\ne"), ("\\leq", "\\le"), ("\\geq", "\\ge"), ("\\left", ""), ("\\right", ""), ("\\{", "{"),
+    ("\\}", "}"),
+)  # fmt: skip
+
+
+def extract_answer(response: str) -> str | None:
+    """Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
+    found = _stated(response[-_TAIL:])
+    if found is None:
+        return None
+    answer = _LINE.sub("", found).strip().removeprefix(":").removesuffix(".").removesuffix("/")
+    return strip(strip(answer)) or None  # twice, as there, so that "x" and its sign go too
+
+
+def _stated(tail: str) -> str | None:
+    if hoped := _HOPED.search(tail):
+        return hoped[1]
+    if "boxed" in tail:
+        return _last_box(tail.rpartition("boxed")[2])
+    for words in ("he answer is", "final answer is"):
+        if words in tail:
+            return tail.rpartition(words)[2][:MAX_ANSWER]
+    numbers = _NUMBER.findall(tail.replace(",", ""))
+    return numbers[-1] if numbers else None
+
+
+def _last_box(rest: str) -> str:
+    """What stands in the braces; where they are never closed, all there is."""
+    if not rest.startswith("{"):
+        return rest.partition("$")[0]
+    depth = 0
+    for at, char in enumerate(rest):
+        depth += (char == "{") - (char == "}")
+        if depth == 0:
+            return rest[1:at]
+    return rest[1:]
+
+
+def strip(text: str) -> str:
+    """Without units, names, percent signs and spacing."""
+    given = text = text.strip()
+    if len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH:
+        return text
+    text = _ARRAY.sub(r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
+    for old, new in _RESPELLED:
+        text = text.replace(old, new)
+    text = _without_units(text)
+    for gone in ("^{\\circ}", "^\\circ", "\\$", "$", "\\(", "\\)"):
+        text = text.replace(gone, "")
+    words = number_in_words(text, whole=False)
+    text = _NAMED.sub("", _TEXT.sub(r"\1", text if words is None else str(words)))
+    text = text.replace("\\emptyset", "{}").replace("(-\\infty,\\infty)", "\\mathbb{R}")
+    text = _POINT.sub("0.", text.replace("\\%", "").replace("%", "")).replace("infinity", "\\infty")
+    text = _BOX_OF_TEXT.sub("", text.replace("and", "").replace("\\mathbf", ""))
+    if "j" in text and "i" not in text:
+        text = text.replace("j", "i")
+    text = _ZEROS.sub(r"\1", text)
+    text = "0" + text if text.startswith(".") else text
+    sides = text.split("=")
+    text = sides[1] if len(sides) == 2 and len(sides[0]) <= 2 else text
+    return _ROOT.sub(r"\\sqrt{\1}", text).replace(" ", "") or given
+
+
+def _without_units(text: str) -> str:
+    value, words, _ = text.partition("\\text{")
+    if words and text.endswith("}") and value.strip() and value.count("{") == value.count("}"):
+        text = value.strip()
+    return _UNIT.sub("", text) or text
+
+
+def math_equal(answer: str, gold: str, algebra: Algebra) -> bool | None:
+    """Whether two stripped answers count as equal; None where the algebra gave up."""
+    if answer.lower() == gold.lower():
+        return True
+    if gold in tuple("ABCDE") and _CHOICE.findall(answer.upper())[-1:] == [gold]:
+        return True
+    numbers = _number(answer), _number(gold)
+    if numbers[0] is not None and numbers[1] is not None:
+        return any(math.isclose(numbers[0], numbers[1] * by, rel_tol=RELATIVE) for by in (0.01, 1.0, 100.0))
+    if not answer:
+        return False
+    if _bare(answer, gold) or _same_parts(answer, gold, algebra) or _same_sides(answer, gold, algebra):
+        return True
+    return _symbolic(answer, gold, algebra)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def _bare(answer: str, gold: str) -> bool:
+    """The same text but for braces, parentheses, and square brackets unless they face parentheses."""
+    brackets, other = answer[0] + answer[-1], gold[:1]
+    if (brackets == "[]" and other != "(") or (brackets == "()" and other != "["):
+        answer, gold = answer.strip("[]()"), gold.strip("[]()")
+    first, second = (re.sub(r"[{}()]", "", text).lower() for text in (answer, gold))
+    return first == second
+
+
+def _same_parts(answer: str, gold: str, algebra: Algebra) -> bool:
+    """Pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
+    if _PAIR.match(answer) and _PAIR.match(gold):
+        pieces = [text[1:-1].split(",") for text in (answer, gold)]
+        if pieces[0] == [answer[1:-1]] and pieces[1] == [gold[1:-1]]:
+            return False  # one element each: the same question again
+    elif (first := _MATRIX.fullmatch(answer)) and (second := _MATRIX.fullmatch(gold)):
+        rows = [[row for row in found[1].split("\\\\") if row] for found in (first, second)]
+        if [row.count("&") for row in rows[0]] != [row.count("&") for row in rows[1]]:
+            return False
+        pieces = [[cell for row in side for cell in row.split("&")] for side in rows]
+    else:
+        return False
+    if len(pieces[0]) != len(pieces[1]):
+        return False
+    return all(math_equal(a.strip(), b.strip(), algebra) for a, b in zip(*pieces, strict=True))
+
+
+def _same_sides(answer: str, gold: str, algebra: Algebra) -> bool:
+    """Two equations whose sides differ by the same, up to the sign; a short name before a value goes."""
+    sides = [text.split("=") for text in (answer, gold)]
+    if len(sides[0]) == 2 == len(sides[1]):
+        first, second = (f"{left}-({right})" for left, right in sides)
+        return bool(_symbolic(first, second, algebra) or _symbolic(f"-({first})", second, algebra))
+    if [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:
+        return bool(math_equal(sides[0][1], gold, algebra))
+    if [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2:
+        return bool(math_equal(answer, sides[1][1], algebra))
+    return False
+
+
+def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
+    """Equality of what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
+    firsts = [_first_item(text) for text in (answer, gold)]
+    if any("," in text for text in firsts):
+        return False
+    firsts = [clean(text) for text in firsts]
+    sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
+    if len(sides[0]) == 2 == len(sides[1]):
+        first, second = (f"({left})-({right})" for left, right in sides)
+        return bool(_same_expression(first, second, algebra) or _same_expression(f"-({first})", second, algebra))
+    if len(sides[0]) != len(sides[1]):
+        return False
+    return _same_expression(firsts[0], firsts[1], algebra)
+
+
+def _first_item(text: str) -> str:
+    whole = text.replace(",", "")
+    return whole if _number(whole) is not None else split_outside(text, {","})[0][0]
+
+
+def _same_expression(answer: str, gold: str, algebra: Algebra) -> bool | None:
+    answer, gold = (_PI.sub(r"\\pi_{0}", text) for text in (answer, gold))  # their parser reads a letter, not 3.14
+    trees = tree_of(answer), tree_of(gold)
+    symbols = any(tree is None or any(kind.startswith("sym:") for kind in kinds_of(tree)) for tree in trees)
+    verdict = same_value(gold, answer, Rules(tolerance=0.0 if symbols else RELATIVE))
+    return algebra(answer, gold) if verdict is None else verdict

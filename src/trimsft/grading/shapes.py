@@ -1,0 +1,286 @@
+r"""The outer shape of an answer: `(1, 2]` is brackets around two leaves, `x = 5` an equation of two.
+
+    >>> shape_of("(1, 2]").kind, [part.text for part in shape_of("(1, 2]").parts]
+    ('brackets', ['1', '2'])
+
+One pass over the text per level of nesting, and at most `MAX_DEPTH` levels.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trimsft.grading.leaves import number_of, same_value, tree_of
+from trimsft.grading.rules import Rules
+from trimsft.grading.unit_words import denies
+from trimsft.grading.units import split_unit
+from trimsft.grading.values import kinds_of
+
+_TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
+_OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
+_ORDER = {"<", ">", "\\le", "\\ge", "\\ne"}
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
+_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_NAME = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{[^{}]*\}|\w)|(?<=\()\s*\d+\s*(?=\)))+")
+_NO_NAME = re.compile(
+    r"^\s*-|\\(?:sqrt|ln|log|lg|exp|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|sinh|cosh|tanh)(?![A-Za-z])|\|"
+)
+"""What makes of a letter another value: minus x, a function of x, the size of x."""
+_LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
+_CHAIN = Rules(tolerance=0.01)
+"""For the parts of a chain, where x = 1/3 = 0.33 is no contradiction."""
+_WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
+_ZEROS_FIRST = re.compile(r"\d,0\d")
+_MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
+_INFINITY = "\\infty"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One level of an answer."""
+
+    kind: str
+    """leaf | list | set | brackets | union | matrix | equation | inequality | ratio"""
+    text: str
+    parts: tuple[Shape, ...] = ()
+    marks: tuple[str, ...] = ()
+    """Brackets of `brackets`, relations of `inequality` and `equation`, columns of `matrix`."""
+
+    def names_a_value(self) -> bool:
+        r"""Whether this equation only gives a value its name: x = 5, f(x) = ..., \frac{NO}{BO} = ..., a chain."""
+        if len(self.parts) > 2:
+            first = self._statement()[0].text
+            return _numeric(first) or _may_name(first)
+        name = self.parts[0].text
+        if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
+            return False  # an equation in its own right
+        fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
+        return fits and _may_name(name)
+
+    def contradicts_itself(self) -> bool:
+        """Whether this chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
+        if any(_WORKING.search(part.text) for part in self._statement()):
+            return False
+        numbers = [value for part in self._statement() if _numeric(value := split_unit(part.text)[0])]
+        return any(same_value(numbers[0], number, _CHAIN) is False for number in numbers[1:])
+
+    def _statement(self) -> tuple[Shape, ...]:
+        r"""The parts that belong together: of `2x = 10 \to x = 5` the last two."""
+        after = max((at + 1 for at, mark in enumerate(self.marks) if mark == "\\to"), default=0)
+        return self.parts[after:] if len(self.parts) - after > 1 else self.parts
+
+    def as_fraction(self) -> str | None:
+        """`7:32` as `(7)/(32)`, unless it looks like a time of day."""
+        if self.kind != "ratio":
+            return self.text
+        texts = [part.text for part in self.parts]
+        if len(texts) != 2 or any(len(text) > 1 and text.startswith("0") for text in texts):
+            return None
+        return f"({texts[0]})/({texts[1]})"
+
+    def variable(self) -> str | None:
+        """The unknown that an inequality bounds, or that all inequalities of a list do."""
+        if self.kind == "list":
+            found = {part.variable() for part in self.parts}
+            return found.pop() if len(found) == 1 else None
+        names = [part.text for part in self.parts if _is_name(part.text)]
+        return names[0] if len(names) == 1 else None
+
+    def bounds(self) -> bool:
+        """Whether this is an inequality, or a list with one."""
+        return self.kind == "inequality" or (self.kind == "list" and any(part.bounds() for part in self.parts))
+
+    def interval(self) -> Shape | None:
+        """An inequality as the interval it describes; a list of them as one interval or as a union."""
+        if self.kind in ("brackets", "union"):
+            return self
+        if self.kind == "list":
+            if self.bounds() and self.variable() is None:
+                return None
+            parts = [part.interval() for part in self.parts]
+            found = tuple(part for part in parts if part is not None)
+            if len(found) < len(parts):
+                return None
+            return _overlap(found) or Shape("union", self.text, found)
+        if self.kind != "inequality" or self.variable() is None or "\\ne" in self.marks:
+            return None
+        return _interval(self)
+
+
+def _interval(shape: Shape) -> Shape | None:
+    parts, marks = shape.parts, shape.marks
+    at = next(n for n, part in enumerate(parts) if _is_name(part.text))
+    rising = {mark in ("<", "\\le") for mark in marks}
+    if len(rising) != 1 or len(parts) > 3 or (len(parts) == 3 and at != 1):
+        return None
+    if rising == {False}:
+        parts, marks, at = parts[::-1], marks[::-1], len(parts) - 1 - at
+    low = (parts[at - 1], marks[at - 1]) if at else None
+    high = (parts[at + 1], marks[at]) if at + 1 < len(parts) else None
+    opener = "[" if low and low[1] in ("\\le", "\\ge") else "("
+    closer = "]" if high and high[1] in ("\\le", "\\ge") else ")"
+    ends = (low[0] if low else Shape("leaf", "-" + _INFINITY), high[0] if high else Shape("leaf", _INFINITY))
+    return Shape("brackets", f"{opener}{ends[0].text},{ends[1].text}{closer}", ends, (opener, closer))
+
+
+def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
+    """`x > 2, x < 5` as (2, 5): joined by "or" these two would be every number, which no answer means."""
+    if len(parts) != 2 or any(part.kind != "brackets" for part in parts):
+        return None
+    upper = next((part for part in parts if part.parts[0].text == "-" + _INFINITY), None)
+    lower = next((part for part in parts if part.parts[1].text == _INFINITY), None)
+    if upper is None or lower is None or upper is lower:
+        return None
+    low, high = number_of(lower.parts[0].text), number_of(upper.parts[1].text)
+    if low is None or high is None or low >= high:
+        return None
+    marks = lower.marks[0], upper.marks[1]
+    ends = lower.parts[0], upper.parts[1]
+    return Shape("brackets", f"{marks[0]}{ends[0].text},{ends[1].text}{marks[1]}", ends, marks)
+
+
+def _may_name(text: str) -> bool:
+    return not _NO_NAME.search(_LENGTH.sub("", text)) and not denies(text)
+
+
+def _numeric(text: str) -> bool:
+    tree = tree_of(text)
+    return tree is not None and not any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree))
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?\s*", text) is not None and "infty" not in text
+
+
+def readings(text: str) -> list[str]:
+    """A comma between digits groups thousands, or separates: 1,000 is tried as a number, then as a list."""
+    grouped = _GROUPED.sub(lambda m: m.group().replace(",", ""), text)
+    loose = _LOOSE_GROUPED.sub(lambda m: m.group().replace(",", ""), text)
+    if loose == text:
+        return [text]
+    # no list has an item like 080
+    found = [grouped, loose] if _ZEROS_FIRST.search(text) else [grouped, text, loose]
+    return list(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=20_000)
+def shape_of(text: str) -> Shape:
+    """The shape of a cleaned text."""
+    text = _without_membership(text.strip())
+    for divide in (_list, _relation, _union, _matrix, _brackets, _ratio, _plus_minus):
+        shape = divide(text)
+        if shape is not None:
+            return shape
+    return Shape("leaf", text)
+
+
+def _without_membership(text: str) -> str:
+    found = _MEMBER.match(text)
+    return text[found.end() :].strip() if found else text
+
+
+def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
+    """Pieces between separators that stand outside all brackets, and the separators met."""
+    pieces, met, depth, start = [], [], 0, 0
+    environments = 0
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        environments += (mark == "\\begin") - (mark == "\\end")
+        depth += (mark in _OPEN) - (mark in _CLOSE)
+        if depth == 0 and environments == 0 and mark in separators:
+            pieces.append(text[start : token.start()].strip())
+            met.append(mark)
+            start = token.end()
+    pieces.append(text[start:].strip())
+    return pieces, met
+
+
+def _list(text: str) -> Shape | None:
+    for separators in ({";"}, {","}):
+        pieces, met = split_outside(text, separators)
+        if met:
+            items = [shape_of(piece) for piece in pieces if piece]
+            flat = [part for item in items for part in (item.parts if item.kind == "list" else (item,))]
+            return Shape("list", text, tuple(flat)) if len(flat) > 1 else items[0] if items else None
+    return None
+
+
+def _relation(text: str) -> Shape | None:
+    pieces, met = split_outside(text, {"=", "\\to"})
+    if met and all(pieces):
+        return Shape("equation", text, tuple(_side(piece) for piece in pieces), tuple(met))
+    pieces, met = split_outside(text, _ORDER)
+    if met and all(pieces):
+        return Shape("inequality", text, tuple(_side(piece) for piece in pieces), tuple(met))
+    return None
+
+
+def _side(text: str) -> Shape:
+    return shape_of(text)
+
+
+def _union(text: str) -> Shape | None:
+    pieces, met = split_outside(text, {"\\cup"})
+    return Shape("union", text, tuple(map(shape_of, pieces))) if met and all(pieces) else None
+
+
+def _matrix(text: str) -> Shape | None:
+    found = _MATRIX.fullmatch(text)
+    if not found or "\\begin" in found[1]:
+        return None
+    rows = [row for row in split_outside(found[1], {"\\\\"})[0] if row]
+    cells = [split_outside(row, {"&"})[0] for row in rows]
+    if len({len(row) for row in cells}) != 1:
+        return None
+    return Shape("matrix", text, tuple(shape_of(cell) for row in cells for cell in row), (str(len(cells[0])),))
+
+
+def _brackets(text: str) -> Shape | None:
+    opener = next((mark for mark in ("\\{", "(", "[") if text.startswith(mark)), None)
+    closer = next((mark for mark in ("\\}", ")", "]") if text.endswith(mark)), None)
+    if opener is None or closer is None or not _wraps(text):
+        return _braced_list(text)
+    inside = text[len(opener) : -len(closer)]
+    pieces = split_outside(inside, {",", ";"})[0]
+    if opener == "\\{" and closer == "\\}":
+        items = shape_of(inside) if inside.strip() else Shape("leaf", "")
+        parts = items.parts if items.kind == "list" else (items,)
+        return Shape("set", text, tuple({part.text: part for part in parts}.values()))
+    parts = tuple(shape_of(piece) for piece in pieces)
+    if len(parts) == 1 and parts[0].kind != "leaf":
+        return parts[0]  # brackets around a matrix, or doubled ones
+    return Shape("brackets", text, parts, (opener, closer) if len(parts) > 1 else ())
+
+
+def _braced_list(text: str) -> Shape | None:
+    """`{1, 2}` whose backslashes were lost."""
+    if text.startswith("{") and text.endswith("}") and _wraps(text) and "," in text:
+        return _brackets("\\{" + text[1:-1] + "\\}")
+    return None
+
+
+def _wraps(text: str) -> bool:
+    """Whether the first bracket is closed by the last."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        depth += (token.group() in _OPEN) - (token.group() in _CLOSE)
+        if depth <= 0:
+            return depth == 0 and token.end() == len(text)
+    return False
+
+
+def _ratio(text: str) -> Shape | None:
+    pieces, met = split_outside(text, {":"})
+    if not met or not all(pieces):
+        return None
+    return Shape("ratio", text, tuple(Shape("leaf", piece) for piece in pieces))
+
+
+def _plus_minus(text: str) -> Shape | None:
+    if not re.search(r"\\(?:pm|mp)(?![A-Za-z])", text):
+        return None
+    signs = [re.sub(r"\\pm(?![A-Za-z])", a, re.sub(r"\\mp(?![A-Za-z])", b, text)) for a, b in ("+-", "-+")]
+    return Shape("list", text, tuple(Shape("leaf", sign.strip()) for sign in signs))

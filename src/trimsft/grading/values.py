@@ -1,0 +1,278 @@
+"""The value of an expression's tree: exact where it is rational, else to 33 digits, at sample points.
+
+Two expressions are equal when they agree wherever they are sampled. Symbols take random values, the
+same for the same name, so this decides identities without rewriting anything; a false agreement of
+two different analytic expressions at 110 random bits does not happen in practice. What is expensive
+(towers of powers, factorials of large numbers) raises `TooLarge` before it is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from mpmath.ctx_mp import MPContext
+
+from trimsft.grading.expression import Tree
+
+Value: TypeAlias = Any  # Fraction, mpf or mpc
+
+MP = MPContext()
+MP.prec = 110
+_LOCK = threading.Lock()  # mpmath changes the precision of its context while it computes
+MAX_BITS = 20_000
+MAX_FACTORIAL = 1_500
+FUEL = 6_000
+"""Elementary operations allowed per evaluation; large rationals cost more."""
+
+
+class TooLarge(Exception):
+    """The value is past what is computed here."""
+
+
+class Undefined(Exception):
+    """No value at this point: a division by zero, a logarithm of zero."""
+
+
+class Evaluation:
+    """One evaluation of trees at one sample point."""
+
+    def __init__(self, point: int = 0, kind: str = "positive") -> None:
+        self.point = point
+        self.kind = kind
+        self.fuel = FUEL
+        self.scale: Value = MP.mpf(0)
+        """Largest sum seen: what cancellation has to be measured against."""
+
+    def __call__(self, tree: Tree) -> Value:
+        try:
+            with _LOCK:
+                return self._value(tree)
+        except RecursionError as error:
+            raise TooLarge("nested too deeply") from error
+        except (ZeroDivisionError, ValueError, ArithmeticError, TypeError) as error:
+            # TypeError: complex numbers have no order
+            raise Undefined(str(error)) from error
+
+    def _value(self, tree: Tree) -> Value:
+        kind = tree[0]
+        if kind == "num":
+            return tree[1]
+        if kind == "sym":
+            return self._symbol(tree[1])
+        arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
+        self._burn(arguments)
+        if kind == "fn":
+            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(_mp(v)), 20) for v in arguments))
+        value = _CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments)
+        if kind == "add":
+            self.scale = max([self.scale, *(abs(_mp(v)) for v in arguments)])
+        return _checked(value)
+
+    def _burn(self, arguments: list[Value]) -> None:
+        bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
+        self.fuel -= 1 + bits // 500
+        if self.fuel < 0:
+            raise TooLarge("too many operations")
+
+    def _symbol(self, name: str) -> Value:
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        if self.kind == "integer":
+            return Fraction(2 + int(abs(self._random(name)) * 2**30) % 38)
+        value = self._random(name)
+        negative = self.kind == "mixed" and self._random(name + "-") > 1
+        return -value if negative else value
+
+    def _random(self, name: str) -> Value:
+        """A number in [0.3, 2.3) that depends on the name and the point alone."""
+        digest = hashlib.sha256(f"{self.point}:{name}".encode()).digest()[:16]
+        return MP.mpf(3) / 10 + 2 * MP.ldexp(int.from_bytes(digest, "big"), -128)
+
+
+_CONSTANTS = {"\\pi": +MP.pi, "e": +MP.e, "i": MP.mpc(0, 1), "\\texte": +MP.e, "\\texti": MP.mpc(0, 1)}
+
+
+def _exact(value: Value) -> bool:
+    return isinstance(value, Fraction)
+
+
+def _mp(value: Value) -> Value:
+    return MP.mpf(value.numerator) / value.denominator if _exact(value) else value
+
+
+def _checked(value: Value) -> Value:
+    if _exact(value):
+        if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+            raise TooLarge("more digits than are kept")
+        return value
+    if not MP.isfinite(value):
+        raise Undefined("not finite")
+    if value and abs(MP.mag(value)) > MAX_BITS:
+        raise TooLarge("too large or too small")
+    return value
+
+
+def _both(exact: Callable[..., Value], inexact: Callable[..., Value]) -> Callable[..., Value]:
+    def apply(*values: Value) -> Value:
+        return exact(*values) if all(map(_exact, values)) else inexact(*map(_mp, values))
+
+    return apply
+
+
+def _total(*values: Value) -> Value:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _power(base: Value, exponent: Value) -> Value:
+    if _exact(exponent) and exponent.denominator == 1 and _exact(base):
+        if base == 0 and exponent < 0:
+            raise Undefined("division by zero")
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if base not in (0, 1, -1) and bits * abs(exponent) > MAX_BITS + bits:
+            raise TooLarge("power")
+        return base ** int(exponent % 2 if base in (1, -1) else exponent)
+    base, exponent = _mp(base), _mp(exponent)
+    if base == 0:
+        if MP.re(exponent) <= 0:
+            raise Undefined("0 to a power that is not positive")
+        return Fraction(0)
+    if abs(exponent) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
+        raise TooLarge("power")
+    return MP.power(base, exponent)
+
+
+def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
+    if _exact(radicand) and _exact(degree) and degree.denominator == 1 and 2 <= degree <= 64:
+        if radicand >= 0:
+            parts = [_integer_root(n, int(degree)) for n in (radicand.numerator, radicand.denominator)]
+            if None not in parts:
+                return Fraction(*parts)  # type: ignore[arg-type]
+        elif degree % 2:
+            return -_root(-radicand, degree)
+    if degree == 2:
+        return MP.sqrt(_mp(radicand))
+    value, power = _mp(radicand), 1 / _mp(degree)
+    if MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1:
+        return -_power(-value, power)
+    return _power(value, power)
+
+
+def _integer_root(number: int, degree: int) -> int | None:
+    guess = math.isqrt(number) if degree == 2 else round(number ** (1 / degree)) if number < 2**200 else -1
+    return guess if guess >= 0 and guess**degree == number else None
+
+
+def _factorial(number: Value) -> Value:
+    if _exact(number) and number.denominator == 1:
+        if number < 0:
+            raise Undefined("factorial of a negative number")
+        if number > MAX_FACTORIAL:
+            raise TooLarge("factorial")
+        return Fraction(math.factorial(int(number)))
+    if abs(_mp(number)) > MAX_FACTORIAL:
+        raise TooLarge("factorial")
+    return MP.gamma(_mp(number) + 1)
+
+
+def _binom(n: Value, k: Value) -> Value:
+    if all(_exact(v) and v.denominator == 1 and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
+        return Fraction(math.comb(int(n), int(k)))
+    n, k = _mp(n), _mp(k)
+    return _factorial(n) / (_factorial(k) * _factorial(n - k))
+
+
+def _log(value: Value, base: Value | None = None) -> Value:
+    value = _mp(value)
+    if value == 0:
+        raise Undefined("logarithm of zero")
+    if MP.im(value) == 0 and MP.re(value) < 0:
+        raise Undefined("logarithm of a negative number")  # so that ln(ab) = ln(a) + ln(b)
+    return MP.log(value) if base is None else MP.log(value) / MP.log(_mp(base))
+
+
+def _floor(value: Value) -> Value:
+    if _exact(value):
+        return Fraction(math.floor(value))
+    if MP.im(value) != 0 or abs(value) > 2**90:
+        raise Undefined("floor")
+    return Fraction(int(MP.floor(MP.re(value))))
+
+
+def _real(name: str) -> Callable[[Value], Value]:
+    def apply(value: Value) -> Value:
+        value = _mp(value)
+        if abs(value) > MAX_BITS:  # also keeps exp, sinh and cosh within range
+            raise TooLarge(name)
+        return getattr(MP, name)(value)
+
+    return apply
+
+
+def _integers(function: Callable[..., int]) -> Callable[..., Value]:
+    def apply(*values: Value) -> Value:
+        if not all(_exact(v) and v.denominator == 1 for v in values):
+            raise Undefined("not integers")
+        return Fraction(function(*map(int, values)))
+
+    return apply
+
+
+def _extreme(chosen: Callable[[Sequence[Value]], Value]) -> Callable[..., Value]:
+    """The largest or the smallest of one number or more."""
+    return _both(lambda *values: chosen(values), lambda *values: chosen(values))
+
+
+_OPERATIONS: dict[str, Callable[..., Value]] = {
+    "add": _both(_total, _total),
+    "neg": lambda a: -a,
+    "mul": _both(lambda a, b: a * b, lambda a, b: a * b),
+    "div": _both(lambda a, b: a / b, lambda a, b: a / b),
+    "pow": _power,
+}
+_NAMES = "sin cos tan cot sec csc sinh cosh tanh exp"
+_CALLS: dict[str, Callable[..., Value]] = {
+    **{name: _real(name) for name in _NAMES.split()},
+    "arcsin": _real("asin"),
+    "arccos": _real("acos"),
+    "arctan": _real("atan"),
+    "ln": _log,
+    "log": _log,
+    "log10": lambda v: _log(v, Fraction(10)),
+    "logbase": lambda base, v: _log(v, base),
+    "sqrt": _root,
+    "root": _root,
+    "abs": abs,
+    "floor": _floor,
+    "ceil": lambda v: -_floor(-v),
+    "factorial": _factorial,
+    "binom": _binom,
+    "gcd": _integers(math.gcd),
+    "lcm": _integers(math.lcm),
+    "max": _extreme(max),
+    "min": _extreme(min),
+}
+
+
+def divided(first: Value, second: Value) -> Value:
+    """first / second, exact where both are."""
+    return _OPERATIONS["div"](first, second)
+
+
+def kinds_of(tree: Tree) -> set[str]:
+    """Names of symbols (as `sym:x`), calls and opaque functions in a tree."""
+    found: set[str] = set()
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if node[0] in ("sym", "call", "fn"):
+            found.add(f"{node[0]}:{node[1]}")
+        pending.extend(child for child in node[1:] if isinstance(child, tuple))
+    return found - {f"sym:{name}" for name in _CONSTANTS}

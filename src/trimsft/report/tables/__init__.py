@@ -1,0 +1,1 @@
+"""Tables, and the formats they are written in."""

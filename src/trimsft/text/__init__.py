@@ -1,0 +1,1 @@
+"""How a problem becomes tokens: rows, templates, tokenising, masking, truncating, hidden characters made visible."""

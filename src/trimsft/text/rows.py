@@ -1,0 +1,197 @@
+"""The rows of a dataset, of the hub or of local files: checked, with the place of whatever is wrong, and sampled."""
+
+from __future__ import annotations
+
+import logging
+import random
+import textwrap
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import datasets
+import pyarrow as pa
+from datasets import Dataset
+
+from trimsft.errors import one_line
+from trimsft.text.data_config import NUMINA, NUMINA_SAMPLE, DataConfig
+from trimsft.text.readers import DataError, FileRows, is_text, list_files, read_file
+
+Split = Literal["train", "test"]
+Kind = Literal["problem-solution", "trl"]
+_TRL_FORMS = (("messages",), ("prompt", "completion"), ("text",), ("input_ids",))
+log = logging.getLogger("trimsft")
+
+
+def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
+    """The rows of one split, checked; the training split is sampled where the settings ask for it."""
+    if split not in ("train", "test"):
+        raise DataError(f"split: must be 'train' or 'test', got {split!r}")
+    if split == "test" and config.dataset_test_file is not None:
+        return _load_files(config.dataset_test_file, config)
+    if not config.is_local:
+        name = config.dataset_train_split if split == "train" else config.dataset_test_split
+        rows = _load_from_hub(config, name)
+    elif split == "test":
+        raise DataError("dataset_test_file: is needed to evaluate on local data; name a file or turn evaluation off")
+    else:
+        _refuse_hub_settings(config)
+        rows = _load_files(config.dataset_name, config)
+    return _sample(rows, config) if split == "train" else rows
+
+
+def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
+    """Whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
+    wanted = (config.problem_column, config.solution_column)
+    missing = [name for name in wanted if name not in columns]
+    if not missing:
+        return "problem-solution"
+    if wanted == ("problem", "solution") and any(set(form) <= set(columns) for form in _TRL_FORMS):
+        return "trl"
+    forms = ", ".join("+".join(form) for form in _TRL_FORMS)
+    raise DataError(
+        f"{where}: no column {' or '.join(map(repr, missing))}; it has {', '.join(columns)}. Name the right ones with "
+        f"problem_column and solution_column, or bring a form that TRL knows ({forms})"
+    )
+
+
+# ---- the hub
+
+
+def _load_from_hub(config: DataConfig, split: str) -> Dataset:
+    name = config.dataset_name
+    try:
+        rows: Any = datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
+    except Exception as error:  # network, hub and format errors come as many types
+        reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
+        revision = f" at {config.dataset_revision}" if config.dataset_revision else ""
+        raise DataError(
+            f"dataset_name: cannot load split {split!r} of {name!r}{revision} from the hub ({reason}); "
+            "for local data pass the path of a file, such as data/train.jsonl"
+        ) from error
+    if len(rows) == 0:
+        raise DataError(f"dataset_name: split {split!r} of {name!r} holds no rows")
+    if kind_of(rows.column_names, config, name) == "trl":
+        return rows
+    rows = rows.select_columns([config.problem_column, config.solution_column])
+    complete: list[bool] = []
+    for batch in rows.with_format(None).iter(batch_size=1000):
+        complete += _complete(batch[config.problem_column], batch[config.solution_column])
+    bad = [f"{name} ({split}), row {row}" for row, fine in enumerate(complete) if not fine]
+    _refuse_incomplete(bad, len(rows), config)
+    return rows.select([row for row, fine in enumerate(complete) if fine]) if bad else rows
+
+
+def _refuse_hub_settings(config: DataConfig) -> None:
+    """An option that would do nothing is a mistake, not a wish."""
+    for name, default in (
+        ("dataset_config", None),
+        ("dataset_revision", None),
+        ("dataset_train_split", "train"),
+    ):
+        if getattr(config, name) != default:
+            raise DataError(
+                f"{name}: {getattr(config, name)!r} has no effect on local data ({config.dataset_name}); remove it"
+            )
+
+
+# ---- local files
+
+
+def _load_files(where: str, config: DataConfig) -> Dataset:
+    files = [read_file(path) for path in list_files(where)]
+    kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
+    if len(set(kinds)) > 1:
+        odd = files[kinds.index("trl")].path
+        raise DataError(
+            f"{odd}: no columns {config.problem_column!r} and {config.solution_column!r}, which other files here have"
+        )
+    return _join_as_they_are(files) if kinds[0] == "trl" else _join_problems(files, config)
+
+
+def _join_problems(files: list[FileRows], config: DataConfig) -> Dataset:
+    """Problems and solutions only: what else a row holds need not fit into a table."""
+    names = (config.problem_column, config.solution_column)
+    kept: list[tuple[str, str]] = []
+    bad: list[str] = []
+    for rows in files:
+        problems, solutions = (rows.column(name) for name in names)
+        complete = _complete(problems, solutions)
+        pairs = zip(problems, solutions, strict=True)
+        kept += [pair for pair, fine in zip(pairs, complete, strict=True) if fine]
+        places = zip(rows.numbers, complete, strict=True)
+        bad += [f"{rows.path}, {rows.unit} {number}" for number, fine in places if not fine]
+    _refuse_incomplete(bad, len(kept) + len(bad), config)
+    return Dataset.from_dict(
+        {name: [pair[side] for pair in kept] for side, name in enumerate(names)},
+        features=datasets.Features({name: datasets.Value("string") for name in names}),
+    )
+
+
+def _join_as_they_are(files: list[FileRows]) -> Dataset:
+    parts = []
+    for rows in files:
+        _refuse_gaps(rows)
+        try:
+            table = rows.records
+            parts.append(
+                Dataset.from_dict({name: rows.column(name) for name in rows.columns})
+                if isinstance(table, list)
+                else Dataset(table)
+            )
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise DataError(f"{rows.path}: rows do not fit into one table ({one_line(error)})") from error
+    try:
+        return datasets.concatenate_datasets(parts)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        names = ", ".join(str(rows.path) for rows in files)
+        raise DataError(f"{names}: files do not fit together ({one_line(error)})") from error
+
+
+def _refuse_gaps(rows: FileRows) -> None:
+    """A row without what its form needs would break somewhere inside TRL."""
+    form = next(form for form in _TRL_FORMS if set(form) <= set(rows.columns))
+    if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in form):
+        return  # a whole table, told without reading it
+    values = zip(*(rows.column(name) for name in form), strict=True)
+    empty = [number for number, row in zip(rows.numbers, values, strict=True) if any(_is_nothing(x) for x in row)]
+    if empty:
+        more = f" (and {len(empty) - 1:,} more rows)" if len(empty) > 1 else ""
+        raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(form)} is missing or empty{more}")
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list) and len(value) == 0)
+
+
+# ---- checking and sampling
+
+
+def _complete(problems: Iterable[Any], solutions: Iterable[Any]) -> list[bool]:
+    return [is_text(problem) and is_text(solution) for problem, solution in zip(problems, solutions, strict=True)]
+
+
+def _refuse_incomplete(bad: list[str], rows: int, config: DataConfig) -> None:
+    """Rows without problem or solution: an error, or a count where the user asked to drop them."""
+    if not bad:
+        return
+    more = f" (and {len(bad) - 1:,} more rows)" if len(bad) > 1 else ""
+    what = f"{config.problem_column!r} or {config.solution_column!r} is missing, blank or not text{more}"
+    if len(bad) == rows:
+        raise DataError(f"{bad[0]}: {what}: no row is left")
+    if not config.drop_incomplete:
+        raise DataError(f"{bad[0]}: {what}; correct them, or drop them with drop_incomplete=true")
+    log.warning("dropped %s of %s rows; the first: %s: %s", f"{len(bad):,}", f"{rows:,}", bad[0], what)
+
+
+def _sample(rows: Dataset, config: DataConfig) -> Dataset:
+    """Rows in random order, the same everywhere: Python promises that `Random(seed).random()` never changes."""
+    wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
+    if wanted is None:
+        return rows
+    if wanted >= len(rows):
+        if wanted > len(rows):
+            log.warning("sample: %s rows asked for, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
+        return rows
+    generator = random.Random(config.sample_seed)
+    keys = [generator.random() for _ in range(len(rows))]
+    return rows.select(sorted(range(len(rows)), key=keys.__getitem__)[:wanted])

@@ -1,0 +1,226 @@
+"""What is done of a token table, beside its place: one file for each window of rows, joined when all are there.
+
+tokens.parquet.parts/
+  inputs.json          fingerprints of model, data and settings; a start with others is refused
+  00000.arrow ...      one for each window, whole or absent
+  .lock                held while the folder is begun or joined
+  .1of4.lock           held by the process that works on these windows; says which one
+
+Any number of processes, here or on other machines that see the folder, may fill it; the last one joins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trimsft.runs import RunLock
+from trimsft.runs.files import RunError, sync, write_whole, written_beside
+from trimsft.tokens.table import read_metadata, schema_with, writing
+
+INPUTS = (
+    "schema",
+    "model",
+    "model_sha256",
+    "data",
+    "template",
+    "system_prompt",
+    "max_length",
+    "top",
+    "dtype",
+    "window",
+)
+"""What two starts must share to be about the same table; `model` only where it has no fingerprint."""
+
+CUT = ("rows_cut", "tokens_cut", "rows_lost")
+"""What a maximum length took, in the metadata under `cut`."""
+_KEY = b"trimsft"
+
+
+def parts_folder(out: Path) -> Path:
+    """Where the parts of a table are, until all are there."""
+    return out.with_name(out.name + ".parts")
+
+
+class Parts:
+    """The folder of one table."""
+
+    def __init__(self, out: Path, inputs: Mapping[str, Any], windows: int) -> None:
+        self.out = out
+        self.folder = parts_folder(out)
+        self.inputs = {name: inputs.get(name) for name in INPUTS}
+        self.windows = windows
+        self._made: list[Path] = []
+
+    def begin(self, *, overwrite: bool) -> bool:
+        """Make the folder, or go on with what it holds; False where the table is there already, made of the same.
+
+        Without `overwrite`, parts or a table made of anything else are refused.
+        """
+        if not overwrite and self.out.exists() and not self.folder.exists():
+            if changed := _differences(self._finished(), self.inputs):
+                raise RunError(
+                    f"{self.out}: is there, made with other inputs ({changed}); name another file, or "
+                    "replace it with overwrite=True"
+                )
+            return False
+        above = [self.out.parent, *self.out.parent.parents]
+        self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
+        with self._locked(make=True):
+            path = self.folder / "inputs.json"
+            was = _read_inputs(path)
+            changed = _differences(was, self.inputs) if was else ""
+            if changed and not overwrite:
+                raise RunError(
+                    f"{self.folder}: holds parts of a table with other inputs ({changed}); give the same ones to "
+                    "continue it, name another file, or begin again with overwrite=True"
+                )
+            if changed:
+                for lock in self.folder.glob(".*of*.lock"):
+                    RunLock(lock).release()  # refuses where a process still works on the others
+                for part in self.folder.glob("*.arrow"):
+                    part.unlink()
+            if changed or not was:
+                write_whole(path, (json.dumps(self.inputs, indent=1) + "\n").encode())
+        return True
+
+    def leave(self, *, refused: bool) -> None:
+        """After a failure: no folder stays behind that was made for nothing."""
+        if refused and self.folder in self._made and not any(self.folder.glob("*.arrow")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in self._made:
+            with contextlib.suppress(OSError):  # something is in it, or it is gone
+                folder.rmdir()
+
+    def _finished(self) -> dict[str, Any]:
+        try:
+            return read_metadata(self.out)
+        except RunError:
+            return {}
+
+    def working_on(self, name: str) -> RunLock:
+        """Keep a second process from the same windows."""
+        return RunLock(self.folder / f".{name}.lock")
+
+    def missing(self, windows: Sequence[int]) -> list[int]:
+        """Those of the windows that are not done."""
+        return [window for window in windows if not self._path(window).exists()]
+
+    def write(self, window: int, table: pa.Table, counts: Mapping[str, int]) -> None:
+        """One window, whole or not at all, and what was counted in it."""
+        table = table.replace_schema_metadata({_KEY: json.dumps(counts)})
+        with written_beside(self._path(window)) as beside, _arrow_writer(beside, table.schema) as file:
+            file.write_table(table)
+
+    def join(self, metadata: Mapping[str, Any]) -> bool:
+        """Make the table of the parts and remove them; False while windows are missing."""
+        try:
+            lock = self._locked(make=False)
+            with lock:
+                if self.missing(range(self.windows)):
+                    return False
+                self._join(metadata)
+        except FileNotFoundError:  # another process has joined them while this one waited
+            if not self.out.exists():
+                raise
+        return True
+
+    def _join(self, metadata: Mapping[str, Any]) -> None:
+        paths = [self._path(window) for window in range(self.windows)]
+        tokens = sum(_read(path).num_rows for path in paths)
+        if tokens == 0:
+            shutil.rmtree(self.folder)
+            length = self.inputs["max_length"]
+            raise ValueError(f"max_length: {length} leaves no token to train on in any row; raise it")
+        counts = [_counts(path) for path in paths]
+        told = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
+        told["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
+        told["longest"] = max(one.get("longest", 0) for one in counts)
+        with writing(self.out, told, schema_with(self.inputs["top"] or 0)) as table:
+            for path in paths:
+                if (part := _read(path)).num_rows:
+                    table.append(part)
+        shutil.rmtree(self.folder)
+        sync(self.out.parent)
+
+    def _path(self, window: int) -> Path:
+        return self.folder / f"{window:05}.arrow"
+
+    @contextlib.contextmanager
+    def _locked(self, *, make: bool) -> Iterator[None]:
+        """Wait for whoever begins or joins the folder; it may be gone afterwards."""
+        import fcntl
+
+        path = self.folder / ".lock"
+        while True:
+            if make:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                if make:  # removed since it was made
+                    continue
+                raise
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if not _is_still(descriptor, path):
+                    continue
+                yield
+                return
+            finally:
+                os.close(descriptor)
+
+
+def _is_still(descriptor: int, path: Path) -> bool:
+    """Whether the name still stands for the file that was opened."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
+    return pa.ipc.new_file(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        return reader.read_all()
+
+
+def _counts(path: Path) -> dict[str, int]:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        counts: dict[str, int] = json.loads((reader.schema.metadata or {}).get(_KEY, b"{}"))
+    return counts
+
+
+def _read_inputs(path: Path) -> dict[str, Any]:
+    try:
+        inputs: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RunError(f"{path}: not readable as JSON ({error}); remove its folder") from error
+    return inputs
+
+
+def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What differs, in words; the name of a model only where that is all there is to tell it by."""
+    if not was:
+        return "it says nothing about how it was made"
+    names = [name for name in INPUTS if name != "model" or now.get("model_sha256") is None]
+    changed = [name for name in names if was.get(name) != now.get(name)]
+    return "; ".join(f"{name}: was {_short(was.get(name))}, now {_short(now.get(name))}" for name in changed)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{value.get('rows')} rows, {_short(value.get('sha256'))}"
+    return value[:12] if isinstance(value, str) and len(value) == 64 else repr(value)

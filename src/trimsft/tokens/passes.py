@@ -1,0 +1,173 @@
+"""One process's pass over its windows of rows: tokenise ahead, keep the device busy, store behind.
+
+    thread      window 2: tokens            window 3: tokens
+    device          window 1, batch 4           window 2, batch 1
+    here        window 1, batch 3: numbers      window 1, batch 4: numbers
+    thread                                                          window 1: table, file
+
+Within a window batches hold rows of like length; its lines are in the order of the rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from trimsft.text.encoding import Batch, Example, count_cut, encode_rows, make_batches
+from trimsft.text.templates import PromptTemplate
+from trimsft.text.token_texts import TokenTexts
+from trimsft.tokens.categories import categorise
+from trimsft.tokens.heads import Look, Reader
+from trimsft.tokens.parts import Parts
+from trimsft.tokens.table import as_arrow, schema_with
+
+WINDOW = 256
+"""Rows that are tokenised, sorted into batches and stored together."""
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """How rows become batches."""
+
+    tokenizer: Any
+    template: PromptTemplate
+    max_length: int | None
+    batch_tokens: int
+
+
+@dataclass
+class _Window:
+    number: int
+    rows: int
+    batches: list[Batch]
+    counts: Mapping[str, int]
+    found: list[Columns] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.found) == len(self.batches)
+
+
+class Pass:
+    """A model that goes over windows of rows."""
+
+    def __init__(self, reader: Reader, rows: Sequence[Mapping[str, Any]], rendering: Rendering, parts: Parts) -> None:
+        self._reader, self._rows, self._rendering, self._parts = reader, rows, rendering, parts
+        self._texts = TokenTexts(rendering.tokenizer)
+        self._storing: Future[None] | None = None
+
+    def run(self, windows: Sequence[int], on_rows: Callable[[int], None]) -> None:
+        """Fill these parts; told after each batch how many rows are done."""
+        done = 0
+        with _short_turns(), ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(1) as behind:
+            for window, look in self._looks(windows, ahead):
+                if look is not None:
+                    window.found.append(look.wait())
+                    on_rows(done + sum(len(batch.examples) for batch in window.batches[: len(window.found)]))
+                if window.is_complete:
+                    done += window.rows
+                    on_rows(done)
+                    self._wait_for_storing()  # at most two windows in memory
+                    self._storing = behind.submit(self._store, window)
+            self._wait_for_storing()
+
+    def _looks(self, windows: Sequence[int], ahead: ThreadPoolExecutor) -> Iterator[tuple[_Window, Look | None]]:
+        """Each batch once the next one is on its way; None for a window without any."""
+        last: tuple[_Window, Look | None] | None = None
+        upcoming = ahead.submit(self._read, windows[0]) if windows else None
+        for following in [*windows[1:], None]:
+            if upcoming is None:
+                return
+            window = upcoming.result()
+            upcoming = None if following is None else ahead.submit(self._read, following)
+            starts: list[Batch | None] = [*window.batches] or [None]
+            for batch in starts:
+                current = window, None if batch is None else self._reader.start(batch)
+                if last is not None:
+                    yield last
+                last = current
+        if last is not None:
+            yield last
+
+    def _read(self, number: int) -> _Window:
+        rows = self._rows[number * WINDOW : (number + 1) * WINDOW]
+        how = self._rendering
+        examples = encode_rows(rows, how.tokenizer, how.template, max_length=how.max_length, first=number * WINDOW)
+        pinned = self._reader.device.type == "cuda"
+        filler = self._reader.filler
+        batches = list(make_batches(examples, how.batch_tokens, filler=filler, pinned=pinned))
+        return _Window(number, len(rows), batches, count_cut(examples))
+
+    def _store(self, window: _Window) -> None:
+        schema = schema_with(self._reader.top)
+        self._parts.write(
+            window.number,
+            as_arrow(self._columns(window), schema) if window.batches else schema.empty_table(),
+            window.counts,
+        )
+
+    def _wait_for_storing(self) -> None:
+        if self._storing is not None:
+            self._storing.result()
+
+    def _columns(self, window: _Window) -> dict[str, Any]:
+        """All columns of a window, from batch order into the order of the rows."""
+        batched = [example for batch in window.batches for example in batch.examples]
+        examples = sorted(batched, key=lambda example: example.number)
+        lengths = [len(example.completion) for example in examples]
+        order = _line_order(batched)
+        names = window.found[0]
+        columns: dict[str, Any] = {name: np.concatenate([part[name] for part in window.found])[order] for name in names}
+        columns["example"] = np.repeat(np.array([example.number for example in examples], dtype=np.int32), lengths)
+        columns["position"] = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+        columns["token_id"] = np.concatenate([example.completion for example in examples]).astype(np.int32)
+        columns["text"] = self._texts.take(columns["token_id"])
+        columns["competitor_text"] = self._texts.take(columns["competitor_id"])
+        columns["category"] = _categories(columns["text"].to_pylist(), lengths)
+        if "top_ids" in columns:
+            columns |= self._alternatives(columns["top_ids"], columns["top_logprobs"])
+        return columns
+
+    def _alternatives(self, ids: NDArray[Any], logprobs: NDArray[Any]) -> dict[str, pa.Array]:
+        offsets = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * ids.shape[1])
+        flat = {"top_ids": pa.array(ids.ravel()), "top_logprobs": pa.array(logprobs.ravel())}
+        flat["top_texts"] = self._texts.take(ids.ravel())
+        return {name: pa.ListArray.from_arrays(offsets, values) for name, values in flat.items()}
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Threads change more often: whoever launches hundreds of kernels would wait 5 ms for each of them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _line_order(batched: Sequence[Example]) -> NDArray[np.int64]:
+    """Where in the batches each line of the window stands."""
+    ends = np.cumsum([len(example.completion) for example in batched])
+    starts = {
+        example.number: np.arange(end - len(example.completion), end)
+        for example, end in zip(batched, ends.tolist(), strict=True)
+    }
+    return np.concatenate([starts[number] for number in sorted(starts)])
+
+
+def _categories(texts: list[str], lengths: Sequence[int]) -> NDArray[np.int8]:
+    """Example by example: a token's category depends on those around it."""
+    starts = np.cumsum([0, *lengths]).tolist()
+    return np.concatenate([categorise(texts[start:end]) for start, end in pairwise(starts)])

@@ -1,0 +1,146 @@
+"""Which windows of a table are whose: processes share them by taking every n-th.
+
+    windows_of("2/4", 10)          # [1, 5, 9]
+    windows_of("2/4+1/2", 10)      # [1, 9]: the first half of that share, for one of two GPUs
+
+Ranks of torchrun and accelerate take their share by RANK and WORLD_SIZE; several devices of one machine get a process
+each, started here. They meet in the folder of parts and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from trimsft.runs.files import RunError
+
+
+def windows_of(shard: str | None, windows: int) -> list[int]:
+    """The windows of one share; all of them without one."""
+    found = list(range(windows))
+    for step in shard.split("+") if shard else ():
+        number, _, count = step.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise ValueError(f"shard: {shard!r} must be K/N with K from 1 to N, such as 2/4")
+        found = found[int(number) - 1 :: int(count)]
+    return found
+
+
+def share_of_rank() -> str | None:
+    """This process's share under torchrun or accelerate launch; None elsewhere."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    return None if count == "1" else f"{int(os.environ.get('RANK', '0')) + 1}/{count}"
+
+
+def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
+    """What `device` stands for: auto is every GPU that torch sees, for a rank its own; else the CPU."""
+    if device != "auto":
+        return [_checked(name) for name in ([device] if isinstance(device, str) else device)] or _checked("")
+    if not torch.cuda.is_available():
+        return ["cpu"]
+    if is_rank:
+        return [f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"]
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+
+
+def _checked(name: str) -> Any:
+    kind, colon, number = name.partition(":")
+    here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    known = {"cpu", "cuda", *([here.type] if here is not None else [])}
+    if kind not in known or (colon and not number.isdecimal()):
+        raise ValueError(f"device: {name!r} must be auto, cpu, cuda or cuda:N, or a list of them")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device: {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices")
+    return name
+
+
+def run_on_each(
+    devices: Sequence[str],
+    job: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """A process for each device, each with its share of the windows; all end with the first that fails."""
+    pairs = [{"problem": row["problem"], "solution": row["solution"]} for row in rows]
+    told: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+    progress: dict[int, tuple[int, int]] = {}
+    with ExitStack() as stack:
+        logs = []
+        for number, device in enumerate(devices):
+            step = f"{number + 1}/{len(devices)}"
+            own = {**job, "device": device, "shard": f"{job['shard']}+{step}" if job["shard"] else step}
+            logs.append(stack.enter_context(tempfile.TemporaryFile()))
+            worker = _start({"rows": pairs, **own}, logs[-1])
+            stack.callback(_stop, worker)
+            threading.Thread(target=_listen, args=(number, worker, told), daemon=True).start()
+        waiting = set(range(len(devices)))
+        while waiting:
+            number, message = told.get()
+            if "error" in message:
+                raise RunError(f"device {devices[number]}: {message['error'] or _last_line(logs[number])}")
+            if "done" not in message:
+                waiting.remove(number)
+                continue
+            progress[number] = message["done"], message["total"]
+            if on_progress is not None and len(progress) == len(devices):
+                on_progress(*(sum(side) for side in zip(*progress.values(), strict=True)))
+
+
+def _start(job: Mapping[str, Any], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    package = str(Path(__file__).parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "trimsft.tokens.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert worker.stdin is not None
+    try:
+        worker.stdin.write(json.dumps(job, default=str).encode())
+        worker.stdin.close()
+    except BrokenPipeError:  # it died at once, and its last words are in the log
+        pass
+    return worker
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    if worker.poll() is None:
+        worker.terminate()
+    worker.wait()
+    assert worker.stdout is not None
+    worker.stdout.close()
+
+
+def _listen(number: int, worker: subprocess.Popen[bytes], told: queue.Queue[tuple[int, dict[str, Any]]]) -> None:
+    """Every line a worker says, and that it ended."""
+    assert worker.stdout is not None
+    said_error = False
+    try:
+        for line in worker.stdout:
+            message = json.loads(line)
+            said_error = said_error or "error" in message
+            told.put((number, message))
+    except ValueError:  # closed under our hands, or half a line of one that was killed
+        pass
+    code = worker.wait()
+    if not said_error:
+        told.put((number, {} if code == 0 else {"error": ""}))
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "its process was killed"

@@ -1,0 +1,1 @@
+"""What weights do to tokens: exact functions of a token table."""

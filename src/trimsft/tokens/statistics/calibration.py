@@ -1,0 +1,122 @@
+r"""Whether a model is as often right as it is sure: reliability of its first choice for the next token.
+
+Its first choice has the probability p_first = p_gold exp(max(0, -gap)), since p_competitor = p_gold exp(-gap), and is
+right where the gap is above 0 (a tie counts half). ECE = sum_b n_b / N |accuracy_b - confidence_b|.
+
+Tokens of one example are not independent, so the interval of ECE resamples whole examples. An absolute value grows with
+noise, so resamples lie too high, near 0 above the estimate itself: the interval is moved down by their mean excess.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.tokens.statistics.weighting import Array
+from trimsft.tokens.table import TokenTable
+
+Binning: TypeAlias = Literal["width", "mass"]
+BINS = 15
+RESAMPLES = 1000
+_CHUNK = 50  # resamples at once: 50 x 20,000 examples are 8 MB
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Tokens of like confidence."""
+
+    tokens: int
+    confidence: float
+    """Mean of theirs."""
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """How sure, and how often right."""
+
+    tokens: int
+    confidence: float
+    accuracy: float
+    ece: float
+    low: float
+    high: float
+    """95 % interval of `ece`, examples resampled; NaN with fewer than two."""
+    bins: tuple[Bin, ...]
+    """Those that hold any token."""
+
+
+def first_choice(table: TokenTable) -> tuple[Array, Array]:
+    """Probability of the model's first choice for each token, and whether it is the gold token: 1, 0, or 1/2."""
+    nll, gap = table["nll"].astype(np.float64), table["gap"].astype(np.float64)
+    sure = np.minimum(np.exp(np.maximum(0.0, -gap) - nll), 1.0)  # rounding may lead past 1
+    return sure, np.where(gap > 0, 1.0, np.where(gap < 0, 0.0, 0.5))
+
+
+def calibration(
+    table: TokenTable, *, bins: int = BINS, by: Binning = "width", resamples: int = RESAMPLES, seed: int = 0
+) -> Calibration:
+    """By bins of equal width, or with as nearly equal numbers of tokens as equal confidences allow."""
+    sure, right = first_choice(table)
+    which = _bins_of(sure, bins, by)
+    _, example = np.unique(table["example"], return_inverse=True)
+    sums = _sums(example, which, sure, right)
+    low, high = _interval(sums, resamples, seed)
+    tokens, confidence, accuracy = sums.sum(axis=0)
+    held = tokens > 0
+    return Calibration(
+        tokens=len(table),
+        confidence=float(sure.mean()),
+        accuracy=float(right.mean()),
+        ece=float(_ece(sums.sum(axis=0))),
+        low=low,
+        high=high,
+        bins=tuple(
+            Bin(int(count), float(total / count), float(hits / count))
+            for count, total, hits in zip(tokens[held], confidence[held], accuracy[held], strict=True)
+        ),
+    )
+
+
+def _bins_of(sure: Array, bins: int, by: Binning) -> NDArray[np.int64]:
+    if by == "width":
+        return np.minimum((sure * bins).astype(np.int64), bins - 1)
+    edges = np.quantile(sure, np.arange(1, bins) / bins)
+    return np.searchsorted(edges, sure, side="left").astype(np.int64)  # equal confidences stay together
+
+
+def _sums(example: NDArray[np.int64], which: NDArray[np.int64], sure: Array, right: Array) -> Array:
+    """[examples, 3, bins]: tokens, sum of confidences, sum of hits."""
+    examples, bins = int(example.max()) + 1, int(which.max()) + 1
+    cell = example * bins + which
+    columns = [np.bincount(cell, weights=values, minlength=examples * bins) for values in (None, sure, right)]
+    return np.stack([column.reshape(examples, bins) for column in columns], axis=1).astype(np.float64)
+
+
+def _ece(sums: Array) -> Array:
+    """Of sums [..., 3, bins]."""
+    found: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
+    return found
+
+
+def _interval(sums: Array, resamples: int, seed: int) -> tuple[float, float]:
+    examples = len(sums)
+    if examples < 2 or resamples < 1:
+        return math.nan, math.nan
+    generator = np.random.default_rng(seed)
+    flat = sums.reshape(examples, -1)
+    found = []
+    for start in range(0, resamples, _CHUNK):
+        count = min(_CHUNK, resamples - start)
+        drawn = generator.integers(0, examples, size=(count, examples))
+        drawn += examples * np.arange(count)[:, None]  # a place for each example in each resample
+        times = np.bincount(drawn.ravel(), minlength=count * examples).reshape(count, examples)
+        found.append(_ece((times.astype(np.float64) @ flat).reshape(count, *sums.shape[1:])))
+    resampled = np.concatenate(found)
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    bias = float(resampled.mean() - _ece(sums.sum(axis=0)))
+    return max(0.0, float(low) - bias), max(0.0, float(high) - bias)

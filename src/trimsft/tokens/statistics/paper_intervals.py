@@ -1,0 +1,101 @@
+"""The quantities of the paper's appendix tables with their 95 % intervals over examples.
+
+    weight_intervals(table)[Setting(1, 1)]["r_eff"]
+    mass_intervals(table)[Setting(1, 1), "trim"]["low"]
+    category_intervals(table, Setting(1, 1))["numeric"]["trim_mass"]
+
+Their values are those of `grids` and `groups`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from trimsft.objectives import TrimSFT, make_objective
+from trimsft.paper import Setting
+from trimsft.scoring.bootstrap import Interval
+from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.statistics.by_example import ByExample
+from trimsft.tokens.statistics.grids import PAPER_MASS, PAPER_SETTINGS, TRIMS
+from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, Array, weights_of
+from trimsft.tokens.table import TokenTable
+
+Intervals: TypeAlias = dict[str, Interval]
+REGIONS = ("low", "middle", "high")
+
+
+def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
+    """mean_weight, high_weight (percent) and r_eff of TrimSFT."""
+    columns: list[Array] = [np.ones(len(table))]
+    for setting in settings:
+        weights = weights_of(TrimSFT(*setting), table)
+        scaled = weights / (weights.max(initial=0.0) or 1.0)  # squares of tiny weights would be 0
+        columns += [weights, (weights > HIGH_WEIGHT).astype(np.float64), scaled, np.square(scaled)]
+    sums = ByExample(table, columns)
+    return {
+        setting: {
+            "mean_weight": sums.interval(_ratio(at, 0)),
+            "high_weight": sums.interval(_ratio(at + 1, 0, scale=100.0)),
+            "r_eff": sums.interval(effective(at + 2, at + 3)),
+        }
+        for at, setting in zip(range(1, len(columns), 4), settings, strict=True)
+    }
+
+
+def mass_intervals(
+    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
+) -> dict[tuple[Setting, str], Intervals]:
+    """Percent of the gradient mass in each region."""
+    norm = table["gradient_norm"].astype(np.float64)
+    columns: list[Array] = []
+    for setting in settings:
+        regions = _regions(table, setting)
+        for name in objectives:
+            made = make_objective(name, margin=setting.margin, bandwidth=setting.bandwidth)
+            mass = weights_of(made, table) * norm
+            columns += [mass, *(mass * region for region in regions)]
+    sums = ByExample(table, columns)
+    keys = [(setting, name) for setting in settings for name in objectives]
+    return {
+        key: {region: sums.interval(_ratio(at + 1 + n, at, scale=100.0)) for n, region in enumerate(REGIONS)}
+        for at, key in zip(range(0, len(columns), 1 + len(REGIONS)), keys, strict=True)
+    }
+
+
+def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
+    """Of each category: ratio, middle, sft_mass and trim_mass (percent), mean_weight."""
+    which, norm = table["category"], table["gradient_norm"].astype(np.float64)
+    weights = weights_of(TrimSFT(*setting), table)
+    _, middle, _ = _regions(table, setting)
+    each = [np.ones(len(table)), weights, middle, norm, weights * norm]
+    columns = [*each, *(column * (which == n) for n in range(len(CATEGORIES)) for column in each)]
+    sums = ByExample(table, columns)
+    found = {}
+    for n, name in enumerate(CATEGORIES):
+        at = len(each) * (n + 1)
+        found[name] = {
+            "ratio": sums.interval(_ratio(at, 0, scale=100.0)),
+            "mean_weight": sums.interval(_ratio(at + 1, at)),
+            "middle": sums.interval(_ratio(at + 2, at, scale=100.0)),
+            "sft_mass": sums.interval(_ratio(at + 3, 3, scale=100.0)),
+            "trim_mass": sums.interval(_ratio(at + 4, 4, scale=100.0)),
+        }
+    return found
+
+
+def effective(weight: int, square: int, count: int = 0) -> Callable[[Array], Array]:
+    """R_eff of the columns with these numbers: (sum w)^2 / (N sum w^2)."""
+    return lambda means: means[:, weight] ** 2 / (means[:, count] * means[:, square])
+
+
+def _ratio(above: int, below: int, *, scale: float = 1.0) -> Callable[[Array], Array]:
+    return lambda means: scale * means[:, above] / means[:, below]
+
+
+def _regions(table: TokenTable, setting: Setting) -> tuple[Array, Array, Array]:
+    gap = table["gap"].astype(np.float64)
+    low, high = gap < setting.margin - setting.bandwidth, gap > setting.margin + setting.bandwidth
+    return low.astype(np.float64), (~(low | high)).astype(np.float64), high.astype(np.float64)

@@ -1,0 +1,140 @@
+"""What a set of weights does to a set of tokens: exact functions on arrays (appendices of the paper).
+
+    >>> import numpy as np
+    >>> effective_ratio(np.array([1.0, 1.0, 0.0, 0.0]))
+    0.5
+    >>> region_shares(np.array([-1.0, 1.5, 9.0]), np.array([1.0, 2.0, 1.0]), margin=1.5, bandwidth=0.8)
+    Regions(low=25.0, middle=50.0, high=25.0)
+
+Shares are in percent. Where nothing has any weight they are not defined: NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.objectives import OBJECTIVES, BuiltinObjective, WeighsTokens, make_objective
+from trimsft.tokens.table import TokenTable
+
+Array: TypeAlias = NDArray[np.float64]
+
+HIGH_WEIGHT = 0.5
+"""Tokens above this weight count as High-Weight."""
+PARAMETERS = {"margin": 1.5, "bandwidth": 0.8, "gamma": 2.0}
+"""What the paper's objectives take, and its values."""
+_TAKES = {name: kind.__dataclass_fields__ for name, kind in OBJECTIVES.items()}
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Percent of something with a gap below, within and above margin - bandwidth to margin + bandwidth."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostics:
+    """What an objective makes of the tokens of one table."""
+
+    tokens: int
+    mean_weight: float
+    effective_ratio: float
+    high_weight: float
+    """Percent of the tokens."""
+    mass: Regions
+    """Where the weighted gradient lies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confidence:
+    """How sure a model is of the tokens of one table."""
+
+    tokens: int
+    mean_nll: float
+    median_gap: float
+    top: float
+    """Percent of the tokens that no other one has a larger logit than."""
+    mean_entropy: float
+    regions: Regions
+    """Percent of the tokens, by their gap."""
+
+
+def effective_ratio(weights: Array) -> float:
+    """R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where a single one does."""
+    largest = float(np.abs(weights).max(initial=0.0))
+    if largest == 0:
+        return math.nan
+    scaled = weights / largest  # squares of tiny weights would be 0
+    return float(scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum()))
+
+
+def high_weight_share(weights: Array, above: float = HIGH_WEIGHT) -> float:
+    """Percent of the tokens with a weight above one half."""
+    return 100 * float(np.mean(weights > above)) if len(weights) else math.nan
+
+
+def gradient_mass(weights: Array, gradient_norm: Array) -> Array:
+    """g = w ||softmax(z) - onehot(y)||_2 of each token."""
+    return weights * gradient_norm
+
+
+def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
+    """The sum of the values of each of `count` groups."""
+    found: Array = np.bincount(groups, weights=values, minlength=count).astype(np.float64)
+    return found
+
+
+def region_shares(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
+    """Percent of the mass in each region; the borders belong to the middle."""
+    total = float(mass.sum())
+    if total == 0:
+        return Regions(math.nan, math.nan, math.nan)
+    low, high = gap < margin - bandwidth, gap > margin + bandwidth
+    parts = [float(mass[where].sum()) for where in (low, ~(low | high), high)]
+    return Regions(*(100 * part / total for part in parts))
+
+
+def weights_of(objective: WeighsTokens, table: TokenTable) -> Array:
+    """The weight of each token of a table, by the objective's own formula."""
+    weights: Array = objective.weights(table.stats()).numpy().astype(np.float64)
+    return weights
+
+
+def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> BuiltinObjective:
+    """The objective with those of the parameters that it takes."""
+    values = PARAMETERS | {key: value for key, value in (parameters or {}).items() if key in PARAMETERS}
+    return make_objective(name, **{key: value for key, value in values.items() if key in _TAKES[name]})
+
+
+def diagnose(table: TokenTable, objective: WeighsTokens, *, margin: float, bandwidth: float) -> Diagnostics:
+    """R_eff, High-Weight and gradient mass of one objective on one table."""
+    weights = weights_of(objective, table)
+    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
+    return Diagnostics(
+        tokens=len(table),
+        mean_weight=float(weights.mean()),
+        effective_ratio=effective_ratio(weights),
+        high_weight=high_weight_share(weights),
+        mass=region_shares(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth),
+    )
+
+
+def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confidence:
+    """What the model of a table thinks of its tokens, whatever is learned from them."""
+    gap = table["gap"].astype(np.float64)
+    return Confidence(
+        tokens=len(table),
+        mean_nll=float(table["nll"].mean(dtype=np.float64)),
+        median_gap=float(np.median(gap)),
+        top=100 * float(np.mean(table["rank"] == 1)),
+        mean_entropy=float(table["entropy"].mean(dtype=np.float64)),
+        regions=region_shares(gap, np.ones_like(gap), margin=margin, bandwidth=bandwidth),
+    )

@@ -1,0 +1,286 @@
+"""`tokens.parquet`: one line for each trained token, and how it was made in the schema's metadata.
+
+    example position token_id text   category nll   gap   competitor_id competitor_text entropy rank gradient_norm
+          0        0       52 "Step" other    0.11  2.31            77 "So"               0.42    1         0.147
+
+where it was asked for, with the most probable tokens, the gold one among them: top_ids, top_logprobs, top_texts.
+
+Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model": "runs/trim/model", "data": {...}, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from trimsft.objectives import TokenStats
+from trimsft.runs.files import RunError, written_beside
+from trimsft.text.templates import SYSTEM_PROMPT
+from trimsft.tokens.categories import CATEGORIES
+
+VERSION = 2
+"""Of the columns and what they mean; goes into the metadata as `schema`."""
+SCHEMA = pa.schema(
+    [
+        ("example", pa.int32()),
+        ("position", pa.int32()),  # within the completion, from 0
+        ("token_id", pa.int32()),
+        ("text", pa.string()),
+        ("category", pa.dictionary(pa.int8(), pa.string())),
+        ("nll", pa.float32()),
+        ("gap", pa.float32()),
+        ("competitor_id", pa.int32()),
+        ("competitor_text", pa.string()),
+        ("entropy", pa.float32()),
+        ("rank", pa.int32()),
+        ("gradient_norm", pa.float32()),
+    ]
+)
+TOP_SCHEMA = pa.schema(
+    [
+        ("top_ids", pa.list_(pa.int32())),
+        ("top_logprobs", pa.list_(pa.float32())),
+        ("top_texts", pa.list_(pa.string())),
+    ]
+)
+_KEY = b"trimsft"
+_NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
+_TEXTS = ("text", "competitor_text", "top_texts")
+_TOPS = ("top_ids", "top_logprobs")
+# floats hardly repeat: a dictionary of them is made and thrown away
+_REPEATING = (
+    "example",
+    "position",
+    "token_id",
+    "text",
+    "category",
+    "competitor_id",
+    "competitor_text",
+    "rank",
+)
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """A token table in memory: numbers as arrays, texts where they were asked for."""
+
+    columns: Mapping[str, NDArray[Any]]
+    """`category` as indexes into `CATEGORIES`; beside texts also `top_ids` and `top_logprobs`, [tokens, k]."""
+    texts: Mapping[str, Sequence[Any]]
+    """text and competitor_text of each token; `top_texts`, k of them."""
+    metadata: Mapping[str, Any]
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        return self.columns[column]
+
+    def __len__(self) -> int:
+        return len(self.columns["gap"])
+
+    def stats(self) -> TokenStats:
+        """What objectives weigh; the gold logit itself is not in the table, and no objective asks for it."""
+        gap = torch.from_numpy(self.columns["gap"].copy())
+        return TokenStats(
+            nll=torch.from_numpy(self.columns["nll"].copy()),
+            gap=gap,
+            gold_logit=torch.full_like(gap, torch.nan),
+            competitor=torch.from_numpy(self.columns["competitor_id"].astype(np.int64)),
+            entropy=torch.from_numpy(self.columns["entropy"].copy()),
+        )
+
+
+# ---- reading
+
+
+def read_token_table(
+    path: Path, *, first_examples: int | None = None, examples: Collection[int] | None = None
+) -> TokenTable:
+    """All numbers of a table; or, of its first examples or of some only, the texts as well.
+
+    Only the row groups that hold those examples are read.
+    """
+    if first_examples is not None and examples is not None:
+        raise ValueError("examples: give these or first_examples, not both")
+    if first_examples is not None:
+        examples = range(first_examples)
+    with _opened(path) as file:
+        metadata = _metadata_of(file.schema_arrow)
+        _require_columns(path, file.schema_arrow, metadata)
+        table = file.read(columns=list(_NUMBERS)) if examples is None else _examples(file, examples)
+    numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
+    numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
+    texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
+    return TokenTable(numbers, texts, metadata)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """How a table was made."""
+    with _opened(path) as file:
+        return _metadata_of(file.schema_arrow)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise RunError(f"{path}: not readable as a token table ({error}); make it again") from error
+    with file:
+        yield file
+
+
+def _metadata_of(schema: pa.Schema) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
+    return metadata
+
+
+def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
+    missing = next((name for name in SCHEMA.names if name not in schema.names), None)
+    if missing is None:
+        return
+    if not metadata:
+        raise RunError(f"{path}: no column {missing!r}, so it is no token table; trimsft tokens makes one")
+    made = metadata.get("schema", 1)
+    age = "a newer" if made > VERSION else "an older"
+    raise RunError(
+        f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION}); make "
+        "it again with trimsft tokens --overwrite"
+    )
+
+
+def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
+    """Row groups hold whole examples in order, and their statistics say which."""
+    wanted = np.unique(np.fromiter(examples, dtype=np.int64))
+    place = file.schema_arrow.names.index("example")
+    groups = []
+    for group in range(file.num_row_groups):
+        seen = file.metadata.row_group(group).column(place).statistics
+        low, high = (seen.min, seen.max) if seen is not None and seen.has_min_max else (-np.inf, np.inf)
+        if ((wanted >= low) & (wanted <= high)).any():
+            groups.append(group)
+    table = file.read_row_groups(groups)
+    keep = np.isin(table.column("example").to_numpy(), wanted)
+    return table.filter(pa.array(keep))
+
+
+def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    if name != "category":
+        values: NDArray[Any] = column.to_numpy()
+        return values
+    parts = [np.empty(0, dtype=np.int8)]
+    for chunk in column.chunks:  # each row group has a dictionary of its own
+        words = chunk.dictionary.to_pylist() if pa.types.is_dictionary(chunk.type) else [None]
+        unknown = [word for word in words if word not in CATEGORIES]
+        if unknown or chunk.null_count:
+            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}; make it again")
+        indexes = np.array([CATEGORIES.index(word) for word in words], dtype=np.int8)
+        parts.append(indexes[chunk.indices.to_numpy()])
+    return np.concatenate(parts)
+
+
+def _matrix(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Lists of one length as the rows of a matrix."""
+    joined = column.combine_chunks()
+    flat: NDArray[Any] = joined.flatten().to_numpy()
+    return flat.reshape(len(joined), -1) if len(joined) else flat.reshape(0, 0)
+
+
+def same_tokens(tables: Mapping[str, TokenTable]) -> None:
+    """Refuse tables that are not about the same tokens after the same prompts: nothing could be compared."""
+    named = list(tables.items())
+    for label, table in named[1:]:
+        first_label, first = named[0]
+        if why := difference(first, table):
+            raise RunError(f"tables: {first_label!r} and {label!r} are not about the same tokens: {why}")
+
+
+def difference(one: TokenTable, other: TokenTable) -> str:
+    """What of data, prompts or tokens two tables do not share, and what to do about it; empty if they share all."""
+    for key, advice in _SHARED.items():
+        was, now = (_told(table.metadata, key) for table in (one, other))
+        if was != now:
+            return f"{key} is {was} and {now}; {advice}"
+    if _equal_tokens(one, other):  # a maximum length has cut both alike, if at all
+        prompts = (table.metadata.get("prompts", ()) for table in (one, other))
+        if any(was != now for was, now in zip(*prompts, strict=False)):
+            return "their chat templates make other prompts of the same problems; make both with template='plain'"
+        return ""
+    was, now = (_told(table.metadata, "max_length") for table in (one, other))
+    if was != now:
+        return f"max_length is {was} and {now}; make both with the same one"
+    return f"{len(one):,} and {len(other):,} tokens; their tokenizers differ, so compare them apart"
+
+
+_SHARED = {
+    "data": "make both from the same rows",
+    "template": "make both with the same one",
+    "system_prompt": "make both with the same one",
+}
+
+
+def _told(metadata: Mapping[str, Any], key: str) -> str:
+    value = metadata.get(key)
+    if isinstance(value, Mapping):
+        return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
+    if key == "system_prompt" and value is None and metadata.get("template") in ("chat", "plain"):
+        value = SYSTEM_PROMPT
+    return repr(textwrap.shorten(value, 80) if isinstance(value, str) else value)
+
+
+def _equal_tokens(one: TokenTable, other: TokenTable) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
+
+
+# ---- writing
+
+
+def schema_with(top: int) -> pa.Schema:
+    """The columns of a table with so many alternatives."""
+    return pa.unify_schemas([SCHEMA, TOP_SCHEMA]) if top else SCHEMA
+
+
+def as_arrow(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Columns by name, as arrays, lists or Arrow's own; `category` as indexes into `CATEGORIES`."""
+    kind = pa.DictionaryArray.from_arrays(
+        pa.array(columns["category"], type=pa.int8()), pa.array(CATEGORIES, type=pa.string())
+    )
+    return pa.table({name: {**columns, "category": kind}[name] for name in schema.names}, schema=schema)
+
+
+class TableWriter:
+    """Row groups into a file that nobody sees before it is whole; made by `writing`."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self.tokens = 0
+
+    def append(self, columns: Mapping[str, Any] | pa.Table) -> None:
+        """One row group."""
+        table = columns if isinstance(columns, pa.Table) else as_arrow(columns, self._writer.schema)
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self.tokens += table.num_rows
+
+
+@contextmanager
+def writing(path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA) -> Iterator[TableWriter]:
+    """Write a table beside its place, and put it there when all went well."""
+    told = {"schema": VERSION, **metadata}
+    schema = schema.with_metadata({_KEY: json.dumps(told).encode()})
+    repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
+    options = {"compression": "zstd", "use_dictionary": [name for name in repeating if _has(schema, name)]}
+    with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:
+        yield TableWriter(writer)
+
+
+def _has(schema: pa.Schema, column: str) -> bool:
+    return column.partition(".")[0] in schema.names

@@ -1,0 +1,83 @@
+"""Where a response states its answer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from trimsft.grading import extract_answer
+from trimsft.grading.boxes import extract_all
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"so \boxed{5}.", "5"),
+        (r"\fbox{5}", "5"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed 7$ is it", "7"),
+        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}"),
+        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
+        (r"\boxed{1} and later \boxed{2}", "2"),
+        (r"\boxed{2}, that is \boxed{3", "2"),
+        (r"\boxed{2} goes into \boxed{}", "2"),
+        (r"\boxed{x=\boxed{5}}", r"x=\boxed{5}"),
+        (r"}} \boxed{5} {{", "5"),
+        (r"\boxed{a\\b}", r"a\\b"),
+        (r"\boxedtwo{5}", None),
+        (r"\boxed{}", None),
+        (r"\boxed{ $ $ }", None),
+        ("the answer is 5", None),
+        ("", None),
+    ],
+)
+def test_last_balanced_box(response: str, answer: str | None) -> None:
+    assert extract_answer(response) == answer
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"$\boxed{2}, \boxed{3}$ and $\boxed{5}$", "2, 3, 5"),
+        (r"x = \boxed{2} or x = \boxed{3}", "2, 3"),
+        (r"First \boxed{2}. Then \boxed{3}", "3"),
+        (r"\boxed{2} gives \boxed{3}", "3"),
+        (r"\boxed{2}" + "\n\n" + r"\boxed{3}", "3"),
+        (r"\boxed{2}, " + "x" * 100 + r", \boxed{3}", "3"),
+        ("none", None),
+    ],
+)
+def test_boxes_that_follow_each_other_are_one_answer(response: str, answer: str | None) -> None:
+    assert extract_all(response) == answer
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "\\boxed{" * (MEGABYTE // 7),
+        "\\boxed{1}" * (MEGABYTE // 9),
+        "\\boxed{" + "{}" * (MEGABYTE // 2),
+        "\\boxed{" + "\\a" * (MEGABYTE // 2),
+        "\\boxed " * (MEGABYTE // 7),
+        "\\boxed" + " " * MEGABYTE,
+        "\\boxed{1}" + "and " * (MEGABYTE // 4) + "\\boxed{2}",
+        "\\" * MEGABYTE,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_megabyte_is_read_in_linear_time(response: str) -> None:
+    seconds = []
+    for _ in range(3):  # the best of three, as the machine may be busy
+        started = time.perf_counter()
+        extract_all(response)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.2
+
+
+def test_the_box_is_found_before_and_after_a_megabyte_of_text() -> None:
+    noise = "word { " * (MEGABYTE // 7)
+    assert extract_answer(noise + r"\boxed{5}") == "5"
+    assert extract_answer(r"\boxed{5}" + noise) == "5"

@@ -1,0 +1,169 @@
+"""Whatever a model writes: no hang, no crash, nothing executed, and no other answer pays for it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trimsft.grading import Grader, Rules
+from trimsft.grading import grader as module
+from trimsft.grading.compare import compare
+from trimsft.grading.leaves import same_leaf
+from trimsft.grading.normalize import MAX_ANSWER, clean
+from trimsft.grading.qwen import extract_answer as extract_leniently
+
+GOLDS = [
+    "5",
+    "x",
+    "(1,2)",
+    r"\{1,2\}",
+    "y=2x+1",
+    r"\begin{pmatrix}1&2\end{pmatrix}",
+    "x<3",
+    r"\text{even}",
+    "1,000",
+]
+STATIC = {
+    "factorial": "1000000000!",
+    "factorials": "((9!)!)!",
+    "tower": "9^{9^{9^{9^{9}}}}",
+    "tower of symbols": "2^{2^{2^{2^{2^{x}}}}}",
+    "power": "10^{1000000000}",
+    "compound": "(1.0000001)^{999999999999}",
+    "decimal": "1e999999",
+    "parentheses": "(" * 2000 + "1" + ")" * 2000,
+    "unbalanced": "(" * 1900,
+    "braces": "{" * 1000 + "1" + "}" * 1000,
+    "digits": "7" * 1_000_000,
+    "places": "0." + "3" * 1900,
+    "signs": "-" * 1900 + "1",
+    "sums": "+1" * 900,
+    "items": "1," * 900 + "1",
+    "relations": "a=" * 600 + "1",
+    "bars": "|" * 1000,
+    "fractions": r"\frac{1}{" * 300 + "2" + "}" * 300,
+    "roots": r"\sqrt{" * 35 + "2" + "}" * 35,
+    "products": "x " * 900,
+    "control": "\x00\x01\x1b[31m1\ud800",
+    "direction": "\u202e1\u202c",
+    "accents": "1" + "\u0301" * 1500,
+    "expanding": "\ufdfa" * 1900,
+    "zero": r"\frac{1}{0}",
+    "logarithm": r"\log_{0}(0)",
+    "environments": r"\begin{pmatrix}" * 100,
+    "percents": r"\%" * 900,
+    "exponentials": r"\exp(\exp(\exp(\exp(9))))",
+    "subscript": "x_{" + "1" * 1500 + "}",
+}
+RUNAWAY = {
+    "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
+    "binomial": r"\binom{10^9}{5\cdot 10^8}",
+    "integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy",
+}
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_refused_or_decided_at_once(name: str, grader: Grader) -> None:
+    for gold in GOLDS:
+        started = time.perf_counter()
+        found = grader.grade(rf"\boxed{{{STATIC[name]}}}", gold)
+        assert not found.correct and found.status in ("wrong", "unparsable", "no_answer", "timeout")
+        assert time.perf_counter() - started < 2
+    assert grader.grade(r"\boxed{\int_0^1 2x dx}", "1").correct
+
+
+@pytest.mark.parametrize("name", RUNAWAY)
+def test_a_runaway_costs_its_own_time_only(name: str, grader: Grader) -> None:
+    started = time.perf_counter()
+    found = grader.grade(rf"\boxed{{{RUNAWAY[name]}}}", "5")
+    assert found.status == "timeout"
+    assert time.perf_counter() - started < 2
+    started = time.perf_counter()
+    assert grader.grade(rf"\boxed{{\int_0^{len(name)} 2x dx}}", str(len(name) ** 2)).correct
+    assert time.perf_counter() - started < 1.4  # the next worker is forked, not started anew
+
+
+def test_nothing_is_executed(grader: Grader, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    for code in (
+        f"__import__('pathlib').Path('{mark}').touch()",
+        f"open('{mark}','w')",
+        rf"\input{{{mark}}}",
+    ):
+        for gold in GOLDS:
+            grader.grade(rf"\boxed{{{code}}}", gold)
+    assert not mark.exists()
+
+
+PIECES = r"""
+\frac \sqrt { } ( ) [ ] \{ \} 1 2 10 0 . , ; : = < > \le ^ _ ! % + - * / | x y e i f \pi \infty \pm \cup \text
+\begin{pmatrix} \end{pmatrix} \\ & \sin \log \ln \lfloor \rfloor \overline ' cm ^\circ \% \binom \in or
+\max \min max \gcd \lcm \exp \arctan \tan \cot \sinh \lceil \rceil \sqrt[3] \sqrt[i] \log_ \cdot \times 3.5 \ne
+"""
+pieces = st.sampled_from(PIECES.split())
+
+
+@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join))
+def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
+    gold, answer = clean(gold), clean(answer)
+    assert compare(gold, answer, Rules(), same_leaf) in (True, False, None)
+    assert compare(gold, gold, Rules(), same_leaf) is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "correct"),
+    [
+        (r"\max{5}", "5", True),
+        (r"\max(2, 5)", "5", True),
+        (r"\min\{5\}", "5", True),
+        (r"\max \pi", r"\pi", True),
+        (r"\max(3, 1+i)", "3", False),
+        (r"3=\sqrt{2}", "3=x", False),
+        (r"\pi=3", "x=3", False),
+        (r"2\pi y=4\pi x", "y=2x", True),
+        (r"\binom{\pi}{2}", "1", False),
+        (r"\sqrt[i]{2}", "2", False),
+    ],
+)
+def test_what_small_models_have_written(answer: str, gold: str, correct: bool, grader: Grader) -> None:
+    assert grader.grade(rf"\boxed{{{answer}}}", gold).correct is correct
+
+
+def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(gold: str, *rest: object) -> bool:
+        if gold == "7":
+            raise KeyError("seven")
+        return gold == "8"
+
+    monkeypatch.setattr(module, "compare", stumble)
+    with (
+        Grader(1) as own,
+        pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"),
+    ):
+        found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
+    assert [grade.status for grade in found] == ["unparsable", "correct"]
+
+
+@settings(max_examples=200, deadline=2000)
+@given(st.text(max_size=200))
+def test_any_text_is_cleaned_once_and_for_all(text: str) -> None:
+    assert clean(text[:MAX_ANSWER]) is not None
+    extract_leniently(text)
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(1, 10**4))
+def test_all_spellings_of_a_fraction_are_equal(above: int, below: int) -> None:
+    spellings = [
+        rf"\frac{{{above}}}{{{below}}}",
+        f"{above}/{below}",
+        rf"\dfrac{{{2 * above}}}{{{2 * below}}}",
+    ]
+    for one in spellings:
+        for other in spellings:
+            assert compare(clean(one), clean(other), Rules(), same_leaf) is True
+    assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules(), same_leaf) is False

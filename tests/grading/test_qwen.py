@@ -1,0 +1,112 @@
+"""The lenient rules: what they accept that the strict ones do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from trimsft.grading import Grader, Rules
+from trimsft.grading.qwen import extract_answer
+
+
+@pytest.fixture(scope="module")
+def lenient() -> Iterator[Grader]:
+    with Grader(kind="qwen") as shared:
+        yield shared
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("0.5", "50"),
+        ("10000", "10001"),
+        ("[2,5)", "(2,5)"),
+        ("5", "500"),
+        ("12", r"12\text{ m}"),
+        ("C", "it is C, not D... C"),
+    ],
+)
+def test_accepts_what_the_strict_rules_refuse(gold: str, answer: str, lenient: Grader, grader: Grader) -> None:
+    assert lenient.grade(rf"\boxed{{{answer}}}", gold).correct
+    if gold != "12":
+        assert not grader.grade(rf"\boxed{{{answer}}}", gold).correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"), [("5", "6"), ("(1,2)", "(2,1)"), ("x+1", "x-1"), (r"\frac{1}{3}", "0.3"), ("A", "B")]
+)
+def test_refuses_what_is_wrong(gold: str, answer: str, lenient: Grader) -> None:
+    assert not lenient.grade(rf"\boxed{{{answer}}}", gold).correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\frac{1}{12}", "0.0833333333"),
+        (r"\frac{x}{7}+\frac{2}{7}", r"\frac{x+2}{7}"),
+        ("-34u-45v=0", "34u+45v=0"),
+        ("5", "x=5"),
+    ],
+)
+def test_accepts_what_is_right(gold: str, answer: str, lenient: Grader) -> None:
+    assert lenient.grade(rf"\boxed{{{answer}}}", gold).correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("12", "12 gallons"),
+        (r"\frac{1}{2},3", r"\frac{1}{2},4"),  # of a list, the first item
+        ("1,2", "12"),  # commas within numbers go
+        ("x>5", r"x\ge5"),
+        ("4", "four"),
+        ("5", "ab=5"),
+    ],
+)
+def test_the_harness_accepts_more_than_it_should(gold: str, answer: str, lenient: Grader) -> None:
+    assert lenient.grade(rf"\boxed{{{answer}}}", gold).correct
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("1,-2", "-2,1"),  # lists keep their order
+        (r"3\pi", "9.42478"),  # its pi is a letter
+        ("5x-7y+1=0", "10x-14y+2=0"),  # a multiple of an equation is another one
+        ("230", "80+150=230"),
+        ("(1,1),(3,2)", "(1,1),(3,3)"),
+    ],
+)
+def test_the_harness_refuses_what_is_right_or_wrong(gold: str, answer: str, lenient: Grader) -> None:
+    assert not lenient.grade(rf"\boxed{{{answer}}}", gold).correct
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        (r"\boxed{3}, so the final answer is $\frac{1}{2}$. I hope it is correct.", r"\frac{1}{2}"),
+        (r"\boxed{7}. The answer is 8", "7"),
+        (r"it is \boxed{\frac{1}{2", r"\frac{1}{2"),
+        (r"$\boxed 9$ it is", "9"),
+        ("The final answer is: 11.", "11"),
+        ("nothing but words", None),
+    ],
+)
+def test_where_the_harness_finds_an_answer(response: str, answer: str | None) -> None:
+    assert extract_answer(response) == answer
+
+
+def test_rules_that_are_not_used_are_noted() -> None:
+    with Grader(kind="qwen") as lenient:
+        assert not lenient.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct
+        assert lenient.ignored_rules == {"absolute", "unit"}
+    with Grader() as strict:
+        assert strict.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct
+        assert strict.ignored_rules == set()
+
+
+def test_answers_without_a_box(lenient: Grader) -> None:
+    assert lenient.grade("So the answer is 5.", "5").correct
+    assert lenient.grade("we get 3 and then 1,234", "1234").correct
+    assert lenient.grade("nothing", "5").status == "no_answer"

@@ -1,0 +1,99 @@
+"""Statuses, and what a benchmark may declare."""
+
+from __future__ import annotations
+
+import pytest
+
+from trimsft.grading import Grade, Grader, Rules, grade
+
+
+def test_statuses(grader: Grader) -> None:
+    assert grader.grade(r"\boxed{2}", "2") == Grade(True, "correct", "2")
+    assert grader.grade(r"\boxed{3}", "2") == Grade(False, "wrong", "3")
+    assert grader.grade("the answer is 2", "2") == Grade(False, "no_answer", None)
+    assert grader.grade("the answer is", "2", truncated=True) == Grade(False, "truncated", None)
+    assert grader.grade(r"\boxed{2} and then", "2", truncated=True) == Grade(True, "correct", "2")
+    assert grader.grade(r"\boxed{(((}", "2").status == "unparsable"
+
+
+def test_multiple_answers_may_be_spread_over_boxes(grader: Grader) -> None:
+    rules = Rules(multiple=True)
+    assert grader.grade(r"\boxed{3} and \boxed{-1}", "-1,3", rules).correct
+    assert not grader.grade(r"\boxed{3} and \boxed{-1}", "-1", Rules(multiple=True)).correct
+    assert grader.grade(r"\boxed{3} and \boxed{-1}", "-1").correct  # one value asked for: the last box
+
+
+def test_relative_tolerance_spares_integers(grader: Grader) -> None:
+    rules = Rules(tolerance=1e-4)
+    assert grader.grade(r"\boxed{4.5004\times 10^{33}}", "4.5e33", rules).correct
+    assert not grader.grade(r"\boxed{4.51\times 10^{33}}", "4.5e33", rules).correct
+    assert not grader.grade(r"\boxed{10001}", "10000", rules).correct
+    assert not grader.grade(r"\boxed{4.5004\times 10^{33}}", "4.5e33").correct
+
+
+def test_absolute_tolerance_and_unit_of_olympiadbench(grader: Grader) -> None:
+    rules = Rules.of_row({"unit": "%", "error": "1e-1", "is_multiple_answer": False}, "olympiadbench")
+    assert rules == Rules(absolute=0.1, unit="%")
+    for answer in ("4.2", "4.25", r"4.15\%", "0.042"):
+        assert grader.grade(rf"\boxed{{{answer}}}", "4.2", rules).correct, answer
+    for answer in ("4.4", "0.142", r"0.042\%"):
+        assert not grader.grade(rf"\boxed{{{answer}}}", "4.2", rules).correct, answer
+
+
+@pytest.mark.parametrize(
+    ("unit", "right", "wrong"),
+    [
+        ("minute", r"45 \text{ minutes}", r"45 \text{ hours}"),
+        ("$cm^2$", "45 cm^2", "45 cm"),
+        ("km/h", r"45\text{ km/h}", "45 mph"),
+    ],
+)
+def test_an_answer_may_carry_the_declared_unit_only(unit: str, right: str, wrong: str, grader: Grader) -> None:
+    assert grader.grade(r"\boxed{45}", "45", Rules(unit=unit)).correct
+    assert grader.grade(rf"\boxed{{{right}}}", "45", Rules(unit=unit)).correct
+    assert not grader.grade(rf"\boxed{{{wrong}}}", "45", Rules(unit=unit)).correct
+
+
+def test_rules_of_a_row() -> None:
+    assert Rules.of_row({"answer": "5"}) == Rules()
+    assert Rules.of_row({"answer": "5"}, "minerva").tolerance == 1e-4
+    assert Rules.of_row({"is_multiple_answer": True, "unit": None, "error": None}).multiple
+
+
+@pytest.mark.parametrize("field", ["tolerance", "absolute"])
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_bad_tolerances_are_named(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=field):
+        Rules(**{field: value})
+
+
+@pytest.mark.parametrize(("field", "value"), [("workers", 0), ("seconds", 0), ("memory_bytes", 1), ("kind", "lenient")])
+def test_bad_settings_are_named(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        Grader(**{field: value})  # type: ignore[arg-type]
+
+
+def test_a_gold_that_is_no_text_is_named() -> None:
+    with pytest.raises(TypeError, match="gold=5"):
+        grade(r"\boxed{5}", 5)  # type: ignore[arg-type]
+
+
+def test_the_function_needs_no_grader() -> None:
+    assert grade(r"\boxed{\frac12}", "0.5") == Grade(True, "correct", r"\frac12")
+
+
+def test_many_keep_their_order(grader: Grader) -> None:
+    items = [(rf"\boxed{{{n % 7}}}", "3", Rules(), False) for n in range(50)]
+    items[10] = (r"\boxed{\sum_{k=1}^{2} k}", "3", Rules(), False)
+    correct = [found.correct for found in grader.grade_many(items)]
+    assert correct == [n % 7 == 3 or n == 10 for n in range(50)]
+    assert grader.grade_many([]) == []
+
+
+@pytest.mark.parametrize("agreeing", [("a", "b"), ("b", "a")])
+def test_equivalence_needs_both_directions(agreeing: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    one_way = Grader()
+    monkeypatch.setattr(
+        one_way, "_status", lambda gold, answer, rules: "correct" if (gold, answer) == agreeing else "wrong"
+    )
+    assert not one_way.equivalent("a", "b")

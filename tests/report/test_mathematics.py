@@ -1,0 +1,169 @@
+"""LaTeX as MathML in a real browser: what formulas become, and that no text hangs it or breaks out."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from tests.report.browser import Browser, needs_browser
+
+pytestmark = needs_browser
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
+# an element as name(children); text stands as it is
+OUTLINE = """
+const outline = (node) => node.nodeType === 3 ? node.textContent
+  : `${node.localName}(${[...node.childNodes].map(outline).join(" ")})`;
+const box = document.createElement("div");
+const start = performance.now();
+box.append(readable(arguments[0]));
+document.body.replaceChildren(box);
+box.getBoundingClientRect();
+return [[...box.childNodes].map(outline).filter(Boolean), performance.now() - start];
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    page = resources.files("trimsft.report.page")
+    scripts = [page.joinpath(name).read_text() for name in ("mathematics_symbols.js", "mathematics.js")]
+    path = tmp_path_factory.mktemp("page") / "mathematics.html"
+    path.write_text(f"<!doctype html><meta charset=utf-8><script>{''.join(scripts)}</script><body>", encoding="utf-8")
+    with Browser() as opened:
+        opened.open(path)
+        yield opened
+
+
+def outline(browser: Browser, text: str) -> list[str]:
+    return browser.run(OUTLINE, text)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$x^2_1$", ["math(msubsup(mi(x) mn(1) mn(2)))"]),
+        ("$x'$", ["math(msup(mi(x) mo(\u2032)))"]),
+        (r"\(\frac12\)", ["math(mfrac(mn(1) mn(2)))"]),
+        (r"$\dfrac{a}{b}$", ["math(mfrac(mi(a) mi(b)))"]),
+        (r"$\sqrt[3]{8}$", ["math(mroot(mn(8) mn(3)))"]),
+        (r"$\boxed{7}$", ["math(mrow(mn(7)))"]),
+        (r"so \boxed{7}.", ["so ", "math(mrow(mn(7)))", "."]),
+        (r"$\alpha\le 1{,}000$", ["math(mrow(mi(\u03b1) mo(≤) mn(1) mo(,) mn(000)))"]),
+        ("$1,000.5$", ["math(mn(1,000.5))"]),
+        (r"$\text{if $n$ is odd}$", ["math(mrow(mtext(if\u00a0) mi(n) mtext(\u00a0is odd)))"]),
+        (r"$\sum_{i=1}^n i$", ["math(mrow(munderover(mo(∑) mrow(mi(i) mo(=) mn(1)) mi(n)) mi(i)))"]),
+        (r"$\mathbb{R}$", ["math(mi(\u211d))"]),
+        (r"$\left(\frac12\right]$", ["math(mrow(mo(() mfrac(mn(1) mn(2)) mo(])))"]),
+        (
+            r"$\begin{pmatrix}1&2\\3&4\end{pmatrix}$",
+            [
+                "math(mrow(mo(() mtable(mtr(mtd(mrow(mn(1))) mtd(mrow(mn(2)))) "
+                "mtr(mtd(mrow(mn(3))) mtd(mrow(mn(4))))) mo())))"
+            ],
+        ),
+        (
+            "\\begin{align*}\na&=b\\\\\n&=c\\end{align*}",
+            [
+                "math(mrow(mtable(mtr(mtd(mrow(mi(a))) mtd(mrow(mo(=) mi(b)))) "
+                "mtr(mtd(mrow()) mtd(mrow(mo(=) mi(c)))))))"
+            ],
+        ),
+        (r"${n \choose 2}$", ["math(mrow(mo(() mfrac(mi(n) mn(2)) mo())))"]),
+        (r"$1 \over 2$", ["math(mfrac(mn(1) mn(2)))"]),
+        (r"$\mystery{x}$", [r"math(mrow(mtext(\mystery) mi(x)))"]),
+        (r"$\constructor \toString$", [r"math(mrow(mtext(\constructor) mtext(\toString)))"]),
+    ],
+)
+def test_formulas(browser, text, expected) -> None:
+    assert outline(browser, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It costs $5 and then $10 more.", ["It costs $5 and then $10 more."]),
+        (r"It costs \$5 and \$10.", ["It costs $5 and $10."]),
+        ("$x$ costs $5", ["math(mi(x))", " costs $5"]),
+        ("one $ alone", ["one $ alone"]),
+        ("$a\n\nb$", ["$a\n\nb$"]),
+        ("[asy]draw($x$);[/asy]", ["code([asy]draw($x$);[/asy])"]),
+        ("plain <b>text</b>", ["plain <b>text</b>"]),
+        ("a\n$$x$$\nb", ["a", "math(mi(x))", "b"]),
+    ],
+)
+def test_text_around_formulas(browser, text, expected) -> None:
+    assert outline(browser, text) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{x", "x}", r"\frac{1", "x^", "x^2^3", r"\left(x", r"\right)", r"\begin{pmatrix}1", r"\begin{odd}1\end{odd}"],
+)  # fmt: skip
+def test_what_cannot_be_read_stands_as_its_source(browser, source) -> None:
+    assert outline(browser, f"\\({source} \\)") == [f"code(\\({source} \\))"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$" + "{" * 10_000 + "}" * 10_000 + "$",
+        "$" + "{" * 1900 + "}" * 1900 + "$",
+        "$" + "x^{" * 1200 + "$",
+        "$" + "x^" * 1900 + "2$",
+        "$2^{" * 900 + "}" * 900 + "$",
+        "$" * 9_999,
+        "$a" * 5_000,
+        r"\(" * 5_000,
+        r"\boxed{" * 3_000,
+        r"\begin{align}" * 2_000,
+        r"$\left(" * 600 + "$",
+        r"$\frac" * 900 + "$",
+        "$" + r"\sqrt[" * 700 + "$",
+        "$" + "&" * 1_900 + "$",
+        "$" + r"\\" * 1_900 + "$",
+        "$" + r"\text{$" * 500 + "$",
+        "$" + "9" * 3_900 + "^" + "{9}" + "$",
+        "[asy]" * 4_000,
+        "$" + r"\over" * 790 + "$",
+        "\\" * 9_999,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_hostile_formulas_end_soon(browser, text) -> None:
+    made, milliseconds = browser.run(OUTLINE, text)
+    assert made and milliseconds < 1500
+    assert (
+        browser.run(
+            "return Math.max(...[...document.querySelectorAll('math')].map(m => m.querySelectorAll('*').length), 0)"
+        )
+        <= 3001
+    )
+
+
+def test_html_in_formulas_stays_text(browser) -> None:
+    attack = "</math><img src=x onerror=window.attacked=1><script>window.attacked=2</script>"
+    for text in (f"${attack}$", rf"$\text{{{attack}}}$", rf"\[{{{attack}\]", rf"$\{attack}$"):
+        outline(browser, text)
+        assert browser.run("return document.querySelectorAll('img, body script').length") == 0
+        assert browser.run("return document.body.textContent.includes('onerror') || "
+                           "document.body.textContent.includes('=')")  # fmt: skip
+    assert browser.run("return window.attacked ?? null") is None
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the shared benchmarks")
+def test_nearly_every_formula_of_real_benchmarks_is_read(browser) -> None:
+    texts = [
+        row["problem"] + "\n\n$" + row["answer"] + "$"
+        for name in ("math500", "olympiadbench", "amc", "aime24", "minerva")
+        for row in map(json.loads, (SHARED / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+    ]
+    count = """return arguments[0].map((text) => {
+      const box = document.createElement("div");
+      box.append(readable(text));
+      const sources = [...box.querySelectorAll("code")].filter((code) => !code.textContent.startsWith("[asy]"));
+      const unknown = [...box.querySelectorAll("mtext.math-source")].map((command) => command.textContent);
+      return [box.querySelectorAll("math").length, sources.length, unknown] })"""
+    found = browser.run(count, texts)
+    read, unread = sum(one[0] for one in found), sum(one[1] for one in found)
+    unknown = [name for one in found for name in one[2]]
+    assert read > 5000 and unread + len(unknown) < 0.01 * read, (read, unread, sorted(set(unknown)))

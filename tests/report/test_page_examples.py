@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from tests.report.unpacking import unpack
+from tests.tokens.tiny import make_table
+from trimsft.report.page import examples as module
+from trimsft.report.page.examples import packed_examples, shown_prompt
+from trimsft.tokens import read_token_table
+
+
+def read(tmp_path, texts, **more):
+    number = len(list(tmp_path.iterdir()))
+    path = make_table(tmp_path / f"{number}.parquet", texts, **more)
+    return read_token_table(path, first_examples=module.EXAMPLES)
+
+
+def test_each_token_is_named_once_and_its_numbers_come_back(tmp_path) -> None:
+    table = read(tmp_path, [[" a", "b\n"], ["c"]], prompts=("P?",), top=True)
+    _, packed = packed_examples([None, table])
+    texts = packed["vocabulary"]["texts"]
+    assert texts == ["·a", "b↵\n", "c"] and unpack(packed["vocabulary"]["ids"]).tolist() == [0, 1, 2]
+    assert [texts[i] for i in unpack(packed["tokens"])] == ["·a", "b↵\n", "c"]
+    assert (packed["numbers"], packed["lengths"], packed["prompts"]) == ([0, 1], [2, 1], ["P?", ""])
+    assert packed["runs"][0] is None and packed["runs"][1]["missing"] == []
+    run = packed["runs"][1]
+    np.testing.assert_allclose(unpack(run["gap"]), table["gap"], atol=1 / 2048)
+    np.testing.assert_allclose(unpack(run["nll"]), table["nll"], rtol=0.01, atol=1e-6)
+    norm = (1 - np.exp(-table["nll"])) * (1 + (2**0.5 - 1) * unpack(run["norm"]) / 255)
+    np.testing.assert_allclose(norm, table["gradient_norm"], rtol=2e-3)
+    assert [texts[i] for i in unpack(run["competitor"])] == ["c", "c", "c"]
+    assert unpack(run["top"][0]).tolist() == [0, 0, 0]  # both alternatives are known already
+
+
+def test_alternatives_beside_gold_and_competitor(tmp_path) -> None:
+    table = read(tmp_path, [["a", "b", "c", "d"]], top=True)
+    columns = {
+        "token_id": np.array([0, 1, 2, 3]),
+        "competitor_id": np.array([1, 0, 0, 0]),
+        "top_ids": np.array([[0, 1, 2, 3], [3, 0, 1, 2], [0, 1, 3, 2], [0, 1, 2, 9]]),
+        "top_logprobs": np.log(np.array([[0.4, 0.3, 0.2, 0.1]] * 4)),
+    }
+    table.columns.update(columns)
+    table.texts["top_texts"] = [[f"<{token}>" for token in row] for row in columns["top_ids"]]
+    _, packed = packed_examples([table])
+    texts, run = packed["vocabulary"]["texts"], packed["runs"][0]
+    tops = [[texts[i - 1] if i else None for i in unpack(column)] for column in run["top"]]
+    assert list(zip(*tops, strict=True)) == [
+        ("c", "d", None, None),
+        ("d", "c", None, None),
+        ("b", "d", None, None),
+        ("b", "c", "<9>", None),
+    ]
+    p = [np.exp(-((unpack(column) / 40) ** 2)) for column in run["top_nll"]]
+    np.testing.assert_allclose(p[0], [0.2, 0.4, 0.3, 0.3], rtol=0.04)
+
+
+def test_tokens_that_are_others_are_not_compared(tmp_path) -> None:
+    first = read(tmp_path, [["a", "b"], ["c"]])
+    other = read(tmp_path, [["a", "b", "x"], ["c"]])
+    other.columns["token_id"] = np.array([0, 1, 5, 2])  # the second example is the same
+    _, packed = packed_examples([first, other])
+    assert packed["runs"][1]["missing"] == [0]
+    assert unpack(packed["runs"][1]["gap"])[2] == pytest.approx(12, abs=1e-3)
+    other.columns["token_id"] = np.array([0, 1, 5, 9])
+    assert packed_examples([first, other])[1]["runs"][1] is None
+
+
+def test_alternatives_go_first_then_examples(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    texts = [[f"{number}" for number in rng.integers(0, 99, 50)] for _ in range(40)]
+    table = read(tmp_path, texts, gap=rng.normal(0, 5, 2000), top=True)
+    whole, everything = packed_examples([table])
+    size = len(module.json_for_script(everything))
+    assert not everything["top_left_out"] and len(whole.numbers) == 40
+    shown, packed = packed_examples([table], budget=size - 200)
+    assert packed["top_left_out"] and len(shown.numbers) == 40 and "top" not in packed["runs"][0]
+    shown, packed = packed_examples([table], budget=size // 4)
+    assert 1 < len(shown.numbers) < 40 and shown.numbers == list(range(len(shown.numbers)))
+    assert len(module.json_for_script(packed)) <= size // 4 + 30
+    assert len(packed_examples([table], budget=1)[0].numbers) == 1
+
+
+def test_long_examples_and_prompts_are_cut_and_counted(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "LONGEST", 10)
+    shown, packed = packed_examples([read(tmp_path, [["a"] * 25, ["b"] * 5])])
+    assert packed["lengths"] == [10, 5] and packed["left_out"] == [15, 0] and len(shown) == 15
+    cut = shown_prompt("q" * 3000 + "\u202e" * 3000)
+    assert cut.startswith("qq") and "2,000 more characters" in cut and cut.endswith("⟨U+202E⟩")

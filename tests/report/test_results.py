@@ -1,0 +1,256 @@
+"""write_analysis: all tables and figures from the files of runs, and what is left out is said."""
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.scoring.graded import score_of
+from tests.tokens.tiny import make_eval, make_table
+from trimsft import paper
+from trimsft.report import analysis as results
+from trimsft.report.analysis import write_analysis
+from trimsft.report.figures import analysis as result_figures
+from trimsft.report.tables.files import Column, Result, escaped, markdown, write_result
+from trimsft.runs.files import RunError
+from trimsft.tokens import read_token_table
+
+TEXTS = [
+    ["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3,
+    [" so", " x", " =", " 2", "."] * 4,
+]
+
+
+def read(out: Path, name: str) -> list[dict[str, str]]:
+    with (out / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("analysed")
+    for name, shift in (("base", 0.0), ("sft", 1.0), ("trim", 2.0)):
+        make_table(folder / name / "tokens.parquet", TEXTS, shift=shift)
+        for benchmark in ("math500", "olympiadbench", "minerva", "amc", "aime24"):
+            where = folder / name / "eval" / benchmark
+            where.mkdir(parents=True)
+            (where / "scores.json").write_text(json.dumps(score_of(benchmark, [1, 4, 8]).as_dict()))
+    (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
+    runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
+    files = write_analysis(folder / "out", runs)
+    assert len(files) == len(set(files)) and all(path.is_file() for path in files)
+    assert set(files) == {path for path in (folder / "out").rglob("*") if path.is_file()}
+    return folder / "out"
+
+
+def test_every_table_and_figure_is_there(analysed: Path) -> None:
+    tables = {path.stem for path in (analysed / "tables").glob("*.csv")}
+    assert tables == {
+        *("weight_diagnostics", "gradient_mass", "token_categories", "confidence", "objectives", "scores"),
+        *("categories_by_run", "positions", "ends", "examples", "calibration", "endings", "movement"),
+        "paper_disagreements",
+    }
+    drawn = {path.stem for path in (analysed / "figures").glob("*.csv")}
+    assert drawn == {
+        *("weighting_functions", "gap_distribution", "categories", "effective_ratio", "reliability"),
+        *("positions", "movement", "sampling"),
+    }
+    for name in drawn:
+        assert {path.suffix for path in (analysed / "figures").glob(f"{name}.*")} == {
+            ".svg",
+            ".pdf",
+            ".png",
+            ".csv",
+        }
+    index = (analysed / "tables" / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)]+)\)", index):
+        assert (analysed / "tables" / target).is_file()
+    assert "Left out" not in index and "Not comparable" not in index
+
+
+def test_the_papers_numbers_stand_beside_ours(analysed: Path) -> None:
+    weights = read(analysed, "weight_diagnostics")
+    assert [float(row["r_eff_paper"]) for row in weights] == [r.effective_ratio for r in paper.weight_diagnostics()]
+    for name, columns in (
+        ("weight_diagnostics", ("high_weight", "r_eff")),
+        ("gradient_mass", ("low", "middle", "high")),
+        ("token_categories", ("ratio", "mean_weight", "middle", "sft_mass", "trim_mass")),
+    ):
+        for row in read(analysed, name):
+            for column in columns:
+                ours, theirs, difference = (row[f"{column}_{whose}"] for whose in ("ours", "paper", "difference"))
+                assert ours == "" or float(difference) == pytest.approx(float(ours) - float(theirs), abs=1e-3)
+    assert weights[-1]["objective"] == "sft" and weights[-1]["r_eff_ours"] == "1"
+    rows = read(analysed, "scores")
+    scores = {(row["run"], row["metric"]): row for row in rows if row["benchmark"] == "math500"}
+    mean = {(row["run"], row["metric"]): row for row in rows if row["benchmark"].startswith("mean of aime24, amc")}
+    assert mean["TrimSFT", "average"]["paper"] == "31.77" and mean["TrimSFT", "average"]["ours"] == "54.1667"
+    assert scores["TrimSFT", "average"]["paper"] == "66.95" and scores["Base", "average"]["paper"] == "31.45"
+    assert float(scores["SFT", "average"]["difference"]) == pytest.approx(100 * 13 / 24 - 40.02, abs=1e-3)
+    assert scores["SFT", "pass@8"]["paper"] == ""
+
+
+def test_shares_sum_to_100(analysed: Path) -> None:
+    for row in read(analysed, "gradient_mass"):
+        assert sum(float(row[f"{region}_ours"]) for region in ("low", "middle", "high")) == pytest.approx(100, abs=0.01)
+    for row in read(analysed, "movement"):
+        moved = [float(value) for name, value in row.items() if "_to_" in name]
+        assert len(moved) == 9 and sum(moved) == pytest.approx(100, abs=0.01)
+    for name in ("categories_by_run", "positions", "ends"):
+        for run in ("Base", "SFT", "TrimSFT"):
+            for column in ("ratio", "sft_mass", "trim_mass"):
+                parts = [row[column] for row in read(analysed, name) if row["run"] == run]
+                assert sum(float(part) for part in parts if part) == pytest.approx(100, abs=0.01)
+
+
+def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
+    table = read_token_table(analysed.parent / "base" / "tokens.parquet")
+    gap = table["gap"].astype(np.float64)
+    row = read(analysed, "confidence")[0]
+    assert float(row["median_gap"]) == pytest.approx(np.median(gap), abs=1e-4) and int(row["tokens"]) == 53
+    band = np.exp(-((gap - 1) ** 2) / 2)
+    expected = band.sum() ** 2 / (len(gap) * (band**2).sum())
+    assert float(read(analysed, "weight_diagnostics")[0]["r_eff_ours"]) == pytest.approx(expected, rel=1e-4)
+    assert float(read(analysed, "movement")[1]["gap_change"]) == pytest.approx(2, abs=1e-4)
+    examples = read(analysed, "examples")
+    assert sorted(int(example["example"]) for example in examples) == [0, 1]
+    trimmed = [float(example["trimmed_mass"]) for example in examples]
+    assert trimmed == sorted(trimmed, reverse=True)
+    assert {row["run"]: row["ended"] for row in read(analysed, "endings")} == {
+        "Base": "2",
+        "SFT": "2",
+        "TrimSFT": "2",
+    }
+
+
+@pytest.fixture
+def _one_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for tests that look at tables."""
+    for module in (results, result_figures):
+        monkeypatch.setattr(module, "PRINT_FORMATS", (".png",))
+
+
+@pytest.mark.usefixtures("_one_format")
+def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "one.parquet", TEXTS)
+    other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
+    make_eval(tmp_path / "scored", "amc", [3])
+    runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
+    told: list[str] = []
+    write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, warn=told.append)
+    index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
+    assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
+    assert "Movement to Other\\|data: its table cannot be compared with that of Base." in index
+    assert len(told) == 1 and "'Base' and 'Other|data' are not about the same tokens: data is" in told[0]
+    assert f"## Not comparable\n\n- {escaped(told[0])}\n" in index
+    assert "margin 3, bandwidth 0.8, gamma 2" in index
+    assert not (tmp_path / "out" / "tables" / "movement.md").exists()
+    assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
+    beside = "not to be compared with it: Other\\|data."
+    for name in (
+        "confidence",
+        "objectives",
+        "categories_by_run",
+        "positions",
+        "ends",
+        "calibration",
+        "endings",
+    ):
+        assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+    assert beside not in (tmp_path / "out" / "tables" / "examples.md").read_text(encoding="utf-8")
+    assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
+    categories = (tmp_path / "out" / "tables" / "token_categories.md").read_text(encoding="utf-8")
+    assert "margin 1, bandwidth 1, as in the paper's table, whatever the report's are" in categories
+
+
+@pytest.mark.usefixtures("_one_format")
+def test_scores_alone(tmp_path: Path) -> None:
+    make_eval(tmp_path / "run", "amc", [3])
+    write_analysis(tmp_path / "out", {"Run": tmp_path / "run"})
+    assert {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")} == {
+        "scores",
+        "paper_disagreements",
+    }
+    assert (tmp_path / "out" / "figures" / "sampling.png").is_file()
+
+
+@pytest.mark.usefixtures("_one_format")
+def test_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
+    for run, names in (("one", ["amc", "lab-hard", "zzz", "aaa"]), ("two", ["lab-medium", "lab-easy"])):
+        for name in names:
+            make_eval(tmp_path / run, name, [3])
+    write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")})
+    with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
+        drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8"]
+    assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
+    listed = [row["benchmark"] for row in read(tmp_path / "out", "scores") if row["run"] == "one"]
+    assert list(dict.fromkeys(listed)) == ["amc", "lab-hard", "aaa", "zzz"]
+
+
+def write_sweep(path: Path, settings: list[tuple[str, float, float]]) -> Path:
+    points = [
+        {"objective": name, "margin": m, "bandwidth": tau, "value": 0.25 * m, "low": 0.1, "high": 0.9}
+        for name, m, tau in settings
+    ]
+    path.write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
+    return path
+
+
+@pytest.mark.usefixtures("_one_format")
+def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t.parquet", TEXTS)
+    trims = [("trim", 1.0, 0.5), ("trim", 1.5, 0.5)]
+    for settings, drawn in (
+        (trims, ["ablation"]),
+        ([*trims, ("trim-h", 1.0, 0.5), ("trim-h", 1.0, 1.0)], ["ablation-trim", "ablation-trim-h"]),
+        ([("trim-e", 1.0, 0.5)], []),
+    ):
+        out = tmp_path / f"out{len(settings)}"
+        write_analysis(out, {"Run": table}, sweep=write_sweep(tmp_path / "sweep.json", settings))
+        assert sorted(path.stem for path in (out / "figures").glob("ablation*.png")) == drawn
+        index = (out / "tables" / "README.md").read_text(encoding="utf-8")
+        assert ("Figure 3: the sweep has one setting alone." in index) == (not drawn)
+        assert all(f"(../figures/{name}.png)" in index for name in drawn)
+    assert (tmp_path / "out2" / "figures" / "ablation.csv").read_text().splitlines() == [
+        "margin,bandwidth,value,low,high",
+        "1,0.5,25,10,90",
+        "1.5,0.5,37.5,10,90",
+    ]
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t.parquet", TEXTS)
+    with pytest.raises(ValueError, match="runs: there are none"):
+        write_analysis(tmp_path / "out", {})
+    with pytest.raises(ValueError, match="parameters: unknown name 'tau'; known: margin, bandwidth, gamma"):
+        write_analysis(tmp_path / "out", {"a": table}, parameters={"tau": 1.0})
+    with pytest.raises(RunError, match="'b' has no folder"):
+        write_analysis(tmp_path / "out", {"a": table, "b": tmp_path / "nowhere"})
+    with pytest.raises(ValueError, match="bandwidth"):
+        write_analysis(tmp_path / "out", {"a": table}, parameters={"bandwidth": 0.0})
+    with pytest.raises(RunError, match=r"sweep\.json: not readable"):
+        write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_as_files(tmp_path: Path) -> None:
+    rows = [["a|b_c\nd", -0.001, 1234567], ["*", math.nan, None], ["e", 2.345, 3]]
+    result = Result("name", "Title_", [Column("text"), Column("some_number", 1), Column("count")], rows, ["Note."], 2)
+    assert markdown(result).splitlines() == [
+        "# Title\\_",
+        "",
+        "| text | some number | count |",
+        "| --- | ---: | ---: |",
+        "| a\\|b\\_c d | 0.0 | 1,234,567 |",
+        "| \\* | - | - |",
+        "",
+        "Note.",
+        "",
+        "1 more rows are in name.csv.",
+    ]
+    files = write_result(tmp_path, result)
+    assert files[1].read_text() == 'text,some_number,count\n"a|b_c\nd",-0.001,1234567\n*,,\ne,2.345,3\n'

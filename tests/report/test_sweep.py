@@ -1,0 +1,188 @@
+"""The heatmap of a sweep: what its file must hold, what is shown of it, and what a cell does."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.browser import Browser, needs_browser
+from tests.report.test_report import HOSTILE, Page
+from tests.tokens.tiny import make_table
+from trimsft.report import write_report
+from trimsft.report.page.assembly import assemble
+from trimsft.report.page.sweep import read_sweep, sweep_parts
+from trimsft.report.page.tokens import token_parts
+from trimsft.runs.files import RunError
+from trimsft.tokens.statistics.weighting import PARAMETERS
+
+
+def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:
+    return {
+        "margin": margin,
+        "bandwidth": bandwidth,
+        "value": value,
+        "low": value - 0.02,
+        "high": value + 0.02,
+    } | more
+
+
+# three margins by three bandwidths, not evenly spaced, two not tried
+POINTS = [
+    point(1.5, 0.8, 0.61, seeds=3, run="runs/a"),
+    point(0.5, 0.8, 0.55),
+    point(4.0, 0.8, 0.3),
+    point(0.5, 2.0, 0.6),
+    point(1.5, 2.0, 0.5),
+    point(4.0, 0.25, 0.45),
+    point(1.5, 0.25, 0.52),
+]
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    content = {"metric": "average@8", "benchmarks": ["math500"], "points": POINTS} | changes
+    path = folder / "sweep.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def page_of(folder: Path, path: Path | None) -> Path:
+    rooms = {"tokens": token_parts([], PARAMETERS), "sweep": sweep_parts(path)}
+    page = folder / "report.html"
+    page.write_text(assemble(rooms, title="t", lead="", facts={}), encoding="utf-8")
+    return page
+
+
+def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
+    page = Page(page_of(tmp_path, write(tmp_path)).read_text(encoding="utf-8"))
+    rows = [[" ".join(cell.split()) for cell in row] for row in page.rows]
+    start = rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
+    assert rows[start + 1 : start + 4] == [
+        ["τ = 2", "60.0 [58.0, 62.0]", "50.0 [48.0, 52.0]", "not tried"],
+        ["τ = 0.8", "55.0 [53.0, 57.0]", "61.0 [59.0, 63.0] 3 seeds", "30.0 [28.0, 32.0]"],
+        ["τ = 0.25", "not tried", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],
+    ]
+    text = " ".join(page.text.split())
+    assert "TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0]; 1 other lies within" in text
+    colours = {
+        (attributes["data-margin"], attributes["data-bandwidth"]): attributes["class"]
+        for tag, attributes in page.elements
+        if tag == "td" and "data-margin" in attributes
+    }
+    assert colours["1.5", "0.8"] == "q8 highest" and colours["4.0", "0.8"] == "q0"
+    assert colours["0.5", "2.0"] == "q8 alike"  # 0.6 of 0.3 to 0.61
+
+
+def test_without_a_sweep_there_is_nothing(tmp_path) -> None:
+    text = page_of(tmp_path, None).read_text(encoding="utf-8")
+    assert 'id="sweep"' not in text and sweep_parts(None)["sections"] == []
+
+
+def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path) -> None:
+    points = [point(1, 1, 0.5), point(1, 1, 0.5, objective="trim-h")]
+    parts = sweep_parts(write(tmp_path, points=points).parent)  # a folder will do
+    assert [table["objective"] for table in parts["tables"]] == ["trim", "trim-h"]
+    assert [row[1][0][1] for table in parts["tables"] for row in table["rows"]] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"points": []}, r"points: must be a list of one setting or more, got \[\]"),
+        ({"points": [3]}, r"points\[0\]: must be an object, got 3"),
+        ({"points": [point(1, 0, 0.5)]}, r"points\[0\].bandwidth: must be above 0, got 0"),
+        ({"points": [point(1, 1, 0.5, margin="x")]}, r"points\[0\].margin: must be a number, got 'x'"),
+        ({"points": [point(1, 1, 0.5, margin=True)]}, r"margin: must be a number, got True"),
+        ({"points": [point(float("nan"), 1, 0.5)]}, r"margin: must be a number, got nan"),
+        ({"points": [point(1, 1, 61.0)]}, r"value: must be a share from 0 to 1 between low and high, got 61"),
+        ({"points": [point(1, 1, 0.5, low=0.6)]}, r"value: must be a share .*, got 0.5 \[0.6, 0.52\]"),
+        ({"points": [point(1, 1, 0.5, seeds=0)]}, r"seeds: must be a whole number from 1, got 0"),
+        (
+            {"points": [point(1, 1, 0.5, objective="sft")]},
+            r"objective: must be one of trim, trim-e, trim-h, got 'sft'",
+        ),
+        (
+            {"points": [point(1, 1, 0.5), point(1, 1, 0.6)]},
+            r"points\[1\]: trim with margin 1 and bandwidth 1 is points\[0\] already",
+        ),
+        ({"benchmarks": "math500"}, r"benchmarks: must be a list of names, got 'math500'"),
+        ({"metric": None}, r"metric: must be a text, got None"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, changes, message) -> None:
+    with pytest.raises(RunError, match=message):
+        read_sweep(write(tmp_path, **changes))
+
+
+def test_files_that_are_none(tmp_path) -> None:
+    with pytest.raises(RunError, match=r"sweep.json: not readable \(No such file"):
+        read_sweep(tmp_path)
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(RunError, match="not readable as JSON"):
+        read_sweep(tmp_path)
+    (tmp_path / "sweep.json").write_text("[]")
+    with pytest.raises(RunError, match=r"the file: must be an object, got \[\]"):
+        read_sweep(tmp_path)
+
+
+@needs_browser
+def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(tmp_path) -> None:
+    with Browser() as browser:
+        browser.open(page_of(tmp_path, write(tmp_path)))
+        browser.run(
+            "window.heard = []; document.addEventListener('trimsft:setting', (event) => heard.push(event.detail))"
+        )
+        browser.run("document.querySelector('.heat .highest button').click()")
+        assert browser.run("return document.querySelectorAll('.heat button[tabindex=\"0\"]').length") == 1
+        browser.run("document.querySelector('.heat button[tabindex=\"0\"]').focus()")
+        browser.press(
+            "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowUp"
+        )  # the last leads nowhere
+        browser.command("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r")
+        browser.command("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter")
+        assert browser.run("return heard") == [
+            {"objective": "trim", "margin": 1.5, "bandwidth": 0.8},
+            {"objective": "trim", "margin": 4, "bandwidth": 0.8},
+        ]
+        assert browser.run("return document.querySelectorAll('[aria-pressed=true]').length") == 1
+        assert "margin 4, bandwidth 0.8" in browser.run("return document.getElementById('sweep-chosen').textContent")
+        assert browser.console() == []
+
+
+@needs_browser
+def test_hostile_sweeps_and_their_csv(tmp_path) -> None:
+    hostile = "".join(HOSTILE[:5])
+    path = write(
+        tmp_path,
+        metric=hostile,
+        benchmarks=[hostile],
+        selected_on=hostile,
+        command=hostile,
+        points=[point(1, 1, 0.5, run=f"={hostile}")],
+    )
+    with Browser() as browser:
+        browser.open(page_of(tmp_path, path))
+        assert browser.run("return window.attacked ?? null") is None and browser.console() == []
+        assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
+        text = browser.run(
+            "URL.createObjectURL = (blob) => { window.kept = blob; return 'blob:x' };"
+            "HTMLAnchorElement.prototype.click = () => {};"
+            "document.getElementById('sweep-csv').click(); return kept.text()"
+        )
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["run"] == f"'={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
+
+
+@needs_browser
+def test_a_cell_moves_the_sliders_of_the_token_viewer(tmp_path) -> None:
+    make_table(tmp_path / "run" / "tokens.parquet", [["a", "b"] * 20], prompts=("P?",))
+    page = write_report(tmp_path / "report.html", {"Base": tmp_path / "run"}, title="t", sweep=write(tmp_path))
+    with Browser() as browser:
+        browser.open(page)
+        ready = "return new Promise(done => { const look = () => document.documentElement.dataset.tokens"
+        browser.run(f"{ready} ? done() : setTimeout(look, 20); look() }})")
+        browser.run('document.querySelector(\'.heat td[data-margin="4.0"][data-bandwidth="0.25"] button\').click()')
+        values = "return ['margin-number', 'bandwidth-number'].map(id => Number(document.getElementById(id).value))"
+        assert browser.run(values) == [4, 0.25] and browser.console() == []

@@ -1,0 +1,298 @@
+"""Tables: what is bold and what is marked, and hostile names in every format."""
+
+import csv
+import dataclasses
+import io
+import json
+import re
+import shutil
+import subprocess
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from tests.scoring.graded import random_counts, score_of
+from trimsft.report.compare import summary
+from trimsft.report.tables.formats import (
+    FORMATS,
+    escape_csv,
+    escape_latex,
+    escape_markdown,
+    one_line,
+    render,
+    to_rich,
+)
+from trimsft.report.tables.scores import Cell, Table, comparison_table, score_table
+from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.compare import compare, compare_runs
+
+HOSTILE = [
+    "a|b",
+    r"\end{tabular}",
+    "[10cm] $x$ & 50% #1 ~ ^ _ {}",
+    "**bold** _it_ `code` <script>alert(1)</script> [x](http://y) ![i](z)",
+    "[red]markup[/red] [link=file:///]x[/link]",
+    "\x1b[31mred\x1b[0m \x07 bell",
+    "two\nlines\r\nand\ttabs",
+    '=cmd|"/c calc"!A1, "quoted"',
+    "right\u202eleft \ud800 surrogate \u2028",
+    "--- ''quotes'' ``ticks`` *",
+    "\\",
+    "&lt;b&gt;",
+    "runs/my_model-7B_50%&co",
+    "caf\u00e9 cafe\u0301 \u00df \u00f8 \u0141\u00f3d\u017a",
+    "\u6a21\u578b \u03b1\u03b2 \u0436 \u2264 \u00fe \U0001f600",
+    "",
+]
+texts = st.text(max_size=20) | st.text("\\|`*_{}[]<>()#!&~$^@:-'\"%=+ \nab", max_size=16) | st.sampled_from(HOSTILE)
+
+
+def named(name: str) -> Table:
+    cell = Cell("41.2", "[38.0, 44.5]", "↑", True, Interval(0.412, 0.38, 0.445))
+    return Table(name, (name, "score"), ((Cell(name), cell),), (f"note on {name}",))
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return {
+        "sft": [score_of("gsm8k", random_counts(60, seed=1)), score_of("amc", random_counts(30, seed=2))],
+        "trim": [
+            score_of("gsm8k", random_counts(60, seed=1, shift=2)),
+            score_of("amc", random_counts(30, seed=2)),
+        ],
+    }
+
+
+# ---- what the tables say
+
+
+def test_scores_best_and_marks(runs):
+    found = compare_runs(runs["sft"], {"trim": runs["trim"]}, name="sft", resamples=300)
+    table = score_table(runs, comparisons=found, resamples=300)
+    assert table.header == ("run", "gsm8k", "amc", "average")
+    sft, trim = table.rows
+    assert [cell.marker for cell in sft] == ["", "", "", ""]
+    assert [cell.marker for cell in trim] == ["", "↑", "", "↑"]
+    assert [cell.bold for cell in sft] == [False, False, True, False]  # amc is the same: both are best
+    assert [cell.bold for cell in trim] == [False, True, True, True]
+    value = runs["sft"][0].average
+    assert sft[1].text == f"{100 * value.value:.1f}"
+    assert sft[1].spread == f"[{100 * value.low:.1f}, {100 * value.high:.1f}]"
+    assert "sft" in table.notes[1]
+
+
+def test_a_loss_is_marked_as_one(runs):
+    found = compare_runs(runs["trim"], {"sft": runs["sft"]}, name="trim", resamples=300)
+    assert score_table(runs, comparisons=found, resamples=50).rows[0][1].marker == "↓"
+
+
+def test_without_comparisons_nothing_is_marked(runs):
+    table = score_table(runs, resamples=50)
+    assert not any(cell.marker for row in table.rows for cell in row) and len(table.notes) == 1
+
+
+def test_a_difference_that_is_not_significant_is_not_marked(runs):
+    found = compare_runs(runs["sft"], {"trim": runs["trim"]}, resamples=50)
+    doubtful = [dataclasses.replace(one, p_holm=0.06) for one in found]
+    assert not any(cell.marker for row in score_table(runs, comparisons=doubtful).rows for cell in row)
+    assert not any(cell.marker or cell.bold for row in comparison_table(doubtful).rows for cell in row)
+
+
+def test_fewer_truncated_is_better_and_length_is_neither(runs):
+    assert not any(cell.bold for row in score_table(runs, "tokens", resamples=50).rows for cell in row)
+    worse = [score_of("toy", [0])]
+    cut = [dataclasses.replace(worse[0], truncation_rate=Interval(0.5, 0.4, 0.6))]
+    table = score_table({"cut": cut, "whole": worse}, "truncated", resamples=50)
+    assert [row[1].bold for row in table.rows] == [False, True]
+
+
+def test_a_missing_benchmark_leaves_a_gap_and_no_mean(runs):
+    table = score_table({**runs, "half": runs["sft"][:1]}, resamples=50)
+    assert [cell.text for cell in table.rows[2][2:]] == ["", ""]
+    assert "| - | - |" in render(table, "markdown")
+    assert json.loads(render(table, "json"))["rows"][2][2] == {"value": None}
+
+
+def test_comparisons_of_another_metric_are_refused(runs):
+    found = compare_runs(runs["sft"], {"trim": runs["trim"]}, "pass@2", resamples=50)
+    with pytest.raises(ValueError, match="must be of the metric 'average' that the table shows, got 'pass@2'"):
+        score_table(runs, comparisons=found)
+
+
+def test_comparison_table(runs):
+    a, b = runs["sft"][0], runs["trim"][0]
+    found = compare(a, b, names=("sft", "trim"), resamples=300)
+    row = comparison_table([found]).rows[0]
+    assert [cell.text for cell in row[:3]] == ["trim", "gsm8k", "60"]
+    assert row[5].text == f"{100 * found.difference.value:+.1f}" and row[5].marker == "↑" and row[5].bold
+    assert row[6].text == "<0.001" and row[8].text == f"+{len(found.better)} -{len(found.worse)}"
+    assert comparison_table([]).rows == ()
+    with pytest.raises(ValueError, match="share baseline and metric"):
+        comparison_table([found, compare(a, b, resamples=50)])
+
+
+def test_no_negative_zero(runs):
+    found = compare(runs["sft"][1], runs["trim"][1], resamples=50)
+    small = dataclasses.replace(found, difference=Interval(-1e-6, -1e-6, 0.5))
+    cell = comparison_table([small]).rows[0][5]
+    assert (cell.text, cell.spread) == ("0.0", "[0.0, +50.0]")
+
+
+# ---- the formats
+
+
+def test_the_same_numbers_everywhere(runs):
+    found = compare_runs(runs["sft"], {"trim": runs["trim"]}, name="sft", resamples=300)
+    table = score_table(runs, comparisons=found, resamples=300)
+    cell = table.rows[1][1]
+    low, high = cell.spread[1:-1].split(", ")
+    assert f"**{cell.text}** ↑ \\[{low}, {high}\\]" in render(table, "markdown")
+    latex = render(table, "latex")
+    assert rf"\textbf{{{cell.text}}} $\uparrow$ {{\scriptsize {{[}}{low}, {high}{{]}}}}" in latex
+    for line in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}{lrrr}"):
+        assert latex.count(line) == 1
+    assert f"{cell.text} ↑ {cell.spread}" in shown(table, width=200)
+    record = json.loads(render(table, "json"))["rows"][1][1]
+    expected = runs["trim"][0].average
+    assert record == {**expected.as_dict(), "best": True, "significant": True}
+    line = list(csv.DictReader(io.StringIO(render(table, "csv"))))[1]
+    assert line["run"] == "trim" and line["gsm8k significant"] == "true"
+    assert [float(line[name]) for name in ("gsm8k", "gsm8k low", "gsm8k high")] == [
+        expected.value,
+        expected.low,
+        expected.high,
+    ]
+
+
+def test_a_negative_number_has_a_minus_in_latex():
+    cell = Cell("-3.4", "[-5.0, -1.2]", data=Interval(-0.034, -0.05, -0.012))
+    text = render(Table("", ("run", "x"), ((Cell("a-b"), cell),)), "latex")
+    assert r"a{-}b & $-$3.4 {\scriptsize {[}$-$5.0, $-$1.2{]}} \\" in text
+
+
+def test_an_unknown_format_names_the_known_ones():
+    with pytest.raises(ValueError, match="unknown name 'html'; known: markdown, latex, json, csv"):
+        render(named("x"), "html")
+    with pytest.raises(ValueError, match="must have 2 cells"):
+        Table("", ("a", "b"), ((Cell("x"),),))
+
+
+def shown(table: Table, width: int = 400) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system="truecolor", force_terminal=True)
+    console.print(to_rich(table))
+    return re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
+
+
+@given(texts)
+def test_no_unseen_character_survives(name):
+    assert "\n" not in one_line(name)
+    for form in ("markdown", "latex", "csv"):
+        text = render(named(name), form).replace("\n", "")
+        assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
+        assert text.encode()
+
+
+@given(texts)
+def test_terminal_shows_names_as_they_are(name):
+    text = shown(named(name))
+    assert one_line(name) in text and "41.2 ↑ [38.0, 44.5]" in text
+    assert not any(unicodedata.category(character) == "Cc" for character in text.replace("\n", ""))
+
+
+@given(texts)
+def test_markdown_shows_names_as_they_are(name):
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(render(named(name), "markdown"))
+    inline = [token for token in tokens if token.type == "inline"]
+    plain = ["".join(child.content for child in token.children) for token in inline]
+    expected = [one_line(name), one_line(name), "score", one_line(name) or "-", "41.2 ↑ [38.0, 44.5]"]
+    assert plain[-6 if one_line(name) else -5 :] == (expected if one_line(name) else expected[1:]) + [
+        one_line(f"note on {name}")
+    ]
+    kinds = {child.type for token in inline for child in token.children}
+    assert kinds <= {"text", "strong_open", "strong_close", "text_special"}
+    assert sum(token.type == "tr_open" for token in tokens) == 2
+
+
+LATEX_TEXT = re.compile(
+    r"\\text(backslash|asciicircum|asciitilde|less|greater|bar|asciigrave|quotesingle)\{\}|\\[{}$&#%_]"
+    r"|\{[\-\[\]*\"]\}|\$\\(up|down)arrow\$|[^\\{}$&#%_^~<>|`'\"\-\[\]*]"
+)
+FOREIGN = re.compile(r"\{\\ifdefined\\Umathchar ([^\x00-\x7f]+)\\else ((?:U\+[0-9A-F]{4,6} ?)+)\\fi\}")
+
+
+@given(texts)
+def test_latex_has_no_active_character_left(name):
+    escaped = escape_latex(name)
+    told = [[chr(int(number[2:], 16)) for number in match[2].split()] for match in FOREIGN.finditer(escaped)]
+    assert told == [list(match[1]) for match in FOREIGN.finditer(escaped)]
+    plain = FOREIGN.sub(lambda match: "x" * len(match[1]), escaped)
+    assert "".join(match[0] for match in LATEX_TEXT.finditer(plain)) == plain
+    assert len(list(LATEX_TEXT.finditer(plain))) == len(unicodedata.normalize("NFC", one_line(name)))
+    text = render(named(name), "latex")
+    assert text.count("\\\\\n") == 2 and text.count("\n") == 13
+
+
+def test_latex_keeps_letters_that_pdflatex_has_and_numbers_the_others():
+    assert escape_latex("cafe\u0301_\u0141") == "caf\u00e9\\_\u0141"
+    expected = "a{\\ifdefined\\Umathchar \u6a21\u578b\\else U+6A21 U+578B\\fi}{-}b"
+    assert escape_latex("a\u6a21\u578b-b") == expected
+
+
+def latex_document(runs) -> str:
+    """Every kind of table, with every hostile name as title, run, benchmark and note."""
+    tables = [named(name) for name in HOSTILE]
+    for name in HOSTILE:
+        renamed = [dataclasses.replace(score, benchmark=f"{name} {score.benchmark}") for score in runs["sft"]]
+        better = [dataclasses.replace(score, benchmark=f"{name} {score.benchmark}") for score in runs["trim"]]
+        found = compare_runs(renamed, {f"{name} trim": better}, name=name, resamples=20)
+        tables.append(score_table({name: renamed, f"{name} trim": better}, comparisons=found, resamples=20))
+        tables.append(comparison_table(found))
+    tables.append(summary(runs["sft"], HOSTILE[2]))
+    body = "\\clearpage\n".join(render(table, "latex") for table in tables)
+    start = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\listoftables\n"
+    return f"{start}{body}\\end{{document}}\n"
+
+
+@pytest.mark.parametrize("engine", ["pdflatex", "lualatex"])
+def test_latex_compiles(engine, runs, tmp_path):
+    if shutil.which(engine) is None or subprocess.run(["kpsewhich", "booktabs.sty"]).returncode:
+        pytest.skip(f"{engine} with booktabs is not here")
+    (tmp_path / "tables.tex").write_text(latex_document(runs), encoding="utf-8")
+    for _ in range(2):  # the second time reads the list of tables that the first has written
+        done = subprocess.run(
+            [engine, "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "tables.tex"],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=120,
+        )
+        log = done.stdout.decode(errors="replace")
+        assert done.returncode == 0, [line for line in log.splitlines() if line.startswith("!")] or log[-500:]
+
+
+@given(texts)
+def test_json_keeps_names_exactly(name):
+    record = json.loads(render(named(name), "json"))
+    assert record["title"] == name and record["rows"][0][0] == ({"text": name} if name else {"value": None})
+
+
+@given(texts)
+def test_csv_reads_back_and_starts_no_formula(name):
+    header, row = csv.reader(io.StringIO(render(named(name), "csv")))
+    assert row == [escape_csv(name), "0.412", "0.38", "0.445", "true"] and header[0] == row[0]
+    assert row[0].removeprefix("'") == one_line(name).removeprefix("'")
+    assert not row[0].startswith(("=", "+", "-", "@"))
+
+
+def test_every_format_is_tested():
+    assert set(FORMATS) == {"markdown", "latex", "json", "csv"}
+
+
+def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
+    said = "see http://x.y, ask @you and :smile:, a|b &lt; [c](d) *e*"
+    assert escape_markdown(said) == (r"see http\://x.y, ask \@you and \:smile:, a\|b \&lt; \[c\](d) \*e\*")
+    plain = "average@8, 95 % (over seeds): 3 & 4!"
+    assert escape_markdown(plain) == plain

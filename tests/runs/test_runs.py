@@ -1,0 +1,432 @@
+"""Run directories: the lock, the settings, the manifest; files that only grow; fingerprints."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft.runs import directory as runs
+from trimsft.runs import files
+from trimsft.runs import (
+    JsonLines,
+    RunDirectory,
+    RunError,
+    environment,
+    fingerprint_file,
+    fingerprint_folder,
+    write_whole,
+)
+
+# the package without its __init__, which loads torch for seconds; runs.py needs none of it
+ALONE = f"""
+import os, sys, time, types
+from pathlib import Path
+sys.modules["trimsft"] = types.ModuleType("trimsft")
+sys.modules["trimsft"].__path__ = [{str(Path(runs.__file__).parent)!r}]
+from trimsft.runs import files
+from trimsft.runs import JsonLines, RunDirectory
+assert not {{"torch", "transformers"}} & set(sys.modules)
+path = Path(sys.argv[1])
+"""
+HOLD = """
+lock = RunDirectory(path).lock()
+if "fork" in sys.argv:
+    ready, tell = os.pipe()
+    if os.fork() == 0:
+        os.write(tell, b".")  # from here on the child is a process of its own
+        time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
+if "exec" in sys.argv:
+    import subprocess
+    subprocess.Popen(["sleep", "60"], close_fds=False)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "runs" / "trim")
+
+
+class Holder:
+    """Another process that holds the lock, in a process group of its own."""
+
+    def __init__(self, run: RunDirectory, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ALONE + HOLD, str(run.path), *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "held\n"
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # children of a killed holder too
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+# the lock -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None:
+    holder = Holder(run)
+    try:
+        with pytest.raises(RunError) as refused:
+            run.lock()
+        message = str(refused.value)
+        assert (
+            str(run.path) in message and f"process {holder.process.pid} on {os.uname().nodename}" in message
+        )
+        assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
+    finally:
+        holder.end()
+
+
+@pytest.mark.parametrize("child", ["", "fork", "exec"])
+def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: str) -> None:
+    holder = Holder(run, child)
+    try:
+        holder.kill()
+        assert (
+            json.loads((run.path / ".lock").read_text())["pid"] == holder.process.pid
+        )  # stale text is no lock
+        with run.lock():
+            assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
+    finally:
+        holder.end()
+
+
+def test_taking_the_lock_twice_in_one_process_is_harmless(run: RunDirectory) -> None:
+    with run.lock():
+        inner = RunDirectory(run.path).lock()
+        inner.release()
+        inner.release()
+        assert is_locked(run)
+    assert not is_locked(run)
+    with run.lock():
+        assert is_locked(run)
+
+
+def test_a_lock_that_nobody_keeps_a_name_for_is_held_on(run: RunDirectory) -> None:
+    run.lock()
+    assert is_locked(run)
+    runs.RunLock._leave_to_parent()
+
+
+def is_locked(run: RunDirectory) -> bool:
+    import fcntl
+
+    with open(run.path / ".lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def test_a_holder_without_a_note_is_another_process(run: RunDirectory) -> None:
+    import fcntl
+
+    run.path.mkdir(parents=True)
+    with open(run.path / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match="in use by another process"):
+            run.lock()
+
+
+def test_a_file_system_without_locks_is_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RunError, match=r"has no file locks \(flock: Function not implemented\); choose"):
+        run.lock()
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match=r"taken: cannot be used as a run directory \(File exists\)"):
+        RunDirectory(tmp_path / "taken").lock()
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+# settings -----------------------------------------------------------------------------------------------------------
+
+
+class Strategy(str, Enum):
+    STEPS = "steps"
+
+
+SETTINGS = {
+    "objective": "trim",
+    "margin": 1.5,
+    "learning_rate": 5e-5,
+    "save_steps": 50,
+    "lora": {"rank": 8, "targets": ("q", "v")},
+    "strategy": Strategy.STEPS,
+    "path": Path("a/b"),
+    "scale": float("nan"),
+    "beta": np.float64(0.95),
+    "nothing": None,
+    "date": "2026-01-01",
+}
+
+
+def test_the_same_settings_again_change_nothing(run: RunDirectory) -> None:
+    run.settle_config(SETTINGS)
+    content = run.config_path.read_text()
+    assert list(yaml.safe_load(content)) == list(SETTINGS)
+    assert "strategy: steps" in content and "rank: 8" in content
+    os.utime(run.config_path, (1, 1))
+    run.settle_config(SETTINGS)
+    assert run.config_path.stat().st_mtime == 1
+
+
+def test_changed_settings_are_refused_with_the_difference(run: RunDirectory) -> None:
+    run.settle_config(SETTINGS)
+    content = run.config_path.read_text()
+    changed = SETTINGS | {"margin": 1.0, "lora": {"rank": 16, "targets": ["q", "v"]}, "new": True}
+    del changed["nothing"]
+    with pytest.raises(RunError) as refused:
+        run.settle_config(changed, harmless={"save_steps"})
+    message = str(refused.value)
+    for difference in (
+        "margin: was 1.5, now 1.0;",
+        "lora.rank: was 8, now 16;",
+        "new: was not set, now True.",
+        "nothing: was None, now not set;",
+    ):
+        assert difference in message
+    assert "lora.targets" not in message and "another output directory" in message and "\n" not in message
+    assert run.config_path.read_text() == content
+
+
+def test_harmless_changes_are_kept(run: RunDirectory) -> None:
+    run.settle_config(SETTINGS)
+    run.settle_config(SETTINGS | {"save_steps": 10}, harmless={"save_steps"})
+    assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
+    run.settle_config(SETTINGS | {"save_steps": 10, "lora": {"rank": 1}}, harmless={"lora"})
+    with pytest.raises(RunError, match="margin"):
+        run.settle_config(
+            SETTINGS | {"save_steps": 7, "margin": 0, "lora": {"rank": 1}}, harmless=["save_steps"]
+        )
+    assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
+
+
+@pytest.mark.parametrize("content", [b"a: [1", b"\xff\xfe\x00", b"- a\n- b\n"])
+def test_an_unreadable_config_is_neither_used_nor_overwritten(run: RunDirectory, content: bytes) -> None:
+    write_whole(run.config_path, content)
+    with pytest.raises(RunError, match=re.escape(str(run.path))) as refused:
+        run.settle_config(SETTINGS)
+    assert "\n" not in str(refused.value)
+    assert run.config_path.read_bytes() == content
+
+
+# the manifest -------------------------------------------------------------------------------------------------------
+
+
+def test_the_manifest_gathers_facts_and_the_end(run: RunDirectory) -> None:
+    assert run.read_manifest() == {} and not run.is_finished() and not run.path.exists()
+    run.write_manifest(seed=1, data=Path("a"))
+    run.write_manifest(seed=2, model="b")
+    assert run.read_manifest() == {"seed": 2, "data": "a", "model": "b"}
+    assert not run.is_finished()
+    run.mark_finished()
+    assert RunDirectory(run.path).is_finished()
+    assert run.read_manifest()["seed"] == 2
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]"])
+def test_a_broken_manifest_is_named(run: RunDirectory, content: bytes) -> None:
+    write_whole(run.manifest_path, content)
+    with pytest.raises(RunError, match=re.escape(str(run.manifest_path))):
+        run.write_manifest(seed=1)
+    assert run.manifest_path.read_bytes() == content
+
+
+def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    import trimsft
+
+    words = ["trimsft", "train", "--hub_token", "hf_very secret", "--api_key=also", "--eos_token", "</s>"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(runs, "PACKAGES", ("torch", "no-such-package"))
+    facts = environment()
+    assert facts["command"] == "trimsft train --hub_token '***' '--api_key=***' --eos_token '</s>'"
+    assert facts["versions"]["trimsft"] == trimsft.__version__
+    assert facts["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert facts["versions"]["no-such-package"] is None
+    assert ("gpus" in facts) == torch.cuda.is_available()
+    json.dumps(facts)
+
+
+# fingerprints -------------------------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_of_a_file_is_its_sha256(tmp_path: Path) -> None:
+    path = write_whole(tmp_path / "a", b"abc")
+    assert fingerprint_file(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_the_fingerprint_of_a_folder_sees_names_and_contents_only(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, names in ((first, ["a", "b/c"]), (second, ["b/c", "a"])):
+        for name in names:
+            write_whole(folder / name, name.encode())
+    write_whole(second / ".cache" / "x", b"hidden")
+    os.utime(second / "a", (1, 1))
+    assert fingerprint_folder(first) == fingerprint_folder(second)
+    fingerprint = fingerprint_folder(first)
+    (first / "b" / "c").rename(first / "b" / "d")
+    assert fingerprint_folder(first) != fingerprint
+    (first / "b" / "d").rename(first / "b" / "c")
+    write_whole(first / "a", b"b")
+    assert fingerprint_folder(first) != fingerprint
+
+
+def test_a_fine_tuned_model_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SMALL_FILE", 1000)
+    monkeypatch.setattr(files, "SAMPLE", 16)
+    weights = np.random.default_rng(0).standard_normal(4000, dtype=np.float32)
+    write_whole(tmp_path / "model.safetensors", weights.tobytes())
+    base = fingerprint_folder(tmp_path)
+    assert fingerprint_folder(tmp_path) == base
+    write_whole(tmp_path / "model.safetensors", (weights + np.float32(1e-3)).tobytes())
+    assert fingerprint_folder(tmp_path) != base
+    last = weights.copy()
+    last[-1] += 1
+    write_whole(tmp_path / "model.safetensors", last.tobytes())
+    assert fingerprint_folder(tmp_path) != base
+
+
+def test_no_folder_has_no_fingerprint(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="gone: not a folder"):
+        fingerprint_folder(tmp_path / "gone")
+
+
+# files that only grow -----------------------------------------------------------------------------------------------
+
+RECORDS = [{"step": step, "text": "a\nb\u2028 \u00e4", "loss": 0.1 * step} for step in range(4)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> JsonLines:
+    lines = JsonLines(tmp_path / "train" / "log.jsonl")
+    assert lines.read() == []
+    for record in RECORDS:
+        lines.append(record)
+    return lines
+
+
+def test_lines_come_back_and_are_on_file_at_once(log: JsonLines) -> None:
+    assert JsonLines(log.path).read() == RECORDS
+    log.append({"step": 4})
+    assert JsonLines(log.path).read()[-1] == {"step": 4}
+
+
+@given(cut=st.integers(1, 200))
+def test_a_line_cut_short_counts_as_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    whole = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
+    path = write_whole(tmp_path_factory.mktemp("log") / "log.jsonl", whole[:-cut])
+    # a line that lacks only its end is whole: an object cannot be cut short and still parse
+    left = RECORDS[: (whole[:-cut] + b"\n").count(b"}\n")]
+    assert JsonLines(path).read() == left
+    assert path.read_bytes() == whole[:-cut]
+    log = JsonLines(path)
+    log.append({"step": 9})
+    log.close()
+    assert JsonLines(path).read() == [*left, {"step": 9}]
+    assert path.read_bytes().count(b"\n") == len(left) + 1
+
+
+def test_cutting_after_a_step_and_going_on(log: JsonLines) -> None:
+    assert log.keep_until(lambda record: record["step"] > 1) == 2
+    log.append({"step": 7})
+    assert JsonLines(log.path).read() == [*RECORDS[:2], {"step": 7}]
+    os.utime(log.path, (1, 1))
+    assert log.keep_until(lambda record: record["step"] > 7) == 0
+    assert log.path.stat().st_mtime == 1
+    assert JsonLines(log.path.with_name("none")).keep_until(lambda record: True) == 0
+
+
+@pytest.mark.parametrize("line", [b"{]", b"3", b""])
+def test_a_broken_line_in_the_middle_is_named(log: JsonLines, line: bytes) -> None:
+    lines = log.path.read_bytes().split(b"\n")
+    lines.insert(2, line)
+    write_whole(log.path, b"\n".join(lines))
+    with pytest.raises(RunError, match=r"log\.jsonl, line 3: "):
+        JsonLines(log.path).read()
+
+
+def test_a_full_disk_leaves_whole_lines(log: JsonLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def half(descriptor: int, content: bytes) -> int:
+        if len(content) < 20:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, content[:10])
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", half)
+        with pytest.raises(RunError, match=r"log\.jsonl: cannot be written \(No space left on device\)"):
+            log.append({"step": 5, "text": "long enough"})
+    log.append({"step": 6})
+    assert JsonLines(log.path).read() == [*RECORDS, {"step": 6}]
+
+
+def test_a_line_survives_the_kill_of_its_writer(tmp_path: Path) -> None:
+    code = "JsonLines(path).append({'step': 1}); os.kill(os.getpid(), 9)"
+    ended = subprocess.run([sys.executable, "-c", ALONE + code, str(tmp_path / "log.jsonl")], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert JsonLines(tmp_path / "log.jsonl").read() == [{"step": 1}]
+
+
+# whole files --------------------------------------------------------------------------------------------------------
+
+
+def test_a_kill_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    path = write_whole(tmp_path / "manifest.json", b"old")
+    code = "os.replace = lambda *names: os.kill(os.getpid(), 9); files.write_whole(path, b'new')"
+    ended = subprocess.run([sys.executable, "-c", ALONE + code, str(path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_failure_while_writing_leaves_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_whole(tmp_path / "a", b"old")
+
+    def fail(*names: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"new")
+    assert os.listdir(tmp_path) == ["a"] and path.read_bytes() == b"old"

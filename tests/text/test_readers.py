@@ -1,0 +1,152 @@
+"""Local files: what is read from each format, and what an error says about the place."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft.text.readers import DataError, is_text, list_files, read_file
+
+ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def jsonl(rows: list, end: str = "\n") -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + end for row in rows).encode()
+
+
+CSV = 'problem,solution\r\na,b\r\n"é\u2028x\x85y","say ""hi"",\nthen go"\r\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "numbers"),
+    [
+        ("a.jsonl", jsonl(ROWS), [1, 2]),
+        ("a.jsonl", b"\xef\xbb\xbf" + jsonl(ROWS, "\r\n"), [1, 2]),  # BOM and CRLF, as Windows writes
+        ("a.jsonl", b"\n" + jsonl(ROWS[:1]) + b"  \r\n\n" + jsonl(ROWS[1:]).rstrip(), [2, 5]),  # blank lines
+        ("a.JSONL.gz", jsonl(ROWS), [1, 2]),
+        ("a.json", json.dumps(ROWS, indent=1).encode(), [1, 2]),
+        ("a.json", b"\xef\xbb\xbf" + json.dumps({"data": ROWS, "version": 1}).encode(), [1, 2]),
+        ("a.json.gz", json.dumps(ROWS).encode(), [1, 2]),
+        ("a.csv", CSV, [2, 3]),
+        ("a.csv", b"\xef\xbb\xbf" + CSV.replace(b"\r\na", b"\r\n\r\na"), [3, 4]),
+        ("a.csv.gz", CSV, [2, 3]),
+    ],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes, numbers: list[int]) -> None:
+    rows = read_file(write(tmp_path / name, content))
+    assert rows.columns == ["problem", "solution"]
+    assert rows.column("problem") == [row["problem"] for row in ROWS]
+    assert rows.column("solution") == [row["solution"] for row in ROWS]
+    assert list(rows.numbers) == numbers
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    rows = read_file(tmp_path / "a.parquet")
+    assert (rows.columns, rows.column("solution")) == (["problem", "solution"], ["b", ROWS[1]["solution"]])
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
+def test_any_text_survives_json_lines(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    path = write(tmp_path_factory.mktemp("any") / "a.jsonl", jsonl([{"problem": text} for text in texts]))
+    assert read_file(path).column("problem") == texts
+
+
+def test_rows_may_have_different_fields(tmp_path: Path) -> None:
+    rows = read_file(write(tmp_path / "a.jsonl", jsonl([{"problem": "a"}, {"solution": "b"}])))
+    assert (rows.columns, rows.column("solution")) == (["problem", "solution"], [None, "b"])
+
+
+def test_a_solution_longer_than_csv_usually_takes(tmp_path: Path) -> None:
+    rows = read_file(write(tmp_path / "a.csv", b"problem,solution\na," + b"x" * 200_000 + b"\n"))
+    assert len(rows.column("solution")[0]) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", b'{"problem": "a"}\n\n{"problem": \n', "a.jsonl, line 3: not JSON"),
+        (
+            "a.jsonl",
+            b'{"problem": "a"}\n["b"]\n',
+            "a.jsonl, line 2: must be an object with named fields, got list",
+        ),
+        ("a.jsonl", b'{"problem": "a"}\n{"problem": "\xff"}\n', "a.jsonl, line 2: not UTF-8 (byte 0xff)"),
+        ("a.jsonl", b"[" * 200_000, "a.jsonl, line 1: not usable JSON (nested too deeply)"),
+        ("a.jsonl", b'{"problem": ' + b"1" * 9000 + b"}", "a.jsonl, line 1: not usable JSON"),
+        ("a.jsonl", b"\n\n", "a.jsonl: holds no rows"),
+        ("a.json", b'[{"problem": "a"},\n {"problem" "b"}]', "a.json, line 2: not JSON"),
+        ("a.json", jsonl(ROWS), "one object a line is .jsonl"),
+        ("a.json", b'{"rows": []}', 'must hold a list of objects or {"data": [...]}'),
+        ("a.json", b'[{"problem": "a"}, 3]', "a.json, item 2: must be an object with named fields, got int"),
+        ("a.json", b'[\n"\xff"]', "a.json, line 2: not UTF-8"),
+        ("a.csv", b'problem,solution\n"a\nb",c\nd\n', "a.csv, line 4: 1 cells where the header has 2"),
+        ("a.csv", b'problem,solution\na,b\n"c,d\n', "a.csv, line 3: not CSV"),
+        ("a.csv", b"problem,problem\na,b\n", "a.csv, line 1: the header names a column twice"),
+        ("a.csv", b"problem,solution\n", "a.csv: holds no rows"),
+        ("a.parquet", b"PAR1 not really", "a.parquet: not Parquet"),
+        ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .jsonl"),
+        ("a.parquet.gz", b"", "a.parquet.gz: unknown format"),
+    ],
+)
+def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    with pytest.raises(DataError) as error:
+        read_file(write(tmp_path / name, content))
+    assert says in str(error.value)
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"plain text", gzip.compress(jsonl(ROWS * 99))[:-20]], ids=["none", "half"])
+def test_a_gzip_file_that_is_none_or_half_of_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.jsonl\.gz: cannot be read"):
+        read_file(tmp_path / "a.jsonl.gz")
+
+
+def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.csv", "notes.txt", ".hidden.jsonl", "with,comma.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder.jsonl").mkdir()
+    folder = [tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "with,comma.json"]
+    assert list_files(str(tmp_path)) == folder
+    assert list_files(f"{tmp_path / 'b.jsonl'}, {tmp_path / 'a.csv'}") == [folder[1], folder[0]]
+    assert list_files(str(folder[2])) == [folder[2]]
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("gone.jsonl", "no such file or folder: '.*gone.jsonl'"),
+        ("", "holds no file ending in"),
+        ("a.csv,b.csv", "a.csv'"),
+    ],
+)
+def test_files_that_are_not_there(tmp_path: Path, where: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        list_files(f"{tmp_path}/{where}")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a", True),
+        (" a\n", True),
+        ("", False),
+        (" \n\t", False),
+        (None, False),
+        (3, False),
+        ("\ud800", False),
+    ],
+)
+def test_what_can_be_a_problem(value: object, expected: bool) -> None:
+    assert is_text(value) is expected

@@ -1,0 +1,191 @@
+"""Loading, checking and sampling: which rows there are, and what bad data gets."""
+
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+
+from trimsft.text.training_data import DataConfig, DataError, encode, load_rows, load_training_data
+
+from .toys import CHAT, ROWS, local, make_tokenizer, split, write
+
+# ---- local data
+
+
+def test_other_column_names(tmp_path: Path) -> None:
+    rows = [{"question": row["problem"], "answer": row["solution"]} for row in ROWS]
+    config = local(tmp_path, rows, problem_column="question", solution_column="answer")
+    assert load_rows(config)["answer"][:] == [row["solution"] for row in ROWS]
+    tokenizer = make_tokenizer(chat=CHAT)
+    assert split(tokenizer, encode(load_rows(config), tokenizer, config)[2])[1] == "It is \\boxed{3}.<eos>"
+
+
+def test_several_files_of_several_formats(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", ROWS[:2])
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(ROWS[2]).encode()))
+    (tmp_path / "c.json").write_text(json.dumps(ROWS[3:5]))
+    (tmp_path / "d.csv").write_text("solution,problem\nb,a\n")
+    large = pa.table({name: pa.array(["z"], pa.large_string()) for name in ("problem", "solution")})
+    pq.write_table(large, tmp_path / "e.parquet")
+    rows = load_rows(DataConfig(dataset_name=str(tmp_path)))
+    assert rows["problem"][:] == [*(row["problem"] for row in ROWS[:5]), "a", "z"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.jsonl",
+        "b.jsonl.gz",
+        "c.json",
+        "d.csv",
+        "e.parquet",
+    ]
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    for solution in ("one", "two"):
+        config = local(tmp_path, [{"problem": "p", "solution": solution}])
+        train, _ = load_training_data(config, tokenizer, with_eval=False)
+        assert split(tokenizer, train.dataset[0])[1] == f"{solution}<eos>"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"problem": "p"},
+        {"problem": "p", "solution": None},
+        {"problem": " \n", "solution": "s"},
+        {"problem": "p", "solution": 3},
+        {"problem": ["p"], "solution": "s"},
+        {"problem": "p", "solution": "\ud800"},
+    ],
+)
+def test_rows_without_problem_or_solution(tmp_path: Path, bad: dict[str, Any], caplog: Any) -> None:
+    rows = [ROWS[0], bad, ROWS[1], bad, bad]
+    with pytest.raises(DataError, match=r"train.jsonl, line 2: 'problem' or 'solution' .* \(and 2 more rows\)"):
+        load_rows(local(tmp_path, rows))
+    with pytest.raises(DataError, match=r"line 1: .* not text; correct"):
+        load_rows(local(tmp_path, [bad, *ROWS]))
+    with caplog.at_level(logging.WARNING, logger="trimsft"):
+        kept = load_rows(local(tmp_path, rows, drop_incomplete=True))
+    assert kept["problem"][:] == [ROWS[0]["problem"], ROWS[1]["problem"]]
+    assert "dropped 3 of 5 rows; the first: " in caplog.text
+    with pytest.raises(DataError, match=r"no row is left|no column"):
+        load_rows(local(tmp_path, [bad], drop_incomplete=True))
+
+
+@pytest.mark.parametrize("name", ["gone.jsonl", "./gone", "~/gone", "/gone", "a/b/c", "x.jsonl,y.jsonl", "gone.CSV.gz"])
+def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("asked the hub"))
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_rows(DataConfig(dataset_name=name))
+
+
+def test_unknown_columns(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no column 'problem' or 'solution'; it has q, a\. .* problem_column"):
+        load_rows(local(tmp_path, [{"q": "1", "a": "2"}]))
+    with pytest.raises(DataError, match="no column 'query'; it has messages, solution"):
+        load_rows(local(tmp_path, [{"messages": [], "solution": "2"}], problem_column="query"))
+
+
+# ---- data in a form of TRL
+
+TRL_ROWS = [
+    {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+    {"prompt": "a", "completion": "b"},
+    {"text": "a"},
+    {"input_ids": [1, 2, 3]},
+]
+
+
+@pytest.mark.parametrize("row", TRL_ROWS, ids=lambda row: next(iter(row)))
+def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
+    train, test = load_training_data(local(tmp_path, [row, row]), make_tokenizer(), with_eval=False)
+    assert (train.kind, train.dataset.to_list(), test) == ("trl", [row, row], None)
+    train.dataset.select([0]).to_parquet(tmp_path / "more.parquet")
+    assert load_rows(DataConfig(dataset_name=str(tmp_path))).to_list() == [row] * 3
+
+
+@pytest.mark.parametrize("setting", [{"template": "plain"}, {"system_prompt": ""}, {"benchmarks_dir": "."}])
+def test_settings_that_trl_would_not_see(tmp_path: Path, setting: dict[str, Any]) -> None:
+    if "benchmarks_dir" in setting:
+        setting = {"benchmarks_dir": str(tmp_path / "benchmarks")}
+        (tmp_path / "benchmarks").mkdir()
+        write(tmp_path / "benchmarks/toy.jsonl", ROWS)
+    with pytest.raises(DataError, match=f"{next(iter(setting))}: .* has no effect on data without 'problem'"):
+        load_training_data(local(tmp_path, [{"text": "a"}], **setting), make_tokenizer(), with_eval=False)
+
+
+def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [{"text": "a"}])
+    write(tmp_path / "b.jsonl", ROWS)
+    with pytest.raises(DataError, match=r"a\.jsonl: no columns 'problem' and 'solution', which other files here have"):
+        load_rows(DataConfig(dataset_name=str(tmp_path)))
+    with pytest.raises(DataError, match=r"train\.jsonl: rows do not fit into one table"):
+        load_rows(local(tmp_path, [{"text": "a"}, {"text": {"b": 1}}]))
+
+
+# ---- the hub
+
+
+def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load_dataset(*args: Any, **kwargs: Any) -> Dataset:
+        asked.append((args, kwargs))
+        return Dataset.from_list([{**row, "messages": []} for row in ROWS])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    config = DataConfig(dataset_name="some/data", dataset_config="en", dataset_revision="abc")
+    assert load_rows(config).column_names == ["problem", "solution"]
+    load_rows(config, split="test")
+    assert asked == [(("some/data", "en"), {"split": split, "revision": "abc"}) for split in ("train", "test")]
+
+
+def test_bad_rows_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*ROWS, {"problem": "p", "solution": None}, {"problem": "", "solution": "s"}]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: Dataset.from_list(rows))
+    with pytest.raises(DataError, match=r"some/data \(train\), row 8: .* \(and 1 more rows\)"):
+        load_rows(DataConfig(dataset_name="some/data"))
+    assert load_rows(DataConfig(dataset_name="some/data", drop_incomplete=True)).to_list() == ROWS
+
+
+def test_the_default_dataset_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Dataset.from_dict({"problem": [str(n) for n in range(20_010)], "solution": ["s"] * 20_010})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: many)
+    assert len(load_rows(DataConfig())) == 20_000
+    assert len(load_rows(DataConfig(sample=7))) == 7
+    assert len(load_rows(DataConfig(dataset_name="other/data"))) == 20_010
+    assert len(load_rows(DataConfig(), split="test")) == 20_010
+
+
+def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path))
+    with pytest.raises(
+        DataError, match=r"cannot load split 'train' of 'no/where' at v2 from the hub .* data/train.jsonl"
+    ) as error:
+        load_rows(DataConfig(dataset_name="no/where", dataset_revision="v2"))
+    assert "\n" not in str(error.value)
+
+
+# ---- sampling
+
+
+def test_a_sample_is_the_same_everywhere(tmp_path: Path) -> None:
+    """Random(0).random() of the eight rows orders them so, on every machine and Python."""
+    assert load_rows(local(tmp_path, sample=5))["problem"][:] == [f"What is {n}+1?" for n in (3, 7, 5, 2, 4)]
+    other = load_rows(local(tmp_path, sample=5, sample_seed=1))["problem"][:]
+    assert other != load_rows(local(tmp_path, sample=5))["problem"][:] and len(set(other)) == 5
+
+
+def test_a_sample_larger_than_the_data(tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING, logger="trimsft"):
+        rows = load_rows(local(tmp_path, sample=1000))
+    assert rows.to_list() == ROWS
+    assert "sample: 1,000 rows asked for, 8 are there; all are used" in caplog.text

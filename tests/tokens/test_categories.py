@@ -1,0 +1,194 @@
+"""The rules of docs/categories.md, on LaTeX as models write it and tokenizers split it."""
+
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft.tokens.categories import CATEGORIES, CONNECTORS, PHRASES, categorise
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "train" / "math_train.jsonl.gz"
+
+
+def kinds(*texts: str) -> str:
+    return "".join(CATEGORIES[kind][0] for kind in categorise(texts))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["\\", "frac", "{", "1", "}{", "2", "}"], "sssnsns"),
+        (["\\", "fr", "ac", "1", "2"], "sssnn"),
+        ([" \\", "times", " ", "3"], "sson"),
+        (["\\", "box", "ed", "{", "4", "2", "}"], "ssssnns"),
+        (["\\boxed{", "7}", "$."], "sns"),
+        (["x", "^", "2"], "osn"),
+        (["x", "_{", "1", "2", "}"], "osnns"),
+        (["\\", "sqrt", "{", "x", "}"], "sssos"),
+        (["\\", "left", "(", "\\", "right", ")"], "ssssss"),
+        (["\\", "(", "a", "\\", ")"], "ssoss"),
+        (["\\[", " n", "!", " =", " \\", "alpha", "\\]"], "sossss" + "s"),
+        (["\\", "text", "{", " if", " }"], "ooscs"),
+        (
+            ["\\", "begin", "{", "align", "*}", " a", " &", "=", " b", " \\\\", "\\end{align*}"],
+            "ooooo" + "oosooo",
+        ),
+        (["5", "\\", "%", " \\", "$", "3"], "nssssn"),
+        (["\\", "therefore", " x", " \\", "implies", " y"], "ccosso"),
+        (["f", "'(", "x", ")"], "osos"),
+    ],
+)
+def test_latex(texts: list[str], expected: str) -> None:
+    assert kinds(*texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1", ",", "0", "0", "0"], "nnnnn"),
+        (["1", "{", ",", "}", "0", "0", "0"], "nnnnnnn"),
+        (["1", ",\\", "!", "0", "0", "0"], "nnnnnn"),
+        (["3", ".", "1", "4", "."], "nnnno"),
+        (["1", ",", " 2", ",", " 3"], "nonon"),
+        (["1", ",", "2"], "non"),  # a list: three digits follow a separator of thousands
+        (["1", ",", "2", "3", "4", "5"], "nonnnn"),
+        ([" 2", "nd", " two", " 3D"], "noon"),
+        (["3", ":", "4", ":", " yes"], "nsnoo"),
+        ([".", "5", " ½", " x", "²"], "nnnon"),
+        (["5", "!", " Great", "!"], "nsos"),  # after a word it may be n!
+        (["$", "5", " -", "2", "%"], "snsns"),
+    ],
+)
+def test_numbers(texts: list[str], expected: str) -> None:
+    assert kinds(*texts) == expected
+
+
+@pytest.mark.parametrize("word", sorted(CONNECTORS))
+def test_connectors_in_any_case_with_or_without_a_space(word: str) -> None:
+    assert kinds(word, " " + word.upper(), " ", word.capitalize()) == "ccoc"
+    assert kinds(word[:2], word[2:] + ",", " x") == ("cco" if word[2:] else "coo")  # split by the tokenizer
+    assert kinds("x" + word, word + "x", "\\" + word)[:2] == "oo"
+
+
+@pytest.mark.parametrize("phrase", PHRASES)
+def test_connectors_of_several_words(phrase: str) -> None:
+    words = phrase.split(" ")
+    assert kinds(*(f" {word}" for word in words), ".") == "c" * len(words) + "o"
+    assert kinds(*(f" {word.title()}\n" for word in words)) == "c" * len(words)
+
+
+def test_parts_of_a_connector_and_words_around_it() -> None:
+    assert kinds("There", "fore", ",", " 2") == "ccon"
+    assert kinds("Let", "'s", " sol", "ve") == "cooo"
+    assert kinds(" so", "me", " sin", "ce", "re", " life") == "oooooo"  # some, sincere, life
+    assert kinds("it", " follows", " it", " is") == "ccoo"
+
+
+def test_text_is_not_mathematics() -> None:
+    assert kinds(" two", "-", "digit") == "ooo"
+    assert kinds("x", "-", "2", " -", " y") == "osnso"  # but a minus is
+    assert kinds("**", "Step", " **", "\n", "- ", "a", "\n##", " b") == "oooooooo"
+    assert kinds("- ", "a", " *", " b") == "ooso"
+    assert kinds(".", ",", ";", "?", "\n\n", " ", '"', "...") == "oooooooo"
+    assert kinds("a", "b", "x", "theta") == "oooo"  # variables look like any other letter
+
+
+@pytest.mark.parametrize("text", ["<|im_end|>", "</s>", "<eos>", "<s>", "<|endoftext|>", "<|eot_id|>", "[PAD]", ""])
+def test_special_tokens_are_other(text: str) -> None:
+    assert kinds("2", text, "2") == "non"
+    assert kinds("so", text) == "co"
+    assert kinds("\\", text, "frac") == ("sos" if text == "" else "ooo")  # nothing goes on across them
+
+
+def test_split_characters_are_read_as_one() -> None:
+    assert kinds("a", "<0xE2>", "<0x88>", "<0x9E>", "b") == "ossso"  # infinity
+    assert kinds("<0x20><0xE2>", "<0x88><0xB4>") == "cc"  # therefore sign
+    assert kinds("<0xC3>", "<0xA9>", "<0xC3>", "<0x97>") == "ooss"  # e with acute, times
+    assert kinds("<0xE2>", "x", "<0x9E>") == "ooo"  # no character at all
+    assert kinds("<0xC2>", "<0xBD>", "<0xCF><0x80>") == "nns"  # one half, pi
+
+
+def test_signs_of_unicode() -> None:
+    assert kinds("\N{MULTIPLICATION SIGN}", "≤", "√", "π", "△", "\u211d", "°", "·", "→", "∴") == "sssssssssc"
+    assert kinds("é", "中", "“", "—") == "oooo"
+
+
+def test_nothing() -> None:
+    assert categorise([]).tolist() == [] and categorise([]).dtype == np.int8
+    assert CATEGORIES == ("numeric", "symbol", "connector", "other")
+    assert categorise([""]).tolist() == [3]
+
+
+@given(st.lists(st.text(max_size=6), max_size=30))
+def test_any_text_has_a_category_for_each_token(texts: list[str]) -> None:
+    found = categorise(texts)
+    assert found.shape == (len(texts),) and set(found.tolist()) <= {0, 1, 2, 3}
+    for text, kind in zip(texts, found, strict=True):
+        if any(letter in "0123456789" for letter in text) and not re.fullmatch(r"<.*>", text, re.DOTALL):
+            assert CATEGORIES[kind] == "numeric"
+
+
+@given(st.data())
+def test_how_a_text_is_split_moves_no_category(data: st.DataObject) -> None:
+    """Cut anywhere, each character keeps its category."""
+    text = r"Since $\frac{3}{4} \times 1,200 = 900$, it follows that x-2 > 1.5; so \boxed{900}."
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(text) - 1), max_size=20)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    whole = categorise(list(text))
+    rank = np.array([3, 1, 2, 0])  # numeric, connector, symbol, other
+    start = 0
+    for piece, kind in zip(pieces, categorise(pieces), strict=True):
+        part = whole[start : start + len(piece)]
+        assert rank[kind] == rank[part].max()
+        start += len(piece)
+
+
+@pytest.mark.skipif(not SHARED.is_file(), reason="needs the MATH training set")
+def test_real_solutions() -> None:
+    with gzip.open(SHARED, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line)["solution"] for line in lines][:300]
+    pieces = [re.findall(r"\s?[A-Za-z]+|\d|\s?[^\sA-Za-z\d]|\s+", row) for row in rows]
+    assert all("".join(found) == row for found, row in zip(pieces, rows, strict=True))
+    counts = np.bincount(np.concatenate([categorise(found) for found in pieces]), minlength=4)
+    shares = dict(zip(CATEGORIES, 100 * counts / counts.sum(), strict=True))
+    assert 10 < shares["numeric"] < 30 and 25 < shares["symbol"] < 50 and 0.5 < shares["connector"] < 3
+
+
+def test_time_grows_with_the_length_alone() -> None:
+    words = [
+        "\\",
+        "frac",
+        "{",
+        "1",
+        "}",
+        " so",
+        " the",
+        " x",
+        "\n",
+        " ",
+        "#",
+        "-",
+        "*",
+        "<0xE2>",
+        "<",
+        "[",
+        "9",
+        ",",
+    ]
+    texts = random.Random(0).choices(words, k=60_000)
+    assert len(categorise(texts)) == 60_000
+    for text in (  # none of them takes time that grows with the square of the length
+        "9" * 50_000,
+        "\\" * 50_000,
+        " " * 50_000,
+        "\n" * 20_000,
+        "1," * 20_000,
+        "\\begin{" * 5_000,
+    ):
+        categorise([text])

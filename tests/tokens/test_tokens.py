@@ -1,0 +1,332 @@
+import copy
+import importlib.metadata
+import json
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
+
+from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
+from trimsft.head import statistics
+from trimsft.runs.files import RunError
+from trimsft.text.encoding import Example, encode_rows, make_batches
+from trimsft.text.templates import choose_template
+from trimsft.tokens import heads, passes, read_token_table, same_tokens, write_token_table
+from trimsft.tokens import measure as tokens
+from trimsft.tokens.models import TRAINED_LENGTH
+from trimsft.train import TrimSFTConfig
+
+NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("llama"))
+
+
+def plain_statistics(model, examples):
+    """Row by row, from all logits, in the model's own precision up to the logits and in float64 from there."""
+    found = {name: [] for name in (*NUMBERS, "competitor_id", "rank")}
+    for example in examples:
+        with torch.no_grad():
+            logits = model(torch.tensor([example.prompt + example.completion])).logits[0].double()
+        logits = logits[len(example.prompt) - 1 : -1]
+        gold = torch.tensor(example.completion)[:, None]
+        chances = logits.softmax(-1)
+        others = logits.scatter(1, gold, -torch.inf)
+        found["nll"] += (-logits.log_softmax(-1).gather(1, gold)[:, 0]).tolist()
+        found["gap"] += (logits.gather(1, gold)[:, 0] - others.max(1).values).tolist()
+        found["entropy"] += (-(chances * chances.log()).sum(1)).tolist()
+        onehot = torch.zeros_like(chances).scatter(1, gold, 1.0)
+        found["gradient_norm"] += (chances - onehot).norm(dim=1).tolist()
+        found["competitor_id"] += others.argmax(1).tolist()
+        found["rank"] += (1 + (logits > logits.gather(1, gold)).sum(1)).tolist()
+    return {name: np.array(values) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
+    """Softcap, scale and bias included: as near to float64 as plain float32 logits are."""
+    folder = make_folder(tmp_path / kind, kind)
+    table = read_token_table(write_token_table(folder, ROWS, tmp_path / "tokens.parquet"))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    examples = encode_rows(ROWS, tokenizer, choose_template("auto", tokenizer))
+    plain = plain_statistics(model, examples)
+    exact = plain_statistics(copy.deepcopy(model).double(), examples)
+    assert table["token_id"].tolist() == [token for example in examples for token in example.completion]
+    for name in NUMBERS:
+        scale = max(1.0, np.abs(exact[name]).max())
+        allowed = 4 * np.abs(plain[name] - exact[name]).max() + 8 * np.finfo(np.float32).eps * scale
+        assert allowed < 1e-3 * scale, name
+        assert np.abs(table[name] - exact[name]).max() <= allowed, name
+    assert table["competitor_id"].tolist() == exact["competitor_id"].tolist()
+    assert table["rank"].tolist() == exact["rank"].tolist()
+    assert np.ptp(exact["gap"]) > 1 and exact["rank"].max() > 10  # or the test would show little
+
+
+def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch) -> None:
+    whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), first_examples=99)
+    monkeypatch.setattr(passes, "WINDOW", 5)
+    monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1})
+    write_token_table(folder, ROWS, tmp_path / "b.parquet", batch_tokens=1)
+    assert pq.ParquetFile(tmp_path / "b.parquet").num_row_groups == 3
+    parts = read_token_table(tmp_path / "b.parquet", first_examples=99)
+    assert parts.texts == whole.texts
+    for name, values in whole.columns.items():
+        if name in NUMBERS:
+            assert np.allclose(parts[name], values, rtol=1e-4, atol=1e-5), name
+        else:
+            assert parts[name].tolist() == values.tolist(), name
+
+
+def test_lines_are_in_order_and_texts_make_up_the_solution(folder, tmp_path) -> None:
+    path = write_token_table(folder, ROWS, tmp_path / "new" / "tokens.parquet", limit=7)
+    table = read_token_table(path, first_examples=99)
+    assert table["example"].tolist() == sorted(table["example"].tolist())
+    for example in range(7):
+        mine = np.flatnonzero(table["example"] == example)
+        assert table["position"][mine].tolist() == list(range(len(mine)))
+        assert "".join(table.texts["text"][row] for row in mine) == ROWS[example]["solution"] + "<eos>"
+    assert set(table["example"].tolist()) == set(range(7))
+    assert ((table["rank"] == 1) == (table["gap"] >= 0)).all()
+    assert read_token_table(path, first_examples=2)["example"].max() == 1
+
+
+def test_metadata_say_how_it_was_made(folder, tmp_path) -> None:
+    def metadata(rows, **options):
+        path = write_token_table(folder, rows, tmp_path / "t.parquet", overwrite=True, **options)
+        return read_token_table(path).metadata
+
+    one = metadata(ROWS)
+    assert one["model"] == str(folder) and one["template"] == "plain"
+    assert one["data"]["rows"] == 12 and one["versions"]["torch"] == importlib.metadata.version("torch")
+    assert one["prompts"][3].endswith("What is 3+3?\n\nSolution:\n")
+    assert metadata(ROWS)["data"] == one["data"]
+    assert metadata(ROWS[::-1])["data"]["sha256"] != one["data"]["sha256"]
+    assert metadata(ROWS, template="deepseek")["template"] == "deepseek"
+
+
+def test_progress_counts_rows(folder, tmp_path) -> None:
+    seen = []
+    write_token_table(folder, ROWS, tmp_path / "t.parquet", batch_tokens=200, on_progress=lambda *x: seen.append(x))
+    assert len(seen) > 1 and seen[-1] == (12, 12)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match="finish its training first"):
+        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
+    os.symlink(folder, tmp_path / "model")
+    write_token_table(tmp_path, ROWS, tmp_path / "t.parquet", limit=1)
+    assert read_token_table(tmp_path / "t.parquet").metadata["model"] == str(tmp_path / "model")
+
+
+def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
+    long = {"problem": "x" * 300, "solution": "It is so."}
+    path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
+    assert set(read_token_table(path)["example"].tolist()) == {1}
+    with pytest.raises(ValueError, match="max_length: 10 leaves no token"):
+        write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # and not the folders
+
+
+def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
+    """Over several windows, and where the table is there already."""
+    rows = [{"problem": "x" * 300, "solution": "It is so."}, *ROWS]
+    whole = read_token_table(write_token_table(folder, rows, tmp_path / "whole.parquet"))
+    assert whole.metadata["cut"] == {"rows_cut": 0, "tokens_cut": 0, "rows_lost": 0}
+    caplog.clear()
+    monkeypatch.setattr(passes, "WINDOW", 5)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    lengths = list(map(len, encode_rows(rows, tokenizer, choose_template("auto", tokenizer))))
+    length = sorted(lengths)[6]
+    for _ in range(2):
+        path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=length)
+    table = read_token_table(path)
+    over = [size - length for size in lengths if size > length]
+    assert 1 < len(over) < len(rows)
+    assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
+    assert table.metadata["longest"] == length
+    told = f"max_length={length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
+    assert [told in message for message in caplog.messages] == [True, True]
+
+
+def trained_run(folder, run, **config):
+    run.mkdir()
+    (run / "manifest.json").write_text("{}")
+    (run / "config.yaml").write_text(json.dumps({"objective": "trim", **config}))
+    os.symlink(folder, run / "model")
+    return run
+
+
+def test_a_run_is_asked_as_it_was_trained(folder, tmp_path) -> None:
+    def told(run, **options):
+        path = write_token_table(run, ROWS, tmp_path / "t.parquet", overwrite=True, **options)
+        metadata = read_token_table(path).metadata
+        return [metadata[name] for name in ("template", "system_prompt", "max_length")]
+
+    plain = trained_run(folder, tmp_path / "a", template="boxed", system_prompt="Think.", max_length=90)
+    assert told(plain) == ["plain", "Think.", 90]
+    assert read_token_table(tmp_path / "t.parquet").metadata["prompts"][0].startswith("Think.\n")
+    assert told(plain, system_prompt="", max_length=0) == ["plain", "", None]
+    assert told(plain, template="deepseek", max_length=180) == ["deepseek", None, 180]
+    assert told(plain / "model") == ["plain", None, None]  # a folder as any other
+    assert told(trained_run(folder, tmp_path / "b", template="deepseek")) == ["deepseek", None, 1024]
+    assert TrimSFTConfig(output_dir=str(tmp_path / "x"), bf16=False).max_length == TRAINED_LENGTH
+    assert told(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
+    packed = {"packing": True, "packing_strategy": "wrapped", "max_length": 90}
+    assert told(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
+    (tmp_path / "d/config.yaml").write_text("a: [")
+    with pytest.raises(RunError, match=r"config\.yaml: not readable as YAML"):
+        told(tmp_path / "d")
+
+
+def test_models_beside_runs_are_asked_like_them(folder, tmp_path) -> None:
+    one = trained_run(folder, tmp_path / "a", template="plain", system_prompt="Think.", max_length=90)
+    other = trained_run(folder, tmp_path / "b", template="deepseek", max_length=180)
+    made = tokens.write_token_tables({"Base": folder, "One": one}, ROWS, tmp_path / "out")
+    same_tokens({label: read_token_table(path) for label, path in made.items()})
+    assert read_token_table(made["Base"]).metadata["system_prompt"] == "Think."
+    made = tokens.write_token_tables({"One": one, "Other": other}, ROWS, tmp_path / "more")
+    with pytest.raises(RunError, match="template is 'plain' and 'deepseek'"):
+        same_tokens({label: read_token_table(path) for label, path in made.items()})
+
+
+def gpt2(size):
+    return GPT2Config(vocab_size=size["vocab_size"], n_positions=120, n_embd=32, n_layer=2, n_head=4)
+
+
+def test_rows_longer_than_the_model_has_positions(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(CONFIGS, "gpt2", gpt2)
+    monkeypatch.setattr(tokens, "load_model", None)  # told before
+    folder = make_folder(tmp_path / "gpt2", "gpt2", chat=CHAT)
+    rows = [
+        ROWS[0],
+        {"problem": "x" * 300, "solution": "It is so."},
+        {"problem": "y" * 200, "solution": "No."},
+    ]
+    message = r"row 1 has \d+ tokens \(and 1 more rows\), the model only 120 positions; cut.* max_length=120"
+    for limit in (None, 121):
+        with pytest.raises(ValueError, match=message):
+            write_token_table(folder, rows, tmp_path / "t.parquet", max_length=limit, system_prompt="")
+    assert [path.name for path in tmp_path.iterdir()] == ["gpt2"]
+    monkeypatch.undo()
+    path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=120, system_prompt="")
+    assert read_token_table(path).metadata["longest"] == 120
+
+
+def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:
+    rows = [ROWS[0], {"problem": "x" * 300, "solution": "It is so."}]
+    write_token_table(folder, rows, tmp_path / "t.parquet")
+    assert "tokens, the model knows 256 positions" in caplog.text and "max_length=256 cuts" in caplog.text
+    caplog.clear()
+    write_token_table(folder, ROWS, tmp_path / "u.parquet")
+    assert not caplog.messages
+
+
+def test_a_folder_that_holds_no_tokenizer_says_all_that_is_known(tmp_path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(RunError, match=r"cannot load a tokenizer from .*\(1\) .*\(2\)"):
+        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
+
+
+def test_numbers_out_of_range_are_named(folder, tmp_path) -> None:
+    for least, names in enumerate([("max_length", "top"), ("batch_tokens", "limit")]):
+        for name in names:
+            with pytest.raises(ValueError, match=f"{name}: must be {least} or more, got {least - 1}"):
+                write_token_table(folder, ROWS, tmp_path / "t.parquet", **{name: least - 1})
+    with pytest.raises(ValueError, match="top: 5,000 is more than the 288 tokens that the model knows"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet", top=5000)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(RunError, match="no such folder"):
+        write_token_table("/no/where", ROWS, tmp_path / "t.parquet")
+
+
+def test_non_finite_logits_name_the_rows(folder, tmp_path, monkeypatch) -> None:
+    load = tokens.load_model
+
+    def broken(*args):
+        model = load(*args)
+        model.get_output_embeddings().weight.data[3] = torch.nan
+        return model
+
+    monkeypatch.setattr(tokens, "load_model", broken)
+    with pytest.raises(FloatingPointError, match=r"rows 0, .*non-finite logits"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet")
+
+
+def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(heads, "logit_transform", lambda model: (0.5, None))
+    with pytest.raises(NotImplementedError, match="changes its logits in a way"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet")
+
+
+def test_the_model_stays_what_it_was(folder) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.randint(2, 250, (8, 50))
+    before = model(ids).logits
+    example = Example(0, [5, 6, 7], [8, 9])
+    (batch,) = make_batches([example], 100)
+    assert len(heads.Reader(model).start(batch).wait()["rank"]) == 2
+    assert torch.equal(model(ids).logits, before)
+
+
+def test_a_model_in_memory(folder, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    one = write_token_table(model, ROWS, tmp_path / "a.parquet", tokenizer=tokenizer)
+    other = write_token_table(folder, ROWS, tmp_path / "b.parquet")
+    assert pq.read_table(one).equals(pq.read_table(other))
+    with pytest.raises(ValueError, match="tokenizer: is needed for a model in memory"):
+        write_token_table(model, ROWS, tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="device: 'cpu' has no effect on a model in memory"):
+        write_token_table(model, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer, device="cpu")
+    with pytest.raises(ValueError, match="tokenizer: has no effect"):
+        write_token_table(folder, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer)
+
+
+def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(40)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with pytest.raises(ValueError, match="the head of LlamaForCausalLM only 40; use the tokenizer"):
+        write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
+    folder = make_folder(tmp_path / kind, kind)
+    path = write_token_table(folder, ROWS, tmp_path / "t.parquet", top=3)
+    table = read_token_table(path, examples=range(12))
+    assert table["top_ids"].shape == table["top_logprobs"].shape == (len(table), 3)
+    logprobs = table["top_logprobs"]
+    assert (np.diff(logprobs, axis=1) <= 0).all() and (logprobs < 0).all()
+    first = table["rank"] == 1
+    competitor = np.where(first, table["top_ids"][:, 1], table["top_ids"][:, 0])
+    assert (competitor == table["competitor_id"]).all()
+    low = table["rank"] <= 3
+    gold = np.take_along_axis(logprobs, np.minimum(table["rank"], 3)[:, None] - 1, 1)[:, 0]
+    assert low.any() and np.allclose(-gold[low], table["nll"][low], atol=1e-5)
+    named = zip(table.texts["top_texts"], table.texts["competitor_text"], first, strict=True)
+    assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
+    assert "top_ids" not in read_token_table(path).columns
+    assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
+
+
+def test_the_file_is_no_token_table(tmp_path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"nothing")
+    with pytest.raises(RunError, match="not readable as a token table"):
+        read_token_table(tmp_path / "t.parquet")

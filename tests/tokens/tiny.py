@@ -1,0 +1,162 @@
+"""A tokenizer, models, token tables and run directories small enough to make in a test."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    CohereConfig,
+    Gemma2Config,
+    GraniteConfig,
+    LlamaConfig,
+    PhiConfig,
+    PreTrainedTokenizerFast,
+)
+
+from trimsft.tokens.categories import categorise
+from trimsft.tokens.table import SCHEMA, schema_with, writing
+
+ROWS = [
+    {"problem": f"What is {n}+{n}?", "solution": "It is so. " * (n % 3) + f"It is \\boxed{{{2 * n}}}."}
+    for n in range(12)
+]
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+_SIZE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.4,  # far from uniform: gaps of several units
+}
+CONFIGS: dict[str, Any] = {
+    "llama": lambda size: LlamaConfig(**size),
+    "gemma2": lambda size: Gemma2Config(**size, head_dim=8, final_logit_softcapping=5.0),  # capped
+    "cohere": lambda size: CohereConfig(**size, logit_scale=0.25),
+    "granite": lambda size: GraniteConfig(**size, logits_scaling=4.0),
+    "phi": lambda size: PhiConfig(**size),  # a head with a bias
+}
+
+
+def make_tokenizer(*, adds_bos: bool = False, chat: str | None = None) -> PreTrainedTokenizerFast:
+    """Byte-level BPE that knows a few words."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<bos>", "<eos>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(["What is so? It is so.", "Problem: Solution: the sum of the sum"], trainer)
+    if adds_bos:
+        bos = backend.token_to_id("<bos>")
+        backend.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", bos)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>")
+    tokenizer.chat_template = chat
+    return tokenizer
+
+
+def make_folder(folder: Path, kind: str = "llama", **tokenizer: Any) -> Path:
+    """A model folder as any other."""
+    made = make_tokenizer(**tokenizer)
+    size = {"vocab_size": len(made), "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    config = CONFIGS[kind]({**_SIZE, **size})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        if getattr(model.get_output_embeddings(), "bias", None) is not None:
+            torch.nn.init.normal_(model.get_output_embeddings().bias)
+    model.save_pretrained(folder)
+    made.save_pretrained(folder)
+    return folder
+
+
+def make_table(
+    path: Path,
+    texts: list[list[str]],
+    *,
+    shift: float = 0.0,
+    prompts: tuple[str, ...] = (),
+    gap: Any = None,
+    top: bool = False,
+) -> Path:
+    """A token table with these texts: gaps from -3 to 12, the other numbers as if there were two tokens."""
+    flat = [(example, place, text) for example, row in enumerate(texts) for place, text in enumerate(row)]
+    gap = (np.linspace(-3, 12, len(flat)) if gap is None else np.asarray(gap)) + shift
+    p = 1 / (1 + np.exp(-gap))
+    columns = {
+        "example": [example for example, _, _ in flat],
+        "position": [place for _, place, _ in flat],
+        "token_id": range(len(flat)),
+        "text": [text for _, _, text in flat],
+        "category": [kind for row in texts for kind in categorise(row)],
+        "nll": -np.log(p),
+        "gap": gap,
+        "competitor_id": [len(flat) - 1] * len(flat),
+        "competitor_text": [flat[-1][2] for _ in flat],
+        "entropy": -p * np.log(p) - (1 - p) * np.log1p(-p),
+        "rank": np.where(gap > 0, 1, 2),
+        "gradient_norm": np.sqrt(2) * (1 - p),
+    }
+    arrays = {field.name: _cast(columns[field.name], field.type) for field in SCHEMA}
+    if top:  # gold and competitor
+        arrays["top_ids"] = [[place, len(flat) - 1] for place in range(len(flat))]
+        arrays["top_logprobs"] = np.log(np.stack([p, 1 - p], axis=1)).tolist()
+        arrays["top_texts"] = [[text, flat[-1][2]] for _, _, text in flat]
+    metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
+    with writing(path, metadata, schema_with(2 if top else 0)) as table:
+        table.append(arrays)
+    return path
+
+
+def _cast(values: Any, kind: Any) -> Any:
+    if str(kind) == "string":
+        return list(values)
+    return np.array(values, dtype="int8" if "dictionary" in str(kind) else kind.to_pandas_dtype())
+
+
+def make_eval(folder: Path, benchmark: str, correct: list[int], *, text: str = "so \\boxed{2}") -> None:
+    """An evaluated benchmark of 8 samples and a greedy one for each problem; so many are right."""
+    where = folder / "eval" / benchmark
+    where.mkdir(parents=True)
+    share = sum(correct) / (8 * len(correct))
+    spread = {"value": share, "low": max(0.0, share - 0.1), "high": min(1.0, share + 0.1)}
+    scores = {
+        "benchmark": benchmark,
+        "samples": 8,
+        "average": spread,
+        "greedy": {"value": 1.0, "low": 0.7, "high": 1.0},
+        "pass_at": {str(k): spread for k in range(1, 9)},
+        "majority_at": {str(k): spread for k in range(1, 9)},
+        "per_problem": [{"problem": f"{benchmark}-{n}", "correct": count} for n, count in enumerate(correct)],
+    }
+    (where / "scores.json").write_text(json.dumps(scores))
+    (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
+    names = [f"{benchmark}-{n}" for n in range(len(correct))]
+    keys = [(name, sample) for name in names for sample in range(-1, 8)]
+    _lines(where / "problems.jsonl", [{"id": name, "problem": f"{name}?", "answer": "2"} for name in names])
+    _lines(where / "samples.jsonl", [{"problem": n, "sample": s, "text": text} for n, s in reversed(keys)])
+    right = dict(zip(names, correct, strict=True))
+    _lines(
+        where / "grades.jsonl",
+        [_grade(n, s, correct=s < right[n]) for n, s in keys],
+    )
+
+
+def _grade(problem: str, sample: int, *, correct: bool) -> dict[str, Any]:
+    status, answer = ("correct", "2") if correct else ("wrong", "3")
+    return {"problem": problem, "sample": sample, "status": status, "answer": answer}
+
+
+def _lines(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
