@@ -1,12 +1,128 @@
-r"""What an error says, as users are told it.
+r"""What goes wrong, as data: the field, its value and what would be right; and how a command ends.
 
->>> one_line(ValueError("no such file:\n  rows.jsonl"))
-'no such file: rows.jsonl'
->>> one_line(KeyboardInterrupt())
-'KeyboardInterrupt'
+    >>> error = UsageError("must be at least 1", field="sample", value=0, hint="leave it out to use all rows")
+    >>> print(error)
+    sample: must be at least 1, got 0; leave it out to use all rows
+    >>> print(error.told_with({"sample": "--sample"}))
+    --sample: must be at least 1, got 0; leave it out to use all rows
+    >>> print(UsageError("3 rows lack a solution", field="data", remedy=("drop_incomplete", True)))
+    data: 3 rows lack a solution; set drop_incomplete=True
+
+Nobody reads the text of a message: whoever has to decide asks for the class or its fields.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DONE, FAILED, REFUSED = 0, 1, 2
+"""Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
+_UNSET: Any = object()
+
+
+class TrimSFTError(Exception):
+    """A failure that the user can act on, said in one line.
+
+    Args:
+        problem: what is wrong; a whole message where no field is to blame.
+        field: the setting or argument, by its name in Python.
+        value: what it was given.
+        hint: what would be right.
+        remedy: a setting that would help, as (name, value).
+    """
+
+    exit_code = FAILED
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        field: str | None = None,
+        value: Any = _UNSET,
+        hint: str | None = None,
+        remedy: tuple[str, Any] | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem, self.field, self.hint, self.remedy = problem, field, hint, remedy
+        self.has_value, self.value = value is not _UNSET, None if value is _UNSET else value
+
+    def __str__(self) -> str:
+        return self.told_with({})
+
+    def told_with(self, names: Mapping[str, str]) -> str:
+        """The message with fields called as `names` says, such as `--data` for `dataset_name`."""
+        text = f"{names.get(self.field, self.field)}: {self.problem}" if self.field else self.problem
+        if self.has_value:
+            text += f", got {self.value!r}"
+        if self.hint:
+            text += f"; {self.hint}"
+        if self.remedy:
+            text += f"; {_setting(*self.remedy, names)}"
+        return " ".join(text.split())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _setting(name: str, value: Any, names: Mapping[str, str]) -> str:
+    if name not in names:
+        return f"set {name}={value!r}"
+    return f"set {names[name]}" if value is True else f"set {names[name]} {value}"
+
+
+def _restored(kind: type[TrimSFTError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TrimSFTError:
+    """An error that has crossed a process border, with its fields."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(TrimSFTError, ValueError):
+    """A request that cannot be carried out as it stands: a setting, an argument, an input."""
+
+    exit_code = REFUSED
+
+
+class DataError(UsageError):
+    """Data that cannot be used: a file, a row, a column."""
+
+
+class RunError(TrimSFTError, RuntimeError):
+    """A run directory that cannot be used as asked."""
+
+    exit_code = REFUSED
+
+
+class RunInUse(RunError):
+    """Another process works in the run directory; `holder` says which, where it is known."""
+
+    holder: Any = None
+
+
+class WriteError(RunError):
+    """A file that could not be written, such as on a full disk; nothing that was there before is lost."""
+
+    exit_code = FAILED
+
+
+class Stopped(KeyboardInterrupt):
+    """SIGTERM, raised where Ctrl-C would be."""
+
+
+def exit_code(error: BaseException) -> int:
+    """What a command that ends with this error returns to its shell."""
+    if isinstance(error, TrimSFTError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return 143 if isinstance(error, Stopped) else 130
+    return FAILED
 
 
 def one_line(error: BaseException) -> str:
-    """On one line; its name where it says nothing."""
+    r"""The message on one line; the name of the class where there is none.
+
+    >>> one_line(ValueError("no such file:\n  rows.jsonl")), one_line(KeyboardInterrupt())
+    ('no such file: rows.jsonl', 'KeyboardInterrupt')
+    """
     return " ".join(str(error).split()) or type(error).__name__

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from trimsft.errors import RunError
 from trimsft.evaluate import generate
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.generate import Progress, fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
-from trimsft.runs import RunError
 
 from .scripted_run import PROBLEMS, answer, evaluation, run
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
 from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
-from trimsft.runs import RunError
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
 SETTINGS: dict[str, Any] = {

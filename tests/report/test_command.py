@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from tests.tokens.tiny import CHAT, ROWS, make_folder, make_table
 from trimsft import cli
+from trimsft.errors import RunError
 from trimsft.report.command import named_runs, place_for_report, places_for, write_all
-from trimsft.runs.files import RunError
 from trimsft.tokens import read_token_table
 
 disable_progress_bars()

@@ -7,10 +7,10 @@ import pytest
 
 from tests.report.unpacking import page_data
 from tests.tokens.tiny import make_eval, make_table
+from trimsft.errors import RunError
 from trimsft.report import write_report
 from trimsft.report.page.charts import _ticks
 from trimsft.report.page.sources import read_run
-from trimsft.runs.files import RunError
 
 HOSTILE = [
     "</script><script>window.attacked = 1</script>",

@@ -12,11 +12,11 @@ import pytest
 from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_eval, make_table
 from trimsft import paper
+from trimsft.errors import RunError
 from trimsft.report import analysis as results
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import analysis as result_figures
 from trimsft.report.tables.files import Column, Result, escaped, markdown, write_result
-from trimsft.runs.files import RunError
 from trimsft.tokens import read_token_table
 
 TEXTS = [

@@ -11,11 +11,11 @@ import pytest
 from tests.report.browser import Browser, needs_browser
 from tests.report.test_report import HOSTILE, Page
 from tests.tokens.tiny import make_table
+from trimsft.errors import RunError
 from trimsft.report import write_report
 from trimsft.report.page.assembly import assemble
 from trimsft.report.page.sweep import read_sweep, sweep_parts
 from trimsft.report.page.tokens import token_parts
-from trimsft.runs.files import RunError
 from trimsft.tokens.statistics.weighting import PARAMETERS
 
 

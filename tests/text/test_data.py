@@ -9,8 +9,9 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimsft.errors import DataError
 from trimsft.text.templates import SYSTEM_PROMPT
-from trimsft.text.training_data import DataConfig, DataError, encode, load_rows, load_training_data
+from trimsft.text.training_data import DataConfig, encode, load_rows, load_training_data
 
 from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from transformers import HfArgumentParser
 
-from trimsft.text.training_data import DataConfig, DataError, load_rows
+from trimsft.errors import DataError
+from trimsft.text.training_data import DataConfig, load_rows
 
 from .toys import local
 

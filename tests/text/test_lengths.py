@@ -7,8 +7,8 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimsft.errors import DataError
 from trimsft.text.lengths import LengthReport, measure_lengths
-from trimsft.text.readers import DataError
 
 ROWS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
 

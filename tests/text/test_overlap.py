@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from trimsft.errors import DataError
 from trimsft.text.overlap import OverlapReport, find_overlap, read_benchmarks
-from trimsft.text.readers import DataError, read_file
+from trimsft.text.readers import read_file
 
 from .toys import SHARED, needs_shared
 

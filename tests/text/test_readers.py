@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.text.readers import DataError, is_text, list_files, read_file
+from trimsft.errors import DataError
+from trimsft.text.readers import is_text, list_files, read_file
 
 ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
 

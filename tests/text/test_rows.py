@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from trimsft.text.training_data import DataConfig, DataError, encode, load_rows, load_training_data
+from trimsft.errors import DataError
+from trimsft.text.training_data import DataConfig, encode, load_rows, load_training_data
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
 

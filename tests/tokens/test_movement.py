@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokens.by_hand import hand_table
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.tokens.statistics.movement import movement
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}  # low below 0, middle to 2, high above

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.tokens.tiny import ROWS, make_folder
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.tokens import passes, read_token_table, write_token_table
 from trimsft.tokens.measure import _prompts, write_token_tables
 from trimsft.tokens.shards import choose_devices, share_of_rank, windows_of

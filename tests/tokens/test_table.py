@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.table import (

@@ -10,8 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
+from trimsft.errors import RunError
 from trimsft.head import statistics
-from trimsft.runs.files import RunError
 from trimsft.text.encoding import Example, encode_rows, make_batches
 from trimsft.text.templates import choose_template
 from trimsft.tokens import heads, passes, read_token_table, same_tokens, write_token_table

@@ -23,7 +23,7 @@ from transformers import Trainer
 
 from tests.train import killable
 from tests.train.killable import POINTS, AtomicTrainer, make_trainer
-from trimsft.runs import RunError
+from trimsft.errors import RunError
 from trimsft.train import checkpoints
 from trimsft.train.checkpoints import SEAL, STAGING, clear_staging, latest_checkpoint
 

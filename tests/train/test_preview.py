@@ -9,7 +9,7 @@ from datasets import Dataset
 from rich.console import Console
 
 from tests.text.toys import CHAT, make_tokenizer
-from trimsft.text.readers import DataError
+from trimsft.errors import DataError
 from trimsft.text.training_data import DataConfig, encode
 from trimsft.train.preview import preview, preview_as_json
 

@@ -30,7 +30,7 @@ def quickstart(
     """
     from rich.console import Console
 
-    from trimsft.runs import RunError
+    from trimsft.errors import RunError
     from trimsft.study.quickstart import Settings, command
 
     settings = Settings.fast(seed) if fast else Settings(seed=seed)

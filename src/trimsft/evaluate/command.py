@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import (
     BenchmarkError,
     Problem,
@@ -28,7 +29,7 @@ from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import IncompleteEvaluation as IncompleteEvaluation
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.grading import Grader
-from trimsft.runs import RunDirectory, RunError
+from trimsft.runs import RunDirectory
 from trimsft.scoring.scores import BenchmarkScore
 from trimsft.text.templates import TemplateError, check_template_name, resolve_template_name
 

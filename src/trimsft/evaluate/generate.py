@@ -17,11 +17,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from trimsft.errors import RunError
 from trimsft.evaluate.engines.base import Completion, Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
-from trimsft.runs import RunError
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""

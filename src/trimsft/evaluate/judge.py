@@ -14,10 +14,11 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
+from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader, Rules
-from trimsft.runs import RunError, write_whole
+from trimsft.runs import write_whole
 from trimsft.scoring.bootstrap import RESAMPLES
 from trimsft.scoring.clusters import cluster
 from trimsft.scoring.problems import Equivalent, SampleResult

@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
+from trimsft.errors import UsageError, one_line
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
-class BenchmarkError(ValueError):
+class BenchmarkError(UsageError):
     """A benchmark that cannot be used, said in one line."""
 
 

@@ -24,9 +24,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trimsft.errors import RunError
 from trimsft.evaluate.growth import changes, refusals
 from trimsft.evaluate.problem_files import Problem, read_problems, write_problems
-from trimsft.runs import JsonLines, RunDirectory, RunError, RunLock, write_whole
+from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
 
 GREEDY = -1
 """The number of the greedy sample."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from trimsft.errors import UsageError
 from trimsft.lab import stories
 
 Side = Literal["training", "benchmark"]
@@ -24,7 +25,7 @@ BENCHMARK_SHARE = 8
 LARGEST_FACTOR = 9
 
 
-class LabError(ValueError):
+class LabError(UsageError):
     """A setting of the lab that cannot be used, said in one line."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trimsft.errors import RunError
 from trimsft.objectives import OBJECTIVES
 from trimsft.report.figures import analysis as result_figures
 from trimsft.report.figures import weighting_functions
@@ -22,7 +23,7 @@ from trimsft.report.page.sweep import Sweep, read_sweep
 from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables import runs as run_tables
 from trimsft.report.tables.files import Result, escaped, write_result
-from trimsft.runs.files import RunError, write_whole
+from trimsft.runs.files import write_whole
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.groups import by_tenth
 from trimsft.tokens.statistics.movement import Movement, movement

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.text.templates import TemplateError
 from trimsft.tokens.measure import options_for, write_token_table
 from trimsft.tokens.parts import parts_folder

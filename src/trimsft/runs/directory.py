@@ -1,10 +1,14 @@
-"""Run directories: who uses one, and what it was made with.
+"""Run directories: where everything of a run is, and what it was made with.
 
 runs/trim/
   .lock           held while a process works here; says which one
   config.yaml     the settings, as given; another run may not be mixed in
   manifest.json   versions, seed, fingerprints of data and model, command, when it finished
-  train/  model/  eval/
+  train/          checkpoint-N/, telemetry.jsonl
+  model/          what plain transformers and vLLM load
+  eval/NAME/      the record of a benchmark: samples.jsonl, grades.jsonl, scores.json
+  tokens.parquet  the token table
+  report.html
 
 run = RunDirectory(Path("runs/trim"))
 with run.lock():
@@ -16,35 +20,19 @@ with run.lock():
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import json
-import os
 import platform
-import re
-import shlex
 import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
-from trimsft.runs.files import JsonLines, RunError, fingerprint_file, fingerprint_folder, sync, write_whole
-
-__all__ = [
-    "JsonLines",
-    "RunDirectory",
-    "RunError",
-    "RunLock",
-    "environment",
-    "fingerprint_file",
-    "fingerprint_folder",
-    "sync",
-    "write_whole",
-]
+from trimsft.errors import RunError, one_line
+from trimsft.runs.files import write_whole
+from trimsft.runs.lock import RunLock, command_line, now
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
 
@@ -52,21 +40,48 @@ PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "t
 class RunDirectory:
     """One run on disk; nothing is created before something is written."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
         self.config_path = self.path / "config.yaml"
         self.manifest_path = self.path / "manifest.json"
         self.train_dir = self.path / "train"
+        self.telemetry_path = self.train_dir / "telemetry.jsonl"
         self.model_dir = self.path / "model"
         self.eval_dir = self.path / "eval"
+        self.tokens_path = self.path / "tokens.parquet"
+        self.report_path = self.path / "report.html"
 
-    def lock(self) -> RunLock:
+    def is_run(self) -> bool:
+        """Whether a training, or something of the same form, was begun here."""
+        return self.manifest_path.is_file()
+
+    def lock(self, *, patience: float = 0.0) -> RunLock:
         """Keep other processes out: `with run.lock():`, or call it once and hold it until the process ends.
 
-        The kernel frees it however the process ends. Of a distributed run only one process may take it. Taking
-        it again in the same process is harmless: it is held until each has been released.
+        Of a distributed run only one process may take it.
         """
-        return RunLock(self.path / ".lock")
+        return RunLock(self.path / ".lock", patience=patience)
+
+    # ---- settings
+
+    def read_config(self) -> dict[str, Any] | None:
+        """The settings that the run was made with; None before any were written."""
+        import yaml
+
+        try:
+            settings = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise RunError(
+                f"{self.config_path}: not readable as YAML ({one_line(error)})",
+                hint="restore it, or choose another output directory",
+            ) from error
+        if not isinstance(settings, dict):
+            raise RunError(
+                f"{self.config_path}: holds no settings", hint="restore it, or choose another output directory"
+            )
+        return settings
 
     def settle_config(self, settings: Mapping[str, Any], *, harmless: Collection[str] = ()) -> None:
         """Write `config.yaml` the first time; later refuse settings that differ from it.
@@ -77,25 +92,32 @@ class RunDirectory:
         import yaml
 
         content = yaml.safe_dump(_plain(settings), sort_keys=False, allow_unicode=True)
-        if not self.config_path.exists():
-            write_whole(self.config_path, content.encode())
-            return
-        try:
-            was = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RunError(
-                f"{self.config_path}: not readable as YAML ({one_line(error)}); restore it, or choose another "
-                "output directory"
-            ) from error
-        changed = _differences(was, yaml.safe_load(content))
+        before = self.read_config()
+        changed = {} if before is None else _differences(before, yaml.safe_load(content))
         refused = [text for name, text in changed.items() if not _is_named(name, harmless)]
         if refused:
             raise RunError(
                 f"{self.path} holds a run with other settings: {'; '.join(refused)}. "
                 "Give it the same settings to continue it, or choose another output directory"
             )
-        if changed:
+        if before is None or changed:
             write_whole(self.config_path, content.encode())
+
+    # ---- what there is
+
+    def weights(self) -> Path:
+        """The folder of the trained model."""
+        if not self.model_dir.is_dir():
+            raise RunError(
+                "is a run without a model yet", field="model", value=str(self.path), hint="finish its training first"
+            )
+        return self.model_dir
+
+    def evaluations(self) -> list[str]:
+        """The benchmarks that have scores."""
+        return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
+
+    # ---- the manifest
 
     def read_manifest(self) -> dict[str, Any]:
         """What is known about the run; empty before anything was written."""
@@ -120,96 +142,11 @@ class RunDirectory:
 
     def mark_finished(self) -> None:
         """From now on the run is complete."""
-        self.write_manifest(finished=_now())
+        self.write_manifest(finished=now())
 
     def is_finished(self) -> bool:
         """Whether the run was marked complete."""
         return bool(self.read_manifest().get("finished"))
-
-
-class RunLock:
-    """A lock on a run directory, held from the moment it is made; the text of the file is no lock, only a note."""
-
-    _held: dict[Path, tuple[int, int]] = {}  # noqa: RUF012 -- of the process: file -> descriptor, times taken
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.resolve()
-        descriptor, times = self._held.get(self._path) or (_take_lock(self._path), 0)
-        self._held[self._path] = (descriptor, times + 1)
-        self._released = False
-
-    def release(self) -> None:
-        """Give it back; a second time does nothing."""
-        if self._released or self._path not in self._held:
-            return
-        self._released = True
-        descriptor, times = self._held.pop(self._path)
-        if times > 1:
-            self._held[self._path] = (descriptor, times - 1)
-            return
-        with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, 0)
-        os.close(descriptor)
-
-    def __enter__(self) -> RunLock:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.release()
-
-    @classmethod
-    def _leave_to_parent(cls) -> None:
-        for descriptor, _ in cls._held.values():
-            os.close(descriptor)
-        cls._held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    # a forked data worker that outlives its killed parent would go on holding the lock
-    os.register_at_fork(after_in_child=RunLock._leave_to_parent)
-
-
-def _take_lock(path: Path) -> int:
-    if sys.platform == "win32":
-        raise RunError(
-            f"{path.parent}: run directories need file locks (flock), which Windows has not; use WSL"
-        )
-    import fcntl
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise RunError(
-            f"{path.parent}: cannot be used as a run directory ({error.strerror}); choose another output directory"
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = _describe_holder(os.pread(descriptor, 2**16, 0))
-        os.close(descriptor)
-        raise RunError(
-            f"{path.parent}: in use by {holder}; wait until it ends, or choose another output directory"
-        ) from None
-    except OSError as error:
-        os.close(descriptor)
-        raise RunError(
-            f"{path.parent}: its file system has no file locks (flock: {error.strerror}); choose an output directory "
-            "on another one"
-        ) from error
-    note = {"host": socket.gethostname(), "pid": os.getpid(), "since": _now(), "command": _command()}
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without its note
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, (json.dumps(note) + "\n").encode(), 0)
-    return descriptor
-
-
-def _describe_holder(note: bytes) -> str:
-    try:
-        who = json.loads(note)
-        return f"process {who['pid']} on {who['host']} since {who['since']} ({who['command']})"
-    except (ValueError, TypeError, KeyError):
-        return "another process"
 
 
 def environment() -> dict[str, Any]:
@@ -219,7 +156,7 @@ def environment() -> dict[str, Any]:
         "versions": {"trimsft": trimsft.__version__, "python": platform.python_version()},
         "platform": platform.platform(),
         "host": socket.gethostname(),
-        "command": _command(),
+        "command": command_line(),
     }
     for package in PACKAGES:
         try:
@@ -273,16 +210,11 @@ def _is_named(setting: str, names: Collection[str]) -> bool:
     return any(".".join(parts[:length]) in names for length in range(1, len(parts) + 1))
 
 
-def _command() -> str:
-    """The command line, without secrets."""
-    words, hide = [], False
-    for word in sys.argv:
-        name, equals, _ = word.partition("=")
-        secret = re.search(r"^--.*(hub_token|api_key|password|secret)", name)
-        words.append("***" if hide else f"{name}=***" if secret and equals else word)
-        hide = bool(secret and not equals)
-    return shlex.join(words)
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
+def find_weights(model: str | Path) -> str:
+    """What `from_pretrained` loads: a run directory's trained model, a model folder, or a name of the hub."""
+    folder = Path(model).expanduser()
+    if RunDirectory(folder).is_run():
+        return str(RunDirectory(folder).weights())
+    if str(model).startswith(("/", "./", "../", "~")) and not folder.is_dir():
+        raise RunError(f"no such folder: {str(model)!r}", field="model")
+    return str(folder) if folder.is_dir() else str(model)

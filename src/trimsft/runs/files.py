@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import RunError, WriteError
+
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
 SAMPLES = 64
-
-
-class RunError(RuntimeError):
-    """A run directory that cannot be used as asked, in one line that the user can act on."""
 
 
 def write_whole(path: Path, content: bytes) -> Path:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import one_line
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError, one_line
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running.checks import check_at_hand, check_settings

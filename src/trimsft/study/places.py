@@ -16,38 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
+from trimsft.errors import RunError
 from trimsft.runs import RunDirectory, RunLock
-from trimsft.runs.files import RunError, write_whole
+from trimsft.runs.files import write_whole
 from trimsft.study.cells import Cell
 from trimsft.study.scales import Scale
 
 PATIENCE = 60.0
 """Seconds to wait for another start that writes down its scale, which takes milliseconds."""
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock, after waiting for whoever has it."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            lock = RunLock(path)
-            break
-        except RunError as error:
-            if "in use by" not in str(error) or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
-    with lock:
-        yield
 
 
 @dataclass(frozen=True)
@@ -64,7 +46,7 @@ class Place:
         Models may be added, and other benchmarks be asked for: the latest are those that tables show. How many GPUs a
         training has is for `trimsft train` to judge.
         """
-        with _alone(self.out / ".settling"):  # two that add a model each would lose one
+        with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
             self._settle(scale)
 
     def _settle(self, scale: Scale) -> None:
@@ -102,18 +84,7 @@ class Place:
         return tuple(benchmark_name(name) for name in scale.benchmarks)
 
     def _read_config(self) -> dict[str, Any] | None:
-        import yaml
-
-        path = RunDirectory(self.out).config_path
-        try:
-            record = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RunError(f"{path}: cannot be read ({one_line(error)})") from error
-        if not isinstance(record, dict):
-            raise RunError(f"{path}: describes no scale of a study; choose another folder")
-        return record
+        return RunDirectory(self.out).read_config()
 
     def remember(self, cells: Sequence[Cell], needs: Collection[str]) -> None:
         """Note which cells are asked for; `trimsft study status` lists them.

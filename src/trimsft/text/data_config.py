@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trimsft.text.readers import SUFFIXES, DataError
+from trimsft.errors import DataError
+from trimsft.text.readers import SUFFIXES
 from trimsft.text.templates import TEMPLATE_NAMES, TemplateError, check_template_name
 
 NUMINA = "AI-MO/NuminaMath-CoT"

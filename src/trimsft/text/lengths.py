@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from trimsft.text.readers import DataError
+from trimsft.errors import DataError
 
 Keep = Literal["start", "end"]
 IGNORED = -100

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimsft.text.readers import DataError, is_text, read_file
+from trimsft.errors import DataError
+from trimsft.text.readers import is_text, read_file
 
 _NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 _SHOWN = 5

@@ -17,17 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import one_line
+from trimsft.errors import DataError, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz")
 _LONGEST_FIELD = 2**31 - 1  # what a C long holds everywhere; csv's own limit of 128 KiB is short for a solution
-
-
-class DataError(ValueError):
-    """Data that cannot be trained on, said in one line."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import datasets
 import pyarrow as pa
 from datasets import Dataset
 
-from trimsft.errors import one_line
+from trimsft.errors import DataError, one_line
 from trimsft.text.data_config import NUMINA, NUMINA_SAMPLE, DataConfig
-from trimsft.text.readers import DataError, FileRows, is_text, list_files, read_file
+from trimsft.text.readers import FileRows, is_text, list_files, read_file
 
 Split = Literal["train", "test"]
 Kind = Literal["problem-solution", "trl"]

@@ -33,13 +33,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from trimsft.errors import one_line
+from trimsft.errors import UsageError, one_line
 
 SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 _ASSISTANT = "You are a helpful assistant."
 
 
-class TemplateError(ValueError):
+class TemplateError(UsageError):
     """A prompt that cannot be made as asked, said in one line."""
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from trimsft.errors import RunError
 from trimsft.runs import environment
-from trimsft.runs.files import RunError
 from trimsft.text.encoding import check_lengths, check_rows
 from trimsft.text.templates import choose_template, resolve_template_name
 from trimsft.tokens import passes

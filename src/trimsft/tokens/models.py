@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from trimsft.errors import one_line
+from trimsft.errors import RunError, one_line
 from trimsft.runs import RunDirectory
-from trimsft.runs.files import RunError, fingerprint_folder
+from trimsft.runs.files import fingerprint_folder
 
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""

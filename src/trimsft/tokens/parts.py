@@ -21,8 +21,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from trimsft.errors import RunError
 from trimsft.runs import RunLock
-from trimsft.runs.files import RunError, sync, write_whole, written_beside
+from trimsft.runs.files import sync, write_whole, written_beside
 from trimsft.tokens.table import read_metadata, schema_with, writing
 
 INPUTS = (

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import torch
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 
 
 def windows_of(shard: str | None, windows: int) -> list[int]:

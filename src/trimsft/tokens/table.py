@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from trimsft.errors import RunError
 from trimsft.objectives import TokenStats
-from trimsft.runs.files import RunError, written_beside
+from trimsft.runs.files import written_beside
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 

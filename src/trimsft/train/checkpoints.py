@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trimsft.errors import one_line
-from trimsft.runs import RunError, sync, write_whole
+from trimsft.errors import RunError, one_line
+from trimsft.runs import sync, write_whole
 
 if TYPE_CHECKING:
     from transformers import Trainer

@@ -23,17 +23,16 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
-from trimsft.errors import one_line
-from trimsft.runs import RunDirectory, RunError, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.errors import DataError, RunError, UsageError, one_line
+from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.text.readers import list_files
-from trimsft.text.training_data import DataError
 from trimsft.train.callbacks import TELEMETRY
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, run_path, say_on_stderr
 from trimsft.train.look import dry_run, say_estimate
-from trimsft.train.settings import Settings, UsageError, parse
+from trimsft.train.settings import Settings, parse
 from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")

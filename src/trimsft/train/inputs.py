@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer
 
-from trimsft.errors import one_line
+from trimsft.errors import UsageError, one_line
 from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.settings import Settings, UsageError
+from trimsft.train.settings import Settings
 
 logger = logging.getLogger("trimsft")
 

@@ -16,12 +16,12 @@ from rich.console import Console
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
+from trimsft.errors import DataError, UsageError
 from trimsft.text.lengths import Keep, measure_lengths
-from trimsft.text.training_data import DataError
 from trimsft.train.estimate import Estimate, describe, estimate, peak_flops, plan_from
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, say_on_stderr
 from trimsft.train.preview import preview, preview_as_json
-from trimsft.train.settings import Settings, UsageError, parse
+from trimsft.train.settings import Settings, parse
 from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")

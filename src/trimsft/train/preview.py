@@ -23,8 +23,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from trimsft.errors import DataError
 from trimsft.text.lengths import IGNORED, Keep, kept_window
-from trimsft.text.readers import DataError
 
 Fate = Literal["masked", "trained", "cut"]
 

@@ -14,7 +14,7 @@ import torch
 import yaml
 from trl import ModelConfig, TrlParser
 
-from trimsft.errors import one_line
+from trimsft.errors import UsageError, one_line
 from trimsft.text.training_data import DataConfig
 from trimsft.train.config import TrimSFTConfig
 
@@ -23,10 +23,6 @@ KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
 
 
 logger = logging.getLogger("trimsft")
-
-
-class UsageError(ValueError):
-    """A setting that cannot be; the message is for the user."""
 
 
 @dataclass(frozen=True)

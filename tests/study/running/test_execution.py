@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.study.stub import SCALE, StubJob, cells, finish
+from trimsft.errors import RunError
 from trimsft.runs import RunDirectory, RunLock
-from trimsft.runs.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running import execution

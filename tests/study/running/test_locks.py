@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.study.running.locks import claimed, who_holds
 from trimsft.study.running.workers import Taken
 

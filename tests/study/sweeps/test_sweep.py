@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
+from trimsft.errors import RunError
 from trimsft.report.page.sweep import read_sweep as read_for_page
-from trimsft.runs.files import RunError
 from trimsft.scoring.scores import over_runs
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place

@@ -12,7 +12,7 @@ import pytest
 from tests.scoring.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.study.places import Place
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES

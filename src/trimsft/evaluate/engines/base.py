@@ -14,13 +14,14 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from trimsft.errors import UsageError
 from trimsft.runs import fingerprint_folder
 
 _LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
 
 
-class EngineError(RuntimeError):
+class EngineError(UsageError):
     """An engine that cannot work at all, in one line; a single request that fails is a `Completion` instead."""
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trimsft.errors import RunError
 from trimsft.report.page.sources import Run
-from trimsft.runs.files import RunError
 from trimsft.text.visible import visible
 from trimsft.tokens.table import same_tokens
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import RunError
 from trimsft.objectives import OBJECTIVES
-from trimsft.runs.files import JsonLines, RunError
+from trimsft.runs.files import JsonLines
 from trimsft.scoring.bootstrap import Interval
 from trimsft.scoring.scores import BenchmarkScore, macros
 from trimsft.tokens.table import TokenTable, read_token_table

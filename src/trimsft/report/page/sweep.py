@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import RunError
 from trimsft.objectives import PAPER_NAMES
-from trimsft.runs.files import RunError
 from trimsft.text.visible import visible
 
 STEPS = 9

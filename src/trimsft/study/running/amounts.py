@@ -104,8 +104,8 @@ class Amounts:
 
     def _row_tokens(self, settings: Settings, model: str) -> float:
         """Mean over a sample of the rows, cut at the maximum length."""
+        from trimsft.errors import UsageError
         from trimsft.train.inputs import load_tokenizer
-        from trimsft.train.settings import UsageError
 
         longest = settings.args.max_length
         rows = self._some_rows(settings)

@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
+from trimsft.errors import RunError, one_line
 from trimsft.runs import RunDirectory
-from trimsft.runs.files import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.places import Place
 from trimsft.study.running.steps import CellJob
@@ -41,7 +40,8 @@ def check_settings(scale: Scale, out: Path) -> None:
 
 def _check_data(scale: Scale, data: Any) -> None:
     """The lab makes its own."""
-    from trimsft.text.readers import DataError, list_files
+    from trimsft.errors import DataError
+    from trimsft.text.readers import list_files
 
     if scale.is_lab or not data.is_local:
         return

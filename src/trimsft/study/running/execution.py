@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.places import Place
 from trimsft.study.running.checks import refuse_lost_weights, with_attention

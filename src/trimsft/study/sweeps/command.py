@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import RunError
 from trimsft.evaluate.problem_files import benchmark_name
-from trimsft.runs.files import RunError
 from trimsft.scoring.problems import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import Running

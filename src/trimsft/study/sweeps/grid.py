@@ -115,7 +115,8 @@ def _require_effect(field: str, objectives: Sequence[str]) -> None:
 
 def _require_trainable(point: Point) -> None:
     """Let the parser of `trimsft train` look at the setting, long before anything is trained."""
-    from trimsft.train.settings import UsageError, parse
+    from trimsft.errors import UsageError
+    from trimsft.train.settings import parse
 
     words = ["--model_name_or_path", "unknown", "--output_dir", "unknown", f"--{OBJECTIVE}", point.objective]
     words += [word for field, value in point.fields for word in (f"--{field}", str(value))]
@@ -164,7 +165,8 @@ def _plain(number: Decimal) -> str:
 
 def _reader_of(field: str) -> Any:
     """What makes a value of a word, by the type that `trimsft train` gives the field."""
-    from trimsft.train.settings import Parser, UsageError
+    from trimsft.errors import UsageError
+    from trimsft.train.settings import Parser
 
     parser = Parser()
     actions = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimsft.runs.files import RunError
+from trimsft.errors import RunError
 from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, resampled_means
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand

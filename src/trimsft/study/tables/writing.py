@@ -18,10 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import RunError
 from trimsft.report.figures.style import csv_of
 from trimsft.report.tables.formats import escape_markdown, render
 from trimsft.report.tables.scores import Table
-from trimsft.runs.files import RunError, write_whole
+from trimsft.runs.files import write_whole
 from trimsft.scoring.bootstrap import RESAMPLES
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.places import Place
