@@ -1,0 +1,140 @@
+"""Commands made from settings: each field of a dataclass becomes an option, its help and default as declared there.
+
+@app.command("eval")
+@command_of(EvalSettings)
+def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None: ...
+
+What the function takes beyond the settings are options of the command alone. Errors call fields by their options.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Union
+
+import typer
+
+from trimsft.cli.ending import ending
+from trimsft.errors import UsageError
+from trimsft.options import Option, options_of
+
+
+def command_of(kind: type, **fixed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function of settings into one that typer can read; `fixed` fields are no options."""
+
+    def wrap(run: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+        parameters = [parameter for parameter in parameters_of(kind) if parameter.name not in fixed]
+        names = {field: flag for field, flag in flags_of(kind).items() if field not in fixed}
+
+        def call(**given: Any) -> None:
+            extra = {parameter.name: given.pop(parameter.name) for parameter in own}
+            with ending(names):
+                run(build(kind, {**given, **fixed}), **extra)
+
+        call.__name__, call.__doc__ = run.__name__, run.__doc__
+        merged = sorted([*parameters, *own], key=lambda one: one.default is not inspect.Parameter.empty)
+        call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
+        return call
+
+    return wrap
+
+
+def build(kind: type, given: Mapping[str, Any]) -> Any:
+    """Settings from what the command line gave; inlined dataclasses are put together first."""
+    values = dict(given)
+    for name, known in options_of(kind).items():
+        if known.inline is not None:
+            inner = [field.name for field in dataclasses.fields(known.inline)]
+            values[name] = known.inline(**{field: values.pop(field) for field in inner if field in values})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def parameters_of(kind: type) -> list[inspect.Parameter]:
+    """A keyword parameter for each option of a dataclass, annotated as typer wants it."""
+    hints = typing.get_type_hints(kind)
+    parameters = []
+    for field in dataclasses.fields(kind):
+        known: Option | None = field.metadata.get("option")
+        if known is None:
+            continue
+        if known.inline is not None:
+            parameters += parameters_of(known.inline)
+            continue
+        hint = hints[field.name]
+        annotation: Any = typing.cast(Any, Annotated)[_plain_type(hint), _typer_option(field.name, hint, known)]
+        parameters.append(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=annotation
+            )
+        )
+    return parameters
+
+
+def flags_of(kind: type) -> dict[str, str]:
+    """What each field is called on the command line."""
+    flags: dict[str, str] = {}
+    for name, known in options_of(kind).items():
+        if known.inline is not None:
+            flags |= flags_of(known.inline)
+        else:
+            flags[name] = known.argument or _flag(name, known)
+    return flags
+
+
+def _flag(name: str, known: Option) -> str:
+    long = [flag for flag in known.flags if flag.startswith("--")]
+    return (long or ["--" + name.replace("_", "-")])[0].partition("/")[0]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        made = field.default_factory()
+        return list(made) if isinstance(made, tuple | list) else made
+    if field.default is dataclasses.MISSING:
+        return inspect.Parameter.empty
+    return list(field.default) if isinstance(field.default, tuple) else field.default
+
+
+def _plain_type(hint: Any) -> Any:
+    """The types that typer knows: one value, maybe absent, or a list."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [_plain_type(kind) for kind in arguments if kind is not type(None)]
+        return kinds[0] | None if type(None) in arguments else kinds[0]
+    if origin in (tuple, list, collections.abc.Sequence):
+        return list[_plain_type(arguments[0])]  # type: ignore[misc]
+    return hint if hint in (str, int, float, bool, Path) else str
+
+
+def _typer_option(name: str, hint: Any, known: Option) -> Any:
+    kind = _plain_type(hint)
+    simple = next((one for one in typing.get_args(kind) if one is not type(None)), kind) if kind is not list else kind
+    help_text = known.help + (f" One of: {', '.join(known.choices)}." if known.choices else "")
+    more: dict[str, Any] = {"help": help_text}
+    if simple in (int, float) and typing.get_origin(kind) is not list:
+        more |= {"parser": _number(_flag(name, known), simple), "metavar": "INTEGER" if simple is int else "NUMBER"}
+    if known.argument is not None:
+        return typer.Argument(metavar=known.argument, **more)
+    return typer.Option(*(known.flags or ("--" + name.replace("_", "-"),)), **more)
+
+
+def _number(flag: str, kind: type) -> Callable[[Any], Any]:
+    """A parser with our words for what is no number; bounds are for the settings to check."""
+
+    def parse(given: Any) -> Any:
+        try:
+            return kind(given)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            with ending({}):
+                raise UsageError(f"{str(given)!r} is not {what}", field=flag) from None
+
+    return parse

@@ -1,0 +1,96 @@
+"""How every command ends: errors in one line, exit codes, Ctrl-C and SIGTERM; the only place that decides.
+
+0 done, 1 failed on the way, 2 refused as it stands, 130 after Ctrl-C, 143 after SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from trimsft.errors import FAILED, Stopped, TrimSFTError, exit_code, one_line
+
+RESUMES = "what is done is kept; run the same command again to continue"
+
+
+@contextmanager
+def ending(names: Mapping[str, str]) -> Iterator[None]:
+    """Turn what is raised within into a message and an exit code.
+
+    Args:
+        names: what fields are called on the command line of this command.
+    """
+    try:
+        with _warnings_told():
+            yield
+    except TrimSFTError as error:
+        tell(error.told_with(names))
+        raise typer.Exit(exit_code(error)) from None
+    except KeyboardInterrupt as error:
+        tell(f"{'terminated' if isinstance(error, Stopped) else 'interrupted'}; {RESUMES}")
+        raise typer.Exit(exit_code(error)) from None
+    except OSError as error:
+        tell(f"cannot write or read {str(error.filename)!r}: {error.strerror}" if error.filename else one_line(error))
+        raise typer.Exit(FAILED) from None
+    except (FloatingPointError, MemoryError) as error:
+        tell(one_line(error))
+        raise typer.Exit(FAILED) from None
+    except RuntimeError as error:
+        if isinstance(error, typer.Exit | typer.Abort) or not _is_from_torch(error):
+            raise
+        tell(str(error).partition("\n")[0])
+        raise typer.Exit(FAILED) from None
+
+
+def _is_from_torch(error: RuntimeError) -> bool:
+    """Too little memory, a device that is gone: nothing that a traceback would explain."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+
+
+def tell(text: str) -> None:
+    """A line for the user on stderr."""
+    typer.echo(f"trimsft: {text}", err=True)
+
+
+def heed_signals() -> None:
+    """Ctrl-C and SIGTERM end a command cleanly, also one that a shell has started in the background.
+
+    Such a process inherits SIGINT as ignored, and Python leaves it so.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise Stopped
+
+
+class _Echo(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(one_line(Exception(record.getMessage())))
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Warnings of this package as lines on stderr, unless somebody listens already."""
+    logger = logging.getLogger("trimsft")
+    if logger.handlers:
+        yield
+        return
+    handler = _Echo(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
