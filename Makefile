@@ -27,7 +27,7 @@ help: ## this list
 	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2, NO_BROWSER=1"
 
 quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
-	@$(RUN) trimsft.cli quickstart --out runs/quickstart
+	@$(RUN) trimsft quickstart --out runs/quickstart
 ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."
 endif

@@ -111,7 +111,7 @@ def test_out_that_cannot_be_written_fails_in_one_line(tmp_path) -> None:
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own, without the interpreter that the other tests of the kernels need."""
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "trimsft.cli", "doctor", *arguments]
+    command = [sys.executable, "-m", "trimsft", "doctor", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 

@@ -1,6 +1,6 @@
 """`python -m trimsft`, for `accelerate launch -m` and `torchrun -m`."""
 
-from trimsft.cli import app
+from trimsft.cli import main
 
 if __name__ == "__main__":
-    app(prog_name="trimsft")
+    main()

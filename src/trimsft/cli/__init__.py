@@ -2,11 +2,12 @@
 
 Thin; what is heavy is imported inside its command.
 
-Exit codes: 0 done, 1 failed, 2 bad usage.
+How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
 from trimsft.cli import analysis, benching, checkup, evaluation, quickstart, study, sweeps, training
 from trimsft.cli.base import app
+from trimsft.cli.ending import heed_signals
 
 # in the order of --help
 app.command()(quickstart.quickstart)
@@ -21,4 +22,11 @@ app.command()(sweeps.sweep)
 app.command()(benching.bench)
 app.command()(checkup.doctor)
 
-__all__ = ["app"]
+
+def main() -> None:
+    """The program `trimsft`."""
+    heed_signals()
+    app(prog_name="trimsft")
+
+
+__all__ = ["app", "main"]
