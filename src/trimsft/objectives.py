@@ -4,10 +4,13 @@ Every method has the form  loss = sum_t sg(w_t) * nll_t  and differs only in the
 (section 3.3 of *Which Tokens Should SFT Actually Learn?*). A weight is a function of what the
 forward pass says about one token, `TokenStats`:
 
+    >>> import torch
     >>> tokens = TokenStats(nll=torch.tensor([0.1, 2.3]), gap=torch.tensor([1.5, -1.0]),
     ...                     gold_logit=torch.tensor([9.0, 4.0]), competitor=torch.tensor([17, 3]))
     >>> TrimSFT(margin=1.5, bandwidth=0.8).weights(tokens)
     tensor([1.0000, 0.0076])
+
+Nothing here imports torch: who only needs the names and the defaults does not wait for it.
 """
 
 from __future__ import annotations
@@ -18,10 +21,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MARGIN, BANDWIDTH, GAMMA = 1.5, 0.8, 2.0
+"""The paper's values of m, tau and gamma."""
+PARAMETERS = {"margin": MARGIN, "bandwidth": BANDWIDTH, "gamma": GAMMA}
+_SMALLEST_FLOAT32 = 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -42,12 +50,12 @@ class TokenStats:
     @property
     def prob(self) -> Tensor:
         """Probability of the gold token."""
-        return torch.exp(-self.nll)
+        return (-self.nll).exp()
 
     @property
     def doubt(self) -> Tensor:
         """1 - prob without cancellation: the size of the gold token's logit gradient."""
-        return -torch.expm1(-self.nll)
+        return -(-self.nll).expm1()
 
     def __len__(self) -> int:
         return self.nll.numel()
@@ -64,7 +72,7 @@ class WeighsTokens(Protocol):
     def weights(self, tokens: TokenStats) -> Tensor: ...
 
 
-Objective: TypeAlias = WeighsTokens | Callable[[TokenStats], Tensor]
+Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"
 """An objective of this module, or any elementwise function from `TokenStats` to weights."""
 
 
@@ -73,14 +81,14 @@ class SFT:
     """w = 1."""
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        return torch.ones_like(tokens.nll)
+        return tokens.nll.new_ones(tokens.nll.shape)
 
 
 @dataclass(frozen=True)
 class FSFT:
     """w = (1 - p)^gamma: the focal loss, which favours tokens the model doubts."""
 
-    gamma: float = 2.0
+    gamma: float = GAMMA
 
     def __post_init__(self) -> None:
         _require_number(self, "gamma", at_least=0)
@@ -101,8 +109,8 @@ class DFT:
 class _Band:
     """The Gaussian band that TrimSFT and its half-trims share."""
 
-    margin: float = 1.5
-    bandwidth: float = 0.8
+    margin: float = MARGIN
+    bandwidth: float = BANDWIDTH
 
     def __post_init__(self) -> None:
         _require_number(self, "margin")
@@ -110,7 +118,7 @@ class _Band:
 
     def _gaussian(self, distance: Tensor) -> Tensor:
         # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
-        return torch.exp(-0.5 * (distance / max(self.bandwidth, torch.finfo(torch.float32).tiny)) ** 2)
+        return (-0.5 * (distance / max(self.bandwidth, _SMALLEST_FLOAT32)) ** 2).exp()
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ import pytest
 
 from tests.report.unpacking import unpack
 from tests.tokens.tiny import make_table
+from trimsft.objectives import PARAMETERS
 from trimsft.report.page.cells import cells_each, corpus_cells
 from trimsft.tokens import read_token_table
-from trimsft.tokens.statistics.weighting import PARAMETERS, objective_of, weights_of
+from trimsft.tokens.statistics.weighting import objective_of, weights_of
 
 
 @pytest.fixture

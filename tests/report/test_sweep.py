@@ -12,11 +12,11 @@ from tests.report.browser import Browser, needs_browser
 from tests.report.test_report import HOSTILE, Page
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
+from trimsft.objectives import PARAMETERS
 from trimsft.report import write_report
 from trimsft.report.page.assembly import assemble
 from trimsft.report.page.sweep import read_sweep, sweep_parts
 from trimsft.report.page.tokens import token_parts
-from trimsft.tokens.statistics.weighting import PARAMETERS
 
 
 def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:

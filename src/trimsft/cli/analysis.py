@@ -23,6 +23,7 @@ from trimsft.cli.base import (
     whole_number,
     writing,
 )
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 
 if TYPE_CHECKING:
     from trimsft.report.command import Outcome
@@ -179,9 +180,9 @@ def report(
         typer.Argument(metavar="[LABEL=]RUN...", help="Run directories or token tables; the first is the base."),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder; the run's own, for several ./report.")] = None,
-    margin: Annotated[float, typer.Option(help="Of TrimSFT's weights.")] = 1.5,
-    bandwidth: Annotated[float, typer.Option(help="Likewise.")] = 0.8,
-    gamma: Annotated[float, typer.Option(help="Of FSFT's weights.")] = 2.0,
+    margin: Annotated[float, typer.Option(help="Of TrimSFT's weights.")] = MARGIN,
+    bandwidth: Annotated[float, typer.Option(help="Likewise.")] = BANDWIDTH,
+    gamma: Annotated[float, typer.Option(help="Of FSFT's weights.")] = GAMMA,
     sweep: Annotated[Path | None, typer.Option(help="Folder or sweep.json of a sweep, shown as a heatmap.")] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     as_json: JsonFlag = False,

@@ -123,7 +123,7 @@ def _typer_option(name: str, hint: Any, known: Option) -> Any:
         more |= {"parser": _number(_flag(name, known), simple), "metavar": "INTEGER" if simple is int else "NUMBER"}
     if known.argument is not None:
         return typer.Argument(metavar=known.argument, **more)
-    return typer.Option(*(known.flags or ("--" + name.replace("_", "-"),)), **more)
+    return typer.Option(*known.flags, **more)
 
 
 def _number(flag: str, kind: type) -> Callable[[Any], Any]:

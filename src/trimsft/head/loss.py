@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from trimsft.head import chunked, reference
-from trimsft.head.problem import DEFAULT_SKIP_BELOW, Problem, Solution, is_positive_number, require_finite
+from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, Problem, Solution, is_positive_number, require_finite
 from trimsft.objectives import Objective, TokenStats, WeighsTokens
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
@@ -49,7 +49,7 @@ def linear_cross_entropy(
     objective: Objective,
     *,
     bias: Tensor | None = None,
-    ignore_index: int = -100,
+    ignore_index: int = IGNORED,
     normalizer: float | Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,

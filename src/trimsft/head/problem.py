@@ -16,6 +16,9 @@ from torch import Tensor
 
 from trimsft.objectives import Objective, TokenStats
 
+IGNORED = -100
+"""The label of a token that is not trained on, as torch and transformers have it."""
+
 DEFAULT_SKIP_BELOW = 1.5e-3
 """Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
 

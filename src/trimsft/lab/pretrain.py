@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.head import IGNORED
 from trimsft.lab.arithmetic import LabError
 from trimsft.lab.corpus import Corpus, Pool, build_pool
 from trimsft.lab.folder import save_folder
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-IGNORED = -100
 CONTEXT = 256
 FINAL_LOOK = {"problems": 200, "samples": 8}
 PASSING_LOOK = {"problems": 64, "samples": 2}

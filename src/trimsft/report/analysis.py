@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.figures import analysis as result_figures
 from trimsft.report.figures import weighting_functions
 from trimsft.report.figures.style import PRINT_FORMATS
@@ -27,7 +27,7 @@ from trimsft.runs.files import write_whole
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.groups import by_tenth
 from trimsft.tokens.statistics.movement import Movement, movement
-from trimsft.tokens.statistics.weighting import PARAMETERS, objective_of
+from trimsft.tokens.statistics.weighting import objective_of
 from trimsft.tokens.table import TokenTable, same_tokens
 
 

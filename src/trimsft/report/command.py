@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError
+from trimsft.objectives import PARAMETERS
 from trimsft.text.templates import TemplateError
 from trimsft.tokens.measure import options_for, write_token_table
 from trimsft.tokens.parts import parts_folder
-from trimsft.tokens.statistics.weighting import PARAMETERS, confidence, diagnose, objective_of
+from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of
 from trimsft.tokens.table import TokenTable, read_token_table, same_tokens
 
 REFUSALS = (RunError, TemplateError, ValueError, NotImplementedError)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trimsft.errors import DataError
+from trimsft.head import IGNORED
 
 Keep = Literal["start", "end"]
-IGNORED = -100
 _Ints = npt.NDArray[np.int64]
 
 

@@ -17,8 +17,8 @@ import datasets
 from datasets import Dataset
 
 from trimsft.errors import DataError
+from trimsft.head import IGNORED
 from trimsft.text.data_config import DataConfig
-from trimsft.text.lengths import IGNORED
 from trimsft.text.overlap import OverlapReport, find_overlap, read_benchmarks
 from trimsft.text.rows import Kind, kind_of, load_rows, log
 from trimsft.text.templates import (

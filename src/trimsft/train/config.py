@@ -10,9 +10,7 @@ from trl import SFTConfig
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
 from trimsft.head.problem import is_positive_number
-from trimsft.objectives import OBJECTIVES, BuiltinObjective, make_objective
-
-_DEFAULTS = {"margin": 1.5, "bandwidth": 0.8, "gamma": 2.0}
+from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, make_objective
 
 
 @dataclass
@@ -28,14 +26,14 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         metadata={"help": f"What each token is worth: {', '.join(OBJECTIVES)}."},
     )
     margin: float = field(
-        default=_DEFAULTS["margin"],
+        default=PARAMETERS["margin"],
         metadata={"help": "trim, trim-e, trim-h: the logit gap whose tokens count in full (m of the paper)."},
     )
     bandwidth: float = field(
-        default=_DEFAULTS["bandwidth"],
+        default=PARAMETERS["bandwidth"],
         metadata={"help": "trim, trim-e, trim-h: how fast weights fall off around the margin (tau)."},
     )
-    gamma: float = field(default=_DEFAULTS["gamma"], metadata={"help": "fsft: the focusing exponent."})
+    gamma: float = field(default=PARAMETERS["gamma"], metadata={"help": "fsft: the focusing exponent."})
     global_batch: int | None = field(
         default=None,
         metadata={
@@ -108,7 +106,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         """The objective these settings describe; a setting it does not have must stand at its default."""
         kind = OBJECTIVES.get(self.objective)
         takes = [parameter.name for parameter in dataclasses.fields(kind)] if kind else []
-        for name, default in _DEFAULTS.items():
+        for name, default in PARAMETERS.items():
             if kind and name not in takes and getattr(self, name) != default:
                 raise ValueError(
                     f"{name}: {getattr(self, name)} has no effect with objective={self.objective!r}; remove it"

@@ -17,6 +17,7 @@ from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
 from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
 from trimsft.text.lengths import Keep, measure_lengths
 from trimsft.train.estimate import Estimate, describe, estimate, peak_flops, plan_from
 from trimsft.train.inputs import failed, load_data, load_tokenizer, refusing, say_on_stderr
@@ -117,7 +118,7 @@ def _estimate(settings: Settings, dataset: Any) -> Estimate:
         settings.args,
         settings.model,
         lengths=pc.list_value_length(labels).to_pylist(),
-        trained_tokens=pc.sum(pc.not_equal(flat, -100)).as_py(),
+        trained_tokens=pc.sum(pc.not_equal(flat, IGNORED)).as_py(),
     )
     if not torch.cuda.is_available():
         return estimate(plan)

@@ -22,7 +22,7 @@ from torch._compile import _disable_dynamo
 from torch.distributed.tensor import DTensor
 from transformers.utils import ModelOutput
 
-from trimsft.head import DEFAULT_SKIP_BELOW, LossOutput, linear_cross_entropy
+from trimsft.head import DEFAULT_SKIP_BELOW, IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Objective, TokenStats
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trimsft.head.loss import Backend
 
 Model = TypeVar("Model", bound=nn.Module)
-IGNORE = -100
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
 
 
@@ -81,7 +80,7 @@ class FusedHead:
             labels.to(weight.device),
             self.objective,
             bias=bias,
-            ignore_index=IGNORE,
+            ignore_index=IGNORED,
             normalizer=normalizer,
             logit_scale=self.logit_scale,
             softcap=self.softcap,
@@ -265,7 +264,7 @@ def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) ->
 
 def shifted(labels: Tensor) -> Tensor:
     """The label each position predicts: one to the left, nothing for the last. The one place that shifts."""
-    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORE)
+    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
 
 
 def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.text import Text
 
 from trimsft.errors import DataError
-from trimsft.text.lengths import IGNORED, Keep, kept_window
+from trimsft.head import IGNORED
+from trimsft.text.lengths import Keep, kept_window
 
 Fate = Literal["masked", "trained", "cut"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.page.assembly import assemble
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.page.provenance import lead, table_facts
@@ -20,7 +20,7 @@ from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
 from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
-from trimsft.tokens.statistics.weighting import PARAMETERS, objective_of
+from trimsft.tokens.statistics.weighting import objective_of
 
 SIZE = 9_000_000
 """Characters of data in the file, which leaves tables, style and script a million below 10 MB."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.lab import TIERS, FineTuning, base_model_path
-from trimsft.objectives import PAPER_NAMES
+from trimsft.objectives import BANDWIDTH, MARGIN, PAPER_NAMES
 from trimsft.study.running.training import as_word
 from trimsft.study.scales import LAB
 
@@ -37,8 +37,8 @@ class Settings:
     filler_rate: float = FineTuning.filler_rate
     unfamiliar_share: float = FineTuning.unfamiliar_share
     """Imperfections of the training data, see `lab.FineTuning`."""
-    margin: float = 1.5
-    bandwidth: float = 0.8
+    margin: float = MARGIN
+    bandwidth: float = BANDWIDTH
     base: str = ""
     """Folder of another base model of the lab; empty: the one of the package."""
     device: str = "cpu"

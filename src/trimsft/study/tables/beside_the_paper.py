@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trimsft import paper
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.study.tables.summaries import Setting
 
 STAND_IN = "Qwen2.5-Math-1.5B"
 """The model of all of the paper's studies but Table 1 and Figure 2."""
-DEFAULT_BAND = (1.5, 0.8)
+DEFAULT_BAND = (MARGIN, BANDWIDTH)
 """Of Table 1."""
 TABLES = {
     "main": ("main",),
@@ -47,7 +48,7 @@ class Numbers:
 
     def _row(self, model: str | None, setting: Setting) -> paper.Score | None:
         others = [name for name, _ in setting.fields if name not in ("margin", "bandwidth", "gamma")]
-        if model is None or others or setting.get("gamma", 2.0) != 2.0:
+        if model is None or others or setting.get("gamma", GAMMA) != GAMMA:
             return None
         return self.rows.get((model, setting.objective, setting.band))
 

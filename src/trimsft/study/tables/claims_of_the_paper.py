@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from trimsft.objectives import PARAMETERS
 from trimsft.scoring.bootstrap import Interval
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
 from trimsft.study.tables.summaries import NAMES, Setting, Summary, in_common, mean_difference, paired
@@ -269,9 +270,8 @@ def _models(summaries: Summaries) -> list[str]:
 
 def _main(summaries: Summaries, model: str, objective: str) -> Summary | None:
     """As Table 1 has it: with the default parameters."""
-    wanted = {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1], "gamma": 2.0}
     for setting, summary in summaries.items():
-        is_default = all(wanted.get(name) == value for name, value in setting.fields)
+        is_default = all(PARAMETERS.get(name) == value for name, value in setting.fields)
         if (setting.model, setting.objective) == (model, objective) and is_default:
             return summary
     return None

@@ -19,15 +19,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import OBJECTIVES, BuiltinObjective, WeighsTokens, make_objective
+from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, WeighsTokens, make_objective
 from trimsft.tokens.table import TokenTable
 
 Array: TypeAlias = NDArray[np.float64]
 
 HIGH_WEIGHT = 0.5
 """Tokens above this weight count as High-Weight."""
-PARAMETERS = {"margin": 1.5, "bandwidth": 0.8, "gamma": 2.0}
-"""What the paper's objectives take, and its values."""
 _TAKES = {name: kind.__dataclass_fields__ for name, kind in OBJECTIVES.items()}
 
 
