@@ -7,9 +7,7 @@ import pytest
 from trimsft.runs.files import write_whole
 
 
-def test_a_file_that_cannot_be_finished_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.json"
     write_whole(path, b"old")
 

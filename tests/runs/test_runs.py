@@ -88,9 +88,7 @@ def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None
         with pytest.raises(RunError) as refused:
             run.lock()
         message = str(refused.value)
-        assert (
-            str(run.path) in message and f"process {holder.process.pid} on {os.uname().nodename}" in message
-        )
+        assert str(run.path) in message and f"process {holder.process.pid} on {os.uname().nodename}" in message
         assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
     finally:
         holder.end()
@@ -101,9 +99,7 @@ def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: 
     holder = Holder(run, child)
     try:
         holder.kill()
-        assert (
-            json.loads((run.path / ".lock").read_text())["pid"] == holder.process.pid
-        )  # stale text is no lock
+        assert json.loads((run.path / ".lock").read_text())["pid"] == holder.process.pid  # stale text is no lock
         with run.lock():
             assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
     finally:
@@ -223,9 +219,7 @@ def test_harmless_changes_are_kept(run: RunDirectory) -> None:
     assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
     run.settle_config(SETTINGS | {"save_steps": 10, "lora": {"rank": 1}}, harmless={"lora"})
     with pytest.raises(RunError, match="margin"):
-        run.settle_config(
-            SETTINGS | {"save_steps": 7, "margin": 0, "lora": {"rank": 1}}, harmless=["save_steps"]
-        )
+        run.settle_config(SETTINGS | {"save_steps": 7, "margin": 0, "lora": {"rank": 1}}, harmless=["save_steps"])
     assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
 
 
@@ -411,9 +405,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
 
 
-def test_a_failure_while_writing_leaves_nothing_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_while_writing_leaves_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_whole(tmp_path / "a", b"old")
 
     def fail(*names: object) -> None:

@@ -126,13 +126,9 @@ class RunDirectory:
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            raise RunError(
-                f"{self.manifest_path}: not readable as JSON ({error}); restore or remove it"
-            ) from error
+            raise RunError(f"{self.manifest_path}: not readable as JSON ({error}); restore or remove it") from error
         if not isinstance(facts, dict):
-            raise RunError(
-                f"{self.manifest_path}: holds a {type(facts).__name__}, not an object; restore or remove it"
-            )
+            raise RunError(f"{self.manifest_path}: holds a {type(facts).__name__}, not an object; restore or remove it")
         return facts
 
     def write_manifest(self, **facts: Any) -> None:

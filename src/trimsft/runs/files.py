@@ -81,9 +81,7 @@ class JsonLines:
                 line = line[os.write(self._descriptor, line) :]
         except OSError as error:
             os.ftruncate(self._descriptor, end)
-            raise RunError(
-                f"{self.path}: cannot be written ({error.strerror}); nothing before is lost"
-            ) from error
+            raise RunError(f"{self.path}: cannot be written ({error.strerror}); nothing before is lost") from error
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines, in order."""
@@ -122,15 +120,11 @@ class JsonLines:
                 record = json.loads(line)
             except ValueError as error:
                 if number < len(lines):
-                    raise RunError(
-                        f"{self.path}, line {number}: not JSON ({error}); restore or remove it"
-                    ) from error
+                    raise RunError(f"{self.path}, line {number}: not JSON ({error}); restore or remove it") from error
                 return
             # an object cannot be cut short and still parse, a bare number can
             if not isinstance(record, dict):
-                raise RunError(
-                    f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it"
-                )
+                raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
             yield line, record
 
 
@@ -150,9 +144,7 @@ def fingerprint_folder(path: Path) -> str:
     header) to its last: enough to tell a model from its fine-tuned copy in milliseconds, no proof of equality.
     """
     if not path.is_dir():
-        raise RunError(
-            f"{path}: not a folder, so it has no fingerprint; give the folder of a model or data set"
-        )
+        raise RunError(f"{path}: not a folder, so it has no fingerprint; give the folder of a model or data set")
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
