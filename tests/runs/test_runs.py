@@ -16,10 +16,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.runs import directory as runs
-from trimsft.runs import files, lock
 from trimsft.errors import RunError
-from trimsft.runs import JsonLines, RunDirectory, environment, fingerprint_file, fingerprint_folder, write_whole
+from trimsft.runs import (
+    JsonLines,
+    RunDirectory,
+    environment,
+    files,
+    fingerprint_file,
+    fingerprint_folder,
+    lock,
+    write_whole,
+)
+from trimsft.runs import directory as runs
 
 # the package without its __init__, which loads torch for seconds; runs.py needs none of it
 ALONE = f"""
@@ -405,13 +413,63 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
 
 
-def test_a_failure_while_writing_leaves_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_while_writing_leaves_the_old_file_and_nothing_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     path = write_whole(tmp_path / "a", b"old")
 
     def fail(*names: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="No space left"):
         write_whole(path, b"new")
     assert os.listdir(tmp_path) == ["a"] and path.read_bytes() == b"old"
+
+
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        whole = write_whole(tmp_path / "a", b"")
+        log = JsonLines(tmp_path / "b")
+        log.append({})
+        log.close()
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (whole, log.path)] == [0o640, 0o640]
+
+
+# what a run holds ---------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_those_of_a_run_of_a_folder_or_of_the_hub(run: RunDirectory, tmp_path: Path) -> None:
+    assert find_weights("owner/name") == "owner/name"
+    assert find_weights(tmp_path) == str(tmp_path)
+    run.write_manifest(seed=0)
+    with pytest.raises(RunError, match=r"model: is a run without a model yet, got .*; finish its training first"):
+        find_weights(run.path)
+    run.model_dir.mkdir()
+    assert find_weights(run.path) == str(run.model_dir)
+    with pytest.raises(RunError, match=r"model: no such folder: '\./nowhere'"):
+        find_weights("./nowhere")
+
+
+def test_a_run_says_who_holds_it_and_what_was_evaluated(run: RunDirectory) -> None:
+    assert run.read_config() is None and run.evaluations() == [] and not run.is_run()
+    write_whole(run.eval_dir / "math500" / "scores.json", b"{}")
+    write_whole(run.eval_dir / "gsm8k" / "samples.jsonl", b"")
+    assert run.evaluations() == ["math500"]
+    lock_path = run.path / ".lock"
+    assert holder_of(lock_path) is None
+    with run.lock():
+        holder = holder_of(lock_path)
+        assert holder is not None and (holder.pid, holder.host) == (os.getpid(), os.uname().nodename)
+    assert holder_of(lock_path) is None
+    other = Holder(run)
+    try:
+        holder = holder_of(lock_path)
+        assert holder is not None and holder.pid == other.process.pid
+    finally:
+        other.end()
+    assert holder_of(lock_path) is None  # the note of a killed process is no lock

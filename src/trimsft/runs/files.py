@@ -12,12 +12,12 @@ import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, WriteError
+from trimsft.errors import RunError
 
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
@@ -35,16 +35,14 @@ def write_whole(path: Path, content: bytes) -> Path:
 def written_beside(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to; on the way out it goes to disk and takes the name, unless something failed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    beside = Path(name)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    beside.touch(exist_ok=False)  # with the permissions that the umask leaves, unlike tempfile
     try:
         yield beside
         sync(beside)
-        beside.chmod(0o644)  # mkstemp makes files that nobody else may read
         beside.replace(path)
     except BaseException:
-        beside.unlink()
+        beside.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
@@ -104,7 +102,7 @@ class JsonLines:
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         whole = sum(len(line) + 1 for line, _ in self._lines())
         size = os.fstat(descriptor).st_size
         if size < whole:  # the last line lacks nothing but its end
