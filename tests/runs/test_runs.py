@@ -21,10 +21,10 @@ from trimsft.runs import (
     JsonLines,
     RunDirectory,
     environment,
-    files,
+    find_weights,
     fingerprint_file,
     fingerprint_folder,
-    lock,
+    holder_of,
     write_whole,
 )
 from trimsft.runs import directory as runs
