@@ -21,10 +21,12 @@ from trimsft.runs import (
     JsonLines,
     RunDirectory,
     environment,
+    files,
     find_weights,
     fingerprint_file,
     fingerprint_folder,
     holder_of,
+    lock,
     write_whole,
 )
 from trimsft.runs import directory as runs
