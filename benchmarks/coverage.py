@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimsft.scoring.bootstrap import Interval, column_intervals, resampled_means
-from trimsft.scoring.run_intervals import interval_over_runs
+from trimsft.scoring.intervals import Interval, column_intervals, interval_over_runs, resampled_means
 
 UNIT = (0.0, 1.0)
 

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 
 from trimsft.bench.head import machine
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import over_runs
 from trimsft.study.quickstart import Settings, run
 

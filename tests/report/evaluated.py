@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.scoring.graded import same, samples_of
-from trimsft.scoring.clusters import cluster
+from trimsft.scoring.metrics import cluster
 from trimsft.scoring.scores import score
 
 

@@ -27,7 +27,7 @@ from trimsft.report.tables.formats import (
     to_rich,
 )
 from trimsft.report.tables.scores import Cell, Table, comparison_table, score_table
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import compare, compare_runs
 
 HOSTILE = [

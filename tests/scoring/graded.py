@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trimsft.scoring.problems import SampleResult
+from trimsft.scoring.metrics import SampleResult
 from trimsft.scoring.scores import BenchmarkScore, score
 
 

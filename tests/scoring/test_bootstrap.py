@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.scoring.bootstrap import Interval, column_intervals, mean_interval, resampled_means
+from trimsft.scoring.intervals import Interval, column_intervals, mean_interval, resampled_means
 
 
 def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_the_draws_have_the_mean_and_spread_of_the_mean():
 def test_chunks_do_not_show(monkeypatch):
     values = scores_of(40)[:, None]
     whole = resampled_means(values, 300, np.random.default_rng(5))
-    monkeypatch.setattr("trimsft.scoring.bootstrap._CHUNK", 7 * 40)
+    monkeypatch.setattr("trimsft.scoring.intervals._CHUNK", 7 * 40)
     assert np.array_equal(resampled_means(values, 300, np.random.default_rng(5)), whole)
 
 

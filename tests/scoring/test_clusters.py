@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.scoring.clusters import cluster, representatives
+from trimsft.scoring.metrics import cluster, representatives
 
 answers_drawn = st.lists(st.none() | st.sampled_from(["1/2", "0.5", "50%", "2", "2.0", "x", ""]), max_size=12)
 

@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.scoring.bootstrap import Interval
-from trimsft.scoring.compare import compare, compare_macro, compare_pairs, compare_runs, correct_for_many
-from trimsft.scoring.significance import holm, sign_flip
+from trimsft.scoring.compare import (
+    compare,
+    compare_pairs,
+    compare_runs,
+    correct_for_many,
+    holm,
+    sign_flip,
+)
+from trimsft.scoring.intervals import Interval
 
 from .graded import random_counts, score_of
 
@@ -166,7 +172,7 @@ def test_different_problems_are_refused_by_name():
     with pytest.raises(ValueError, match="got 'toy' and 'other'"):
         compare(a, score_of("other", [1, 2, 3]))
     with pytest.raises(ValueError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
-        compare_macro([a], [score_of("other", [1, 2, 3])])
+        compare_runs([a], {"b": [score_of("other", [1, 2, 3])]})
 
 
 def test_runs_with_different_numbers_of_samples_can_be_compared():
@@ -202,7 +208,7 @@ def test_every_candidate_on_every_benchmark_and_their_mean():
 def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
     a = [score_of("big", [4] * 8), score_of("small", [4] * 4)]
     b = [score_of("big", [5] * 6 + [3] * 2), score_of("small", [3] * 4)]
-    found = compare_macro(a, b, resamples=50)
+    found = compare_runs(a, {"b": b}, resamples=50)[-1]
     assert found.difference.value == pytest.approx((4 / 64 - 4 / 32) / 2)
     # in units of 1/128: eight changes of 1 that add up to 4, four of 2 that add up to -8
     assert found.p_value == sign_flip([1] * 6 + [-1] * 2 + [-2] * 4) != sign_flip([1] * 6 + [-1] * 6)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trimsft.scoring.bootstrap import mean_interval
-from trimsft.scoring.run_intervals import interval_over_runs, student_t
+from trimsft.scoring.intervals import interval_over_runs, mean_interval, student_t
 
 
 def runs_of(rng: np.random.Generator, problems: int, runs: int, spread: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from trimsft.scoring.subsets import majority_at_k, majority_curve, pass_at_k
+from trimsft.scoring.metrics import majority_at_k, majority_curve, pass_at_k
 
 
 @st.composite

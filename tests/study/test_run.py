@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trimsft.evaluate.command import load_run
+from trimsft.scoring.records import load_run
 from trimsft.runs import RunDirectory
 from trimsft.study import command, studies
 from trimsft.study.cells import Cell

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.grading import Grade, grade
-    from trimsft.scoring.subsets import majority_at_k, pass_at_k
+    from trimsft.scoring.metrics import majority_at_k, pass_at_k
 
 __all__ = ["Grade", "grade", "majority_at_k", "pass_at_k"]
 
 _HOMES = {
     "Grade": "trimsft.grading",
     "grade": "trimsft.grading",
-    "majority_at_k": "trimsft.scoring.subsets",
-    "pass_at_k": "trimsft.scoring.subsets",
+    "majority_at_k": "trimsft.scoring.metrics",
+    "pass_at_k": "trimsft.scoring.metrics",
 }
 
 

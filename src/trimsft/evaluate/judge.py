@@ -19,9 +19,8 @@ from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.runs import write_whole
-from trimsft.scoring.bootstrap import RESAMPLES
-from trimsft.scoring.clusters import cluster
-from trimsft.scoring.problems import Equivalent, SampleResult
+from trimsft.scoring.intervals import RESAMPLES
+from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
 from trimsft.scoring.scores import BenchmarkScore, score
 
 

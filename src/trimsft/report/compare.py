@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.evaluate.command import load_run
+from trimsft.scoring.records import load_run
 from trimsft.report.tables.formats import render, to_rich
 from trimsft.report.tables.scores import Table, comparison_table, score_table
 from trimsft.scoring.compare import compare_runs

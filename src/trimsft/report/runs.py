@@ -22,7 +22,7 @@ from trimsft.errors import RunError
 from trimsft.objectives import OBJECTIVES
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import BenchmarkScore, macros
 from trimsft.tokens.table import TokenTable, read_token_table
 

@@ -1,11 +1,18 @@
 """Two runs on the same problems: how far apart, how sure, and which problems flipped.
 
-    found = compare(baseline, candidate, "average")       # BenchmarkScore of each, same benchmark
-    found.difference                                      # candidate - baseline, with its interval
-    found.significant                                     # only with a small p-value and an interval without 0
+    comparison = compare(baseline, candidate, "average")      # BenchmarkScore of each, same benchmark
+    comparison.difference                                     # candidate - baseline, with its interval
+    comparison.significant                                    # a small p-value and an interval without 0
     compare_runs(baseline_run, {"trim": run, "dft": other})   # all benchmarks, their mean, Holm over all of them
 
-The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference.
+The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference. Were the two
+runs equally good, each problem's difference could as well have had the other sign: the p-value of the sign-flip test is
+the share of all sign patterns whose sum is at least as far from 0 as the one observed.
+
+    >>> sign_flip([0.5, 0.25, 0.25, 1.0, 0.0])      # all four changes point up: 2 of 16 sign patterns are as extreme
+    0.125
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
 """
 
 from __future__ import annotations
@@ -13,18 +20,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, mean_intervals
-from trimsft.scoring.problems import metric_bounds
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval, mean_intervals
+from trimsft.scoring.metrics import metric_bounds
 from trimsft.scoring.scores import BenchmarkScore, require_same_problems
-from trimsft.scoring.significance import holm, sign_flip
+
+Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
 
 LEVEL = 0.05
 AVERAGE = "average"
 """Stands for the mean over benchmarks where a benchmark is named."""
+DRAWS = 20_000
+_FEW = 16  # differences whose 65,536 sign patterns are enumerated
+_MOST_STEPS = 2 * 10**8  # additions that the exact count may take: about half a second
+_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Comparison:
     difference: Interval
     """after - before."""
     p_value: float
-    """Of the sign-flip test, for this comparison alone."""
+    """From the sign-flip test, for this comparison alone."""
     p_holm: float
     """The same, corrected for all comparisons made together."""
     higher: int
@@ -89,19 +102,6 @@ def compare(
     return _compare([(a, b)], a.benchmark, metric, names, resamples, seed)
 
 
-def compare_macro(
-    a: Sequence[BenchmarkScore],
-    b: Sequence[BenchmarkScore],
-    metric: str = "average",
-    *,
-    names: tuple[str, str] = ("a", "b"),
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Comparison:
-    """The mean over benchmarks of b against that of a; problems are resampled within their benchmark."""
-    return _compare(_paired(a, b), AVERAGE, metric, names, resamples, seed)
-
-
 def compare_runs(
     baseline: Sequence[BenchmarkScore],
     candidates: Mapping[str, Sequence[BenchmarkScore]],
@@ -115,14 +115,14 @@ def compare_runs(
 
     Holm's correction covers all of them, so that the more is tested, the less is called significant.
     """
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for candidate, scores in candidates.items():
         names = (name, candidate)
         pairs = _paired(baseline, scores)
-        found += [_compare([pair], pair[0].benchmark, metric, names, resamples, seed) for pair in pairs]
+        comparisons += [_compare([pair], pair[0].benchmark, metric, names, resamples, seed) for pair in pairs]
         if len(pairs) > 1:
-            found.append(_compare(pairs, AVERAGE, metric, names, resamples, seed))
-    return correct_for_many(found)
+            comparisons.append(_compare(pairs, AVERAGE, metric, names, resamples, seed))
+    return correct_for_many(comparisons)
 
 
 def compare_pairs(
@@ -133,26 +133,19 @@ def compare_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[dict[str, list[Comparison]]]:
-    """What `compare_runs` finds of each pair alone, by metric; they share the resampled problems, and so the time.
+    """What `compare_runs` says of each pair alone, by metric; they share the resampled problems, and so the time.
 
     Args:
         pairs: baseline and candidate, all with the same benchmarks and problems.
-        names: of each pair.
+        names: what baseline and candidate of each pair are called.
     """
     paired = [_paired(*pair) for pair in pairs]
-    places = [[of_pair[place : place + 1] for of_pair in paired] for place in range(len(paired[0]))]
-    names_of = [place[0][0][0].benchmark for place in places]
+    places = {one.benchmark: [sides[place : place + 1] for sides in paired] for place, (one, _) in enumerate(paired[0])}
     if len(places) > 1:
-        places, names_of = [*places, paired], [*names_of, AVERAGE]
-    found = [
-        _compare_each(place, benchmark, metrics, names, resamples, seed)
-        for place, benchmark in zip(places, names_of, strict=True)
-    ]
+        places[AVERAGE] = paired
+    compared = [_compare_each(place, benchmark, metrics, names, resamples, seed) for benchmark, place in places.items()]
     return [
-        {
-            metric: correct_for_many([of_place[pair][number] for of_place in found])
-            for number, metric in enumerate(metrics)
-        }
+        {metric: correct_for_many([at[pair][number] for at in compared]) for number, metric in enumerate(metrics)}
         for pair in range(len(pairs))
     ]
 
@@ -163,7 +156,7 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
 
-def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[tuple[BenchmarkScore, BenchmarkScore]]:
+def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[Pair]:
     of_a, of_b = ({score.benchmark: score for score in side} for side in (a, b))
     if len(of_a) < len(a) or len(of_b) < len(b) or not of_a or of_a.keys() != of_b.keys():
         raise ValueError(
@@ -174,18 +167,13 @@ def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[tu
 
 
 def _compare(
-    pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]],
-    benchmark: str,
-    metric: str,
-    names: tuple[str, str],
-    resamples: int,
-    seed: int,
+    pairs: Sequence[Pair], benchmark: str, metric: str, names: tuple[str, str], resamples: int, seed: int
 ) -> Comparison:
     return _compare_each([pairs], benchmark, [metric], [names], resamples, seed)[0][0]
 
 
 def _compare_each(
-    place: Sequence[Sequence[tuple[BenchmarkScore, BenchmarkScore]]],
+    place: Sequence[Sequence[Pair]],
     benchmark: str,
     metrics: Sequence[str],
     names: Sequence[tuple[str, str]],
@@ -208,12 +196,7 @@ def _compare_each(
 
 
 def _with_difference(
-    difference: Interval,
-    pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]],
-    benchmark: str,
-    metric: str,
-    names: tuple[str, str],
-    seed: int,
+    difference: Interval, pairs: Sequence[Pair], benchmark: str, metric: str, names: tuple[str, str], seed: int
 ) -> Comparison:
     values = [(a.values(metric), b.values(metric)) for a, b in pairs]
     # as it enters the mean over benchmarks: a benchmark with few problems gives each of them more weight
@@ -250,7 +233,7 @@ def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
     return None if kind in ("majority", "tokens") else math.lcm(*both)
 
 
-def _flips(pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]], values: Sequence[tuple[Array, Array]]) -> list[Flip]:
+def _flips(pairs: Sequence[Pair], values: Sequence[tuple[Array, Array]]) -> list[Flip]:
     flips = [
         Flip(a.benchmark, problem.problem, float(before), float(after))
         for (a, _), (befores, afters) in zip(pairs, values, strict=True)
@@ -258,3 +241,71 @@ def _flips(pairs: Sequence[tuple[BenchmarkScore, BenchmarkScore]], values: Seque
         if min(before, after) < 0.5 < max(before, after)
     ]
     return sorted(flips, key=lambda flip: (-abs(flip.after - flip.before), flip.benchmark, flip.problem))
+
+
+# ---- significance
+
+
+def sign_flip(
+    differences: Sequence[float] | Array, *, steps: int | None = None, draws: int = DRAWS, seed: int = 0
+) -> float:
+    """The two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
+
+    Args:
+        differences: one for each problem; those that are 0 change nothing.
+        steps: where all differences are multiples of 1/steps, the exact p-value follows by counting sums.
+        draws: patterns drawn where neither counting nor enumeration is possible; p is then (1 + hits) / (1 + draws).
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("differences: must be finite numbers, got NaN or infinity")
+    sizes = np.abs(values[values != 0])
+    if not len(sizes):
+        return 1.0
+    if steps is not None and steps <= _MOST_STEPS and steps * sizes.sum() * len(sizes) <= _MOST_STEPS:
+        whole = np.rint(values * steps).astype(np.int64)
+        if np.abs(whole - values * steps).max() > 1e-6:
+            raise ValueError(f"steps: the differences are not multiples of 1/{steps}")
+        return _by_counting(np.abs(whole[whole != 0]), abs(int(whole.sum())))
+    observed = abs(float(values.sum())) - 1e-9 * float(sizes.sum())  # sums in another order round otherwise
+    if len(sizes) <= _FEW:
+        patterns = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
+        return float(np.mean(np.abs((2 * patterns - 1) @ sizes) >= observed))
+    return _by_drawing(sizes, observed, draws, np.random.default_rng(seed))
+
+
+def _by_counting(sizes: NDArray[np.int64], observed: int) -> float:
+    """The distribution of the sum of the positive ones, grown by one difference at a time; 2x - total is the sum."""
+    total = int(sizes.sum())
+    chance = np.zeros(total + 1)
+    chance[0] = 1
+    reached = 0
+    for size in sizes.tolist():
+        grown = chance[: reached + size + 1] / 2
+        grown[size:] += chance[: reached + 1] / 2
+        reached += size
+        chance[: reached + 1] = grown
+    extreme = np.abs(2 * np.arange(total + 1) - total) >= observed
+    return min(1.0, float(chance[extreme].sum()))
+
+
+def _by_drawing(sizes: Array, observed: float, draws: int, rng: np.random.Generator) -> float:
+    hits = 0
+    step = max(1, _CHUNK // len(sizes))
+    for start in range(0, draws, step):
+        signs = rng.integers(2, size=(min(step, draws - start), len(sizes)), dtype=np.int8)
+        sums = 2 * (signs.astype(np.float64) @ sizes) - sizes.sum()
+        hits += int(np.count_nonzero(np.abs(sums) >= observed))
+    return (1 + hits) / (1 + draws)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
+    if any(not 0 <= p <= 1 for p in p_values):
+        raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected

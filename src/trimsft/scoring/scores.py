@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, column_intervals, mean_intervals
-from trimsft.scoring.problems import (
+from trimsft.scoring.intervals import (
+    RESAMPLES,
+    Array,
+    Interval,
+    column_intervals,
+    interval_over_runs,
+    mean_intervals,
+)
+from trimsft.scoring.metrics import (
     Equivalent,
     ProblemScore,
     SampleResult,
@@ -25,7 +32,6 @@ from trimsft.scoring.problems import (
     metric_values,
     summarize,
 )
-from trimsft.scoring.run_intervals import interval_over_runs
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,10 @@ class BenchmarkScore:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        record = {field.name: getattr(self, field.name) for field in fields(self)}
-        record["per_problem"] = [problem.as_dict() for problem in self.per_problem]
-        for name, value in record.items():
-            if isinstance(value, Interval):
-                record[name] = value.as_dict()
-            elif name in ("pass_at", "majority_at"):
-                record[name] = {str(k): interval.as_dict() for k, interval in value.items()}
+        """For JSON, whose keys are texts."""
+        record = asdict(self)
+        for name in ("pass_at", "majority_at"):
+            record[name] = {str(k): interval for k, interval in record[name].items()}
         return record
 
     @classmethod
@@ -97,10 +99,11 @@ class BenchmarkScore:
             read[name] = None if record[name] is None else Interval(**record[name])
         for name in ("pass_at", "majority_at"):
             read[name] = {int(k): Interval(**interval) for k, interval in record[name].items()}
-        read["per_problem"] = tuple(
-            sorted(map(ProblemScore.from_dict, record["per_problem"]), key=lambda problem: problem.problem)
-        )
-        return cls(**read)
+        problems = [
+            ProblemScore(**{**problem, "right": tuple(problem["right"]), "wrong": tuple(problem["wrong"])})
+            for problem in record["per_problem"]
+        ]
+        return cls(**{**read, "per_problem": tuple(sorted(problems, key=lambda problem: problem.problem))})
 
 
 def score(

@@ -1,6 +1,6 @@
 """Scores of runs that never ran: problems of which about so many samples are right."""
 
-from trimsft.scoring.problems import SampleResult
+from trimsft.scoring.metrics import SampleResult
 from trimsft.scoring.scores import BenchmarkScore, score
 from trimsft.study.quickstart.results import Results
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests import processes
 from tests.processes import finish, wait_for
-from trimsft.evaluate.command import load_run
+from trimsft.scoring.records import load_run
 from trimsft.runs import RunDirectory
 from trimsft.study.quickstart.steps import Place
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimsft import paper
-from trimsft.scoring.bootstrap import Interval, bias_corrected
+from trimsft.scoring.intervals import Interval, bias_corrected
 from trimsft.study.tables.variance import (
     PARTS,
     Sensitivity,

@@ -24,7 +24,7 @@ from trimsft.report.page.evaluation_pairs import Table, compared_pairs, mirrored
 from trimsft.report.page.numbers import number
 from trimsft.report.page.problems import ProblemRow, default_pair, flips, problem_rows
 from trimsft.report.page.sources import Run
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.text.visible import visible
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from trimsft.report.page.problems import ProblemRow, flips
 from trimsft.report.page.sources import Run
-from trimsft.scoring.clusters import cluster, representatives
+from trimsft.scoring.metrics import cluster, representatives
 from trimsft.text.visible import visible
 
 BUDGET = 2_500_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimsft.report.page.sources import Run
-from trimsft.scoring.subsets import majority_curve
+from trimsft.scoring.metrics import majority_curve
 
 
 @dataclass(frozen=True)

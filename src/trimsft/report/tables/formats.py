@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trimsft.report.tables.scores import DOWN, UP, Cell, Table
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -10,7 +10,7 @@ import numpy as np
 from trimsft import lab, paper
 from trimsft.report.page.sources import Run
 from trimsft.report.tables.files import Column, Result, Value
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.paper_intervals import REGIONS, category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable

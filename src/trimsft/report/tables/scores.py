@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trimsft.scoring.bootstrap import RESAMPLES, Interval
+from trimsft.scoring.intervals import RESAMPLES, Interval
 from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
 from trimsft.scoring.scores import BenchmarkScore, macro
 

@@ -105,14 +105,14 @@ def _do_runs(
 
 def _headline(place: Place, settings: Settings, name: str) -> str:
     """One number for the line of a run that is done."""
-    from trimsft.evaluate.command import load_run
+    from trimsft.scoring.records import load_run
 
     values = [score.interval("average").value for score in load_run(place.run(name), settings.tiers)]
     return f"average@{settings.samples} {100 * sum(values) / len(values):.1f}"
 
 
 def _read(place: Place, settings: Settings, failures: dict[str, str]) -> Results | None:
-    from trimsft.evaluate.command import load_run
+    from trimsft.scoring.records import load_run
     from trimsft.study.quickstart.results import Results
 
     done = [name for name in settings.runs if name not in failures]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_runs
 from trimsft.scoring.scores import BenchmarkScore, macro
 from trimsft.study.quickstart.settings import BASE, LABELS

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trimsft.report.tables.scores import DOWN, UP
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.study.quickstart.results import BASELINE, Results
 from trimsft.study.quickstart.settings import LABELS

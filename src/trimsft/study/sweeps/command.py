@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError
 from trimsft.evaluate.problem_files import benchmark_name
-from trimsft.scoring.problems import metric_names
+from trimsft.scoring.metrics import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import Running
 from trimsft.study.running.checks import check_at_hand, check_settings

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trimsft.errors import RunError
-from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval, resampled_means
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval, resampled_means
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand
 from trimsft.study.sweeps.grid import Point

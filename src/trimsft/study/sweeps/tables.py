@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trimsft.report.tables.scores import Cell, Table
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.study.cells import PARAMETERS
 from trimsft.study.sweeps.sweep import Selection, Swept, candidates, shared_fields
 from trimsft.study.tables.figures import percent

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from trimsft.objectives import PARAMETERS
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
 from trimsft.study.tables.summaries import NAMES, Setting, Summary, in_common, mean_difference, paired
 from trimsft.study.tables.variance import RESAMPLES, Sensitivity, sensitivity, verdict_of

@@ -9,7 +9,7 @@ from trimsft import paper
 from trimsft.report.figures import ablation_curves, sampling_bars, score_bars, score_map
 from trimsft.report.figures import analysis as result_figures
 from trimsft.report.figures.style import PRINT_FORMATS
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.study.cells import BASE
 from trimsft.study.tables.claims_of_the_paper import plane

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()) -> dict[Cell, list[BenchmarkScore]]:
     """Of each cell whose evaluation is finished, its scores; by default on the benchmarks of the study's folder."""
-    from trimsft.evaluate.command import load_run
+    from trimsft.scoring.records import load_run
 
     place = Place(out)
     names = tuple(benchmarks) or place.read_benchmarks()
@@ -30,7 +30,7 @@ def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = (
 
 def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
     """Of each cell its scores on those of the folder's benchmarks that are finished, where any is."""
-    from trimsft.evaluate.command import load_run
+    from trimsft.scoring.records import load_run
 
     place = Place(out)
     names = place.read_benchmarks()

@@ -8,7 +8,7 @@ from typing import Any
 
 from trimsft import paper
 from trimsft.report.tables.scores import DOWN, UP, Cell, Table
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.scoring.compare import AVERAGE
 from trimsft.study.tables.beside_the_paper import STAND_IN, Numbers, ranks, same_order
 from trimsft.study.tables.summaries import Setting, Summary, labels_of, paired

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from trimsft.objectives import PAPER_NAMES
-from trimsft.scoring.bootstrap import RESAMPLES, Array, Interval
-from trimsft.scoring.problems import metric_bounds
-from trimsft.scoring.run_intervals import interval_over_runs, student_t
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval
+from trimsft.scoring.metrics import metric_bounds
+from trimsft.scoring.intervals import interval_over_runs, student_t
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
 from trimsft.study.cells import BASE, PARAMETERS, Cell
 

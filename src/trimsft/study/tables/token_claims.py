@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.scoring.bootstrap import Array, Interval
+from trimsft.scoring.intervals import Array, Interval
 from trimsft.study.tables.beside_the_paper import DEFAULT_BAND
 from trimsft.study.tables.claims_of_the_paper import OPEN, Claim
 from trimsft.study.tables.summaries import NAMES

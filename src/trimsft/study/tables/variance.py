@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trimsft.scoring.bootstrap import Array, Interval, bias_corrected
+from trimsft.scoring.intervals import Array, Interval, bias_corrected
 
 Setting: TypeAlias = tuple[float, float]
 """(margin, bandwidth)."""
@@ -194,7 +194,7 @@ def _basis(columns: Array) -> Array:
 
 def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
     """[runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
-    from trimsft.scoring.bootstrap import resampled_means
+    from trimsft.scoring.intervals import resampled_means
 
     draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
     first = 0

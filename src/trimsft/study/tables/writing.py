@@ -23,7 +23,7 @@ from trimsft.report.figures.style import csv_of
 from trimsft.report.tables.formats import escape_markdown, render
 from trimsft.report.tables.scores import Table
 from trimsft.runs.files import write_whole
-from trimsft.scoring.bootstrap import RESAMPLES
+from trimsft.scoring.intervals import RESAMPLES
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.places import Place
 from trimsft.study.scales import Scale

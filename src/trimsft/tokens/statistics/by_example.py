@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trimsft.scoring.bootstrap import Array, Interval, bias_corrected, resampled_means
+from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.table import TokenTable
 
 RESAMPLES = 1_000

@@ -16,7 +16,7 @@ import numpy as np
 
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
-from trimsft.scoring.bootstrap import Interval
+from trimsft.scoring.intervals import Interval
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.by_example import ByExample
 from trimsft.tokens.statistics.grids import PAPER_MASS, PAPER_SETTINGS, TRIMS
