@@ -2,7 +2,7 @@
 
     python benchmarks/head.py --out docs/results/head_h200.json
 
-Peers that are not installed are listed with the reason. Inputs are synthetic (see trimsft.bench.data).
+Peers that are not installed are listed with the reason. Inputs are synthetic: `synthetic_head`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from peers import PEERS
 
-from trimsft.bench.head import SHAPES, compare, machine
+from trimsft.bench.head import METHODS, Shape, chosen, compare, machine
+
+SHAPES = (
+    Shape("Qwen2.5-1.5B", 8192, 1536, 151_936),
+    Shape("Llama-3.1-8B", 8192, 4096, 128_256),
+    Shape("SmolLM2-135M", 16_384, 576, 49_152),
+)
 
 
 def main() -> None:
@@ -26,13 +33,14 @@ def main() -> None:
     arguments = parser.parse_args()
     report = {"machine": machine(), "dtype": "bfloat16", "shapes": []}
     torch.backends.cuda.matmul.allow_tf32 = False
+    methods = chosen([*METHODS, *PEERS], arguments.only)
     for shape in SHAPES:
         if arguments.shape.lower() not in shape.name.lower():
             continue
         entry = {**asdict(shape), "matmul_tflop": shape.matmul_tflop, "results": []}
         report["shapes"].append(entry)
         print(f"\n{shape.name}: {shape.tokens} tokens, hidden {shape.hidden_size}, vocabulary {shape.vocabulary}")
-        for result in compare(shape, only=arguments.only, seconds=arguments.seconds):
+        for result in compare(shape, methods, seconds=arguments.seconds):
             entry["results"].append(asdict(result))
             if result.failed:
                 print(f"  {result.method:45} {result.failed[:110]}", flush=True)

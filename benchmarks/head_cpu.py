@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,10 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import trimsft
-from trimsft.bench.data import synthetic_head
-from trimsft.bench.head import machine
-from trimsft.bench.measure import measure
-from trimsft.bench.peers import PEERS
+from trimsft.bench.head import machine, measure, plain_loss, synthetic_head
 from trimsft.head import DEFAULT_SKIP_BELOW
 
 METHODS = (
@@ -86,9 +84,8 @@ def _inputs(arguments: argparse.Namespace) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _load(method: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    for peer in PEERS:
-        if peer.name == method:
-            return peer.load()
+    if method.startswith("plain"):
+        return partial(plain_loss, objective="sft" if method == "plain SFT" else "trim")
     objective = trimsft.SFT() if " SFT" in method else trimsft.TrimSFT()
     skip_below = 0.0 if "exact" in method else DEFAULT_SKIP_BELOW
     return lambda hidden, weight, labels: (

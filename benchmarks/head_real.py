@@ -18,8 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import trimsft
-from trimsft.bench.head import machine
-from trimsft.bench.measure import measure
+from trimsft.bench.head import machine, measure
 from trimsft.head import DEFAULT_SKIP_BELOW
 
 THRESHOLDS = (1e-3, DEFAULT_SKIP_BELOW, 2e-3, 4e-3)

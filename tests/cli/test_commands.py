@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.bench.peers import Peer
+from trimsft.bench.head import METHODS, Method
 
 TINY = ["--tokens", "24", "--hidden", "16", "--vocabulary", "96", "--seconds", "0.001", "--device", "cpu"]
 
@@ -90,9 +90,8 @@ def test_bench_lists_methods_that_cannot_run_and_why(monkeypatch) -> None:
     def load():
         raise ImportError("no module of that name")
 
-    absent = (Peer("absent SFT, exact", "sft", load),)
-    monkeypatch.setattr("trimsft.bench.head.PEERS", absent)
-    monkeypatch.setattr("trimsft.bench.peers.PEERS", absent)
+    absent = Method("absent SFT, exact", "sft", load)
+    monkeypatch.setattr("trimsft.bench.head.METHODS", (*METHODS, absent))
     result = run("bench", *TINY, "--only", " sft, exact")
     assert result.exit_code == 0
     assert "trimsft: sft, exact" in result.stdout

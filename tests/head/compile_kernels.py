@@ -25,7 +25,7 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each kernel with the constants it is compiled for."""
     from trimsft import OBJECTIVES
-    from trimsft.head import kernels, statistics_kernel
+    from trimsft.head import kernels
 
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
     for number, name in enumerate(["function", *OBJECTIVES]):
@@ -33,7 +33,7 @@ def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
         yield kernels.row_statistics, options | {"OBJECTIVE": name} | sizes
     for softcap in (False, True):
         yield kernels.logit_gradients, {"HAS_SOFTCAP": softcap, "BLOCK": 4096}
-        yield statistics_kernel.row_sums, {"HAS_SOFTCAP": softcap, "LANES": 256, "WIDTH": 8, "STAGES": 4}
+        yield kernels.row_sums, {"HAS_SOFTCAP": softcap, "LANES": 256, "WIDTH": 8, "STAGES": 4}
     for kernel in (kernels.claim_slots, kernels.find_trained, kernels.scale_in_place):
         yield kernel, {"BLOCK": 4096}
 
@@ -43,12 +43,12 @@ def main(capability: int) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from trimsft.head import statistics_kernel
+    from trimsft.head import kernels
 
     for kernel, constants in variants():
         names = kernel.arg_names
         types = {name: "constexpr" if name in constants else TYPES.get(name, "i32") for name in names}
-        if kernel is statistics_kernel.row_sums:
+        if kernel is kernels.row_sums:
             types["logits"] = "*fp32"  # the others read them as they are stored
         places = {(names.index(name),): value for name, value in constants.items()}
         compiled = triton.compile(

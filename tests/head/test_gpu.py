@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
-from trimsft.bench.data import synthetic_head
+from trimsft.bench.head import synthetic_head
 
 from .oracle import FUSED, Answer, Head, _answer, assert_close, call, distance, exact, make_head, plain
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimsft import DFT, FSFT, OBJECTIVES, SFT, TrimSFT, TrimSFTEasy, make_objective
-from trimsft.bench.data import synthetic_head
+from trimsft.bench.head import synthetic_head
 from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep
 
 from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head

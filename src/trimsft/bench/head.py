@@ -1,4 +1,4 @@
-"""Compare the fused head with its peers on one shape: time, memory, exactness, all in one process.
+"""Compare the fused head with plain torch on one shape: time, memory, exactness, all in one process.
 
 One row of the result:
 
@@ -8,18 +8,27 @@ One row of the result:
 
 from __future__ import annotations
 
+import gc
 import platform
-from collections.abc import Callable, Iterator
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import trimsft
-from trimsft.bench.data import synthetic_head
-from trimsft.bench.measure import measure
-from trimsft.bench.peers import PEERS
+from trimsft.bench import BenchSettings
+from trimsft.errors import UsageError
+from trimsft.objectives import BANDWIDTH, MARGIN
+
+LossFunction = Callable[[Tensor, Tensor, Tensor], Any]
+"""(hidden, weight, labels) -> the mean loss, or a `LossOutput` that holds it; labels are shifted, none ignored."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +43,25 @@ class Shape:
         return 2e-12 * self.tokens * self.hidden_size * self.vocabulary
 
 
-SHAPES = (
-    Shape("Qwen2.5-1.5B", 8192, 1536, 151_936),
-    Shape("Llama-3.1-8B", 8192, 4096, 128_256),
-    Shape("SmolLM2-135M", 16_384, 576, 49_152),
-)
+@dataclass(frozen=True)
+class Method:
+    """One way to compute a loss from hidden states, under the name that the tables give it."""
+
+    name: str
+    objective: str
+    load: Callable[[], LossFunction]
+    """Imports what the method needs and returns its loss; raises, with the reason, where it cannot run."""
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Measurement:
+    milliseconds: float
+    """Median of the repeats."""
+    fastest: float
+    slowest: float
+    extra_gib: float | None
+    """Peak memory above inputs and weights, the gradients included; None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -51,63 +74,179 @@ class Result:
     slowest: float | None = None
     extra_gib: float | None = None
     hidden_error: float | None = None
-    """Relative error of the gradient of the hidden states against float32 reference; the next likewise."""
+    """Relative error of the gradient of the hidden states against the float32 reference."""
     weight_error: float | None = None
+    """The same for the gradient of the head's weight."""
     kept: float | None = None
     """Share of the tokens that took part in the backward pass, for our own."""
     failed: str | None = None
     """Why there are no numbers."""
 
 
-@dataclass(frozen=True)
-class _Method:
-    name: str
-    objective: str
-    load: Callable[[], Callable[[Tensor, Tensor, Tensor], Any]]
-    ours: bool = False
+def run(settings: BenchSettings, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Measure our head and plain torch; `progress` is told what is under way.
+
+    Returns machine, device, dtype, shape and results, ready for JSON.
+    """
+    device = choose_device(settings.device)
+    usual = (8192, 1536, 151_936) if device.type == "cuda" else (512, 512, 8192)
+    sizes = (settings.tokens, settings.hidden, settings.vocabulary)
+    shape = Shape("yours", *(size or default for size, default in zip(sizes, usual, strict=True)))
+    dtype = settings.dtype if settings.dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
+    methods = chosen(METHODS, settings.only)
+    progress("gradients in float32, to compare with")
+    names = [*(method.name for method in methods), "the report"]
+    results: list[Result] = []
+    for result in compare(shape, methods, device=str(device), dtype=getattr(torch, dtype), seconds=settings.seconds):
+        results.append(result)
+        progress(f"{len(results)} of {len(methods)} done, now {names[len(results)]}")
+    facts = {"machine": machine(), "device": str(device), "dtype": dtype, "shape": asdict(shape)}
+    return {**facts, "results": [asdict(result) for result in results]}
 
 
-def our_methods(
-    objectives: tuple[str, ...] = ("trim", "sft", "fsft", "dft", "trim-e", "trim-h"),
-) -> list[_Method]:
-    """TrimSFT and SFT in every mode, the other objectives exact."""
-    methods = [_ours("TrimSFT, default skip", "trim"), _ours("TrimSFT, low memory", "trim", low_memory=True)]
-    methods += [_ours("SFT, default skip", "sft"), _ours("SFT, low memory", "sft", low_memory=True)]
-    methods += [_ours(f"{name}, exact", name, skip_below=0.0) for name in objectives]
-    return methods
+def chosen(methods: Sequence[Method], only: str) -> list[Method]:
+    """The methods whose name contains `only`."""
+    matching = [method for method in methods if only.lower() in method.name.lower()]
+    if not matching:
+        names = "; ".join(method.name for method in methods)
+        raise UsageError("is part of no name", field="only", value=only, hint=f"the names: {names}")
+    return matching
 
 
-def _ours(label: str, objective: str, **options: Any) -> _Method:
-    def load() -> Callable[[Tensor, Tensor, Tensor], Any]:
+def choose_device(name: str) -> torch.device:
+    """The device of that name, made current; auto is CUDA where there is any."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, colon, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
+        raise UsageError("must be auto, cpu, cuda or cuda:N", field="device", value=name)
+    if kind == "cuda":
+        if int(number or 0) >= torch.cuda.device_count():
+            count = torch.cuda.device_count()
+            raise UsageError("is not there", field="device", value=name, hint=f"torch sees {count} CUDA devices")
+        torch.cuda.set_device(int(number or 0))
+    return torch.device(name)
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    facts: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
+    facts["trimsft"] = trimsft.__version__
+    if torch.cuda.is_available():
+        facts["device"] = torch.cuda.get_device_name()
+    else:
+        facts["device"] = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return facts
+
+
+# ---- methods: our head, and plain torch with the whole [tokens, vocabulary] logits in float32
+
+
+def _ours(label: str, objective: str, **options: Any) -> Method:
+    def load() -> LossFunction:
         weighing = trimsft.make_objective(objective)
         return lambda hidden, weight, labels: trimsft.linear_cross_entropy(hidden, weight, labels, weighing, **options)
 
-    return _Method(f"trimsft: {label}", objective, load, ours=True)
+    return Method(f"trimsft: {label}", objective, load, ours=True)
+
+
+def plain_loss(hidden: Tensor, weight: Tensor, labels: Tensor, objective: str) -> Tensor:
+    """SFT, DFT or TrimSFT with the paper's parameters, written out as one would without a fused head."""
+    logits = hidden @ weight.T
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if objective == "sft":
+        return F.cross_entropy(logits, labels)
+    nll = F.cross_entropy(logits, labels, reduction="none")
+    if objective == "dft":
+        return (torch.exp(-nll.detach()) * nll).mean()
+    scores, gold = logits.detach(), labels[:, None]
+    gap = scores.gather(1, gold).squeeze(1) - scores.scatter(1, gold, -torch.inf).amax(dim=1)
+    return (torch.exp(-((gap - MARGIN) ** 2) / (2 * BANDWIDTH**2)) * nll).mean()
+
+
+def _plain(objective: str) -> LossFunction:
+    return partial(plain_loss, objective=objective)
+
+
+def _compiled(objective: str) -> LossFunction:
+    return partial(torch.compile(plain_loss, dynamic=False), objective=objective)
+
+
+METHODS: tuple[Method, ...] = (
+    _ours("TrimSFT, default skip", "trim"),
+    _ours("TrimSFT, low memory", "trim", low_memory=True),
+    _ours("SFT, default skip", "sft"),
+    _ours("SFT, low memory", "sft", low_memory=True),
+    *(_ours(f"{name}, exact", name, skip_below=0.0) for name in ("trim", "sft", "fsft", "dft", "trim-e", "trim-h")),
+    Method("plain SFT", "sft", partial(_plain, "sft")),
+    Method("plain DFT", "dft", partial(_plain, "dft")),
+    Method("plain TrimSFT", "trim", partial(_plain, "trim")),
+    Method("compiled SFT", "sft", partial(_compiled, "sft")),
+    Method("compiled TrimSFT", "trim", partial(_compiled, "trim")),
+)
+
+
+# ---- inputs
+
+
+def synthetic_head(
+    tokens: int,
+    hidden_size: int,
+    vocabulary: int,
+    *,
+    lowest_gap: float = -2.0,
+    highest_gap: float = 14.0,
+    dtype: torch.dtype = torch.bfloat16,
+    device: str = "cuda",
+    seed: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states, lm_head weight and labels whose gaps spread evenly over (lowest_gap, highest_gap).
+
+    Each hidden state is noise plus as much of its gold token's row of the weight as the wanted gap takes. With the
+    default range 39 % of the tokens have a TrimSFT(1.5, 0.8) weight above 1e-3, as the paper's diagnostics imply
+    for Qwen2.5-Math-1.5B.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    options: dict[str, Any] = {"generator": generator, "device": device}
+    weight_VH = (torch.randn(vocabulary, hidden_size, **options) / hidden_size**0.5).to(dtype)
+    labels_N = torch.randint(vocabulary, (tokens,), **options)
+    gaps_N = lowest_gap + (highest_gap - lowest_gap) * torch.rand(tokens, **options)
+    hidden_NH = torch.randn(tokens, hidden_size, **options)
+    for rows in torch.arange(tokens, device=device).split(1024):
+        gold_RH = weight_VH[labels_N[rows]].float()
+        # twice: the added direction moves the other logits a little, too
+        for _ in range(2):
+            logits_RV = (hidden_NH[rows].to(dtype) @ weight_VH.T).float()
+            gold_R = logits_RV.gather(1, labels_N[rows, None]).squeeze(1)
+            best_R = logits_RV.scatter(1, labels_N[rows, None], -torch.inf).amax(dim=1)
+            missing_R = gaps_N[rows] - (gold_R - best_R)
+            hidden_NH[rows] += (missing_R / gold_RH.square().sum(dim=1))[:, None] * gold_RH
+    return hidden_NH.to(dtype), weight_VH, labels_N
+
+
+# ---- measuring
 
 
 def compare(
     shape: Shape,
+    methods: Sequence[Method] = METHODS,
     *,
     device: str = "cuda",
     dtype: torch.dtype = torch.bfloat16,
-    only: str = "",
     seconds: float = 0.1,
-    inputs: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Iterator[Result]:
-    """Measure our methods and every peer whose name contains `only`, one after the other."""
-    hidden, weight, labels = inputs or synthetic_head(
+    """Measure one method after the other on the same synthetic inputs."""
+    hidden, weight, labels = synthetic_head(
         shape.tokens, shape.hidden_size, shape.vocabulary, device=device, dtype=dtype
     )
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
     exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
-    peers = [_Method(peer.name, peer.objective, peer.load) for peer in PEERS]
-    for method in our_methods() + peers:
-        if only.lower() in method.name.lower():
-            yield _measure(method, hidden, weight, labels, exact.get(method.objective), seconds)
+    for method in methods:
+        yield _measure(method, hidden, weight, labels, exact.get(method.objective), seconds)
 
 
 def _measure(
-    method: _Method,
+    method: Method,
     hidden: Tensor,
     weight: Tensor,
     labels: Tensor,
@@ -118,14 +257,14 @@ def _measure(
     kept: list[int] = []
 
     def step() -> Tensor:
-        out = run(hidden, weight, labels)
+        out = run_method(hidden, weight, labels)
         if method.ours:
             kept.append(out.kept)
         loss: Tensor = out.loss if method.ours else out
         return loss
 
     try:
-        run = method.load()
+        run_method = method.load()
         hidden.grad = weight.grad = None
         step().backward()
         if exact is not None and hidden.grad is not None and weight.grad is not None:
@@ -134,8 +273,7 @@ def _measure(
                 hidden_error=_relative_error(hidden.grad, exact[0]),
                 weight_error=_relative_error(weight.grad, exact[1]),
             )
-        measured = measure(step, (hidden, weight), seconds=seconds)
-        result = replace(result, **asdict(measured))
+        result = replace(result, **asdict(measure(step, (hidden, weight), seconds=seconds)))
     except Exception as error:  # a peer may fail in any way; the others still run
         result = replace(result, failed=f"{type(error).__name__}: {error}".splitlines()[0][:300])
     finally:
@@ -163,12 +301,76 @@ def _relative_error(gradient: Tensor, exact: Tensor) -> float:
     return float((gradient.float() - exact).norm() / exact.norm())
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
-    facts: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
-    facts["trimsft"] = trimsft.__version__
-    if torch.cuda.is_available():
-        facts["device"] = torch.cuda.get_device_name()
-    else:
-        facts["device"] = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    return facts
+def measure(
+    step: Callable[[], Tensor], inputs: tuple[Tensor, ...], *, seconds: float = 0.1, warmup: int = 3
+) -> Measurement:
+    """Run `step` (which returns the loss) forward and backward again and again; device time on CUDA.
+
+    A GPU lowers its clocks under load, so each measurement is short and begins after half a second of rest.
+    """
+    cuda = inputs[0].is_cuda
+    for _ in range(warmup):
+        _clear(inputs)
+        step().backward()
+    _clear(inputs)
+    gc.collect()
+    extra = _peak_cuda(step, inputs) if cuda else _peak_host(step, inputs)
+    if cuda:
+        time.sleep(0.5)
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < 5 or (time.perf_counter() - started < seconds and len(times) < 200):
+        _clear(inputs)
+        times.append(_time_cuda(step) if cuda else _time_host(step))
+    _clear(inputs)
+    return Measurement(statistics.median(times), min(times), max(times), extra)
+
+
+def _clear(inputs: tuple[Tensor, ...]) -> None:
+    for tensor in inputs:
+        tensor.grad = None
+
+
+def _time_cuda(step: Callable[[], Tensor]) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    begin.record()
+    step().backward()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end))
+
+
+def _time_host(step: Callable[[], Tensor]) -> float:
+    begin = time.perf_counter()
+    step().backward()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def _peak_cuda(step: Callable[[], Tensor], inputs: tuple[Tensor, ...]) -> float:
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step().backward()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated()
+    _clear(inputs)
+    return (peak - before) / 2**30
+
+
+def _peak_host(step: Callable[[], Tensor], inputs: tuple[Tensor, ...]) -> float | None:
+    """Linux only: the kernel keeps the peak of the resident memory, and forgets it on request."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    before = _resident_kib("VmRSS")
+    step().backward()
+    peak = _resident_kib("VmHWM")
+    _clear(inputs)
+    return (peak - before) / 2**20
+
+
+def _resident_kib(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))

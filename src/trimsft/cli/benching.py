@@ -38,12 +38,12 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Time and memory of the head against its peers.
+    """Time and memory of the head against plain and compiled torch.
 
     Forward and backward, on synthetic tokens of your shape.
 
-    Without a shape: 8192 x 1536 x 151936 (Qwen2.5-1.5B) on CUDA, 512 x 512 x 8192 on the CPU. Peers that are
-    not installed, or cannot run here, are listed with the reason.
+    Without a shape: 8192 x 1536 x 151936 (Qwen2.5-1.5B) on CUDA, 512 x 512 x 8192 on the CPU. Methods
+    that cannot run here are listed with the reason. benchmarks/head.py compares with other fused heads, too.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def bench(
         refuse("--out", out, "is a folder; name a file")
     import torch
 
-    from trimsft.bench.head import Shape, compare, machine
+    from trimsft.bench.head import METHODS, Shape, compare, machine
 
     where = choose_device(device)
     usual = (8192, 1536, 151_936) if where.type == "cuda" else (512, 512, 8192)
@@ -66,7 +66,8 @@ def bench(
     results: list[Result] = []
     with status_line() as status, failing("bench"):
         status("gradients in float32, to compare with")
-        runs = compare(shape, device=str(where), dtype=getattr(torch, kind), only=only, seconds=seconds)
+        methods = [method for method in METHODS if method.name in names]
+        runs = compare(shape, methods, device=str(where), dtype=getattr(torch, kind), seconds=seconds)
         for result in runs:
             results.append(result)
             status(f"{len(results)} of {len(names) - 1} done, now {names[len(results)]}")
@@ -92,10 +93,9 @@ def bench(
 
 
 def _method_names(only: str) -> list[str]:
-    from trimsft.bench.head import our_methods
-    from trimsft.bench.peers import PEERS
+    from trimsft.bench.head import METHODS
 
-    names = [method.name for method in our_methods()] + [peer.name for peer in PEERS]
+    names = [method.name for method in METHODS]
     chosen = [name for name in names if only.lower() in name.lower()]
     if not chosen:
         refuse("--only", only, f"is part of no name; the names: {'; '.join(names)}")

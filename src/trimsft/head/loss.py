@@ -5,8 +5,6 @@ Checking, dropping ignored labels and normalising happen here and nowhere else.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,7 +15,16 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from trimsft.head import chunked, reference
-from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, Problem, Solution, is_positive_number, require_finite
+from trimsft.head.problem import (
+    DEFAULT_SKIP_BELOW,
+    IGNORED,
+    BackendUnavailable,
+    Problem,
+    Solution,
+    has_triton,
+    is_positive_number,
+    require_finite,
+)
 from trimsft.objectives import Objective, TokenStats, WeighsTokens
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
@@ -174,7 +181,7 @@ class _Fused(torch.autograd.Function):
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """gradient *= factor, for free where the factor is 1, and without asking the device what it is."""
-    if gradient.is_cuda and gradient.is_contiguous() and _has_triton():
+    if gradient.is_cuda and gradient.is_contiguous() and has_triton():
         from trimsft.head.triton import scale_
 
         scale_(gradient, factor)
@@ -194,7 +201,7 @@ def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, en
 
 def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tensor | None:
     """Indices of the labels to train on, or None for all of them; one wait for the device."""
-    if labels_N.is_cuda and _has_triton():
+    if labels_N.is_cuda and has_triton():
         from trimsft.head.triton import trained_rows
 
         rows, bad = trained_rows(labels_N.contiguous(), ignore_index, vocabulary)
@@ -278,7 +285,7 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Pro
     if name not in BACKENDS:
         raise ValueError(f"backend: unknown name {name!r}; known: {', '.join(BACKENDS)}")
     if name == "auto":
-        fits = hidden.is_cuda and hidden.dtype != torch.float64 and _has_triton()
+        fits = hidden.is_cuda and hidden.dtype != torch.float64 and has_triton()
         name = "triton" if fits else "chunked"
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
@@ -286,14 +293,11 @@ def choose_backend(name: str, hidden: Tensor, low_memory: bool) -> Callable[[Pro
         return None
     if name == "chunked":
         return chunked.solve
-    if not _has_triton():
-        raise ValueError("backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'")
+    if not has_triton():
+        raise BackendUnavailable(
+            "backend: 'triton' is not installed (it comes with CUDA builds of torch); use 'chunked'"
+        )
     from trimsft.head import triton
 
     triton.require_usable(hidden)
     return triton.solve
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

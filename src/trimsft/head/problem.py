@@ -5,6 +5,8 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +29,10 @@ SKIPPED_MASS = 5e-4
 
 SKIPPED_NORM = 1.5e-3
 """Likewise of the root of its sum of squares: what they amount to if they point any way."""
+
+
+class BackendUnavailable(ValueError):
+    """The backend that was named cannot run here, or not on these tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,3 +181,8 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
 
 def is_positive_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+
+
+@functools.cache
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -15,15 +15,13 @@ Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import softcapped
+from trimsft.head.problem import has_triton, softcapped
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
@@ -76,7 +74,7 @@ def token_statistics(
     vocabulary, tokens = len(weight_VH), len(labels_T)
     _check(hidden_TH, weight_VH, labels_T, top)
     kernel = backend == "triton" or (
-        backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and _has_triton()
+        backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and has_triton()
     )
     logits_of = _Matmul(weight_VH, bias, hidden_TH)
     add_up = _add_up_in_one_pass if kernel else _InTorch(logits_of)
@@ -179,7 +177,7 @@ class _InTorch:
 
 def _add_up_in_one_pass(logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
     """In a kernel that reads every logit once."""
-    from trimsft.head.statistics_kernel import row_sums
+    from trimsft.head.kernels import row_sums
 
     floats = torch.empty(5, len(labels_R), device=logits_RV.device)
     counts = torch.empty(2, len(labels_R), dtype=torch.int32, device=logits_RV.device)
@@ -240,8 +238,3 @@ def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     columns = torch.cat([(blocks_RK1 * _BLOCK + within).flatten(1), rest], dim=1)
     highest_RK, places_RK = logits_RV.gather(1, columns).topk(count, dim=1)
     return highest_RK, columns.gather(1, places_RK)
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

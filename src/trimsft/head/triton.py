@@ -27,6 +27,7 @@ from torch import Tensor
 
 from trimsft.head import kernels
 from trimsft.head.problem import (
+    BackendUnavailable,
     Problem,
     Solution,
     gradient_mass,
@@ -60,9 +61,9 @@ def solve(problem: Problem) -> Solution:
 def require_usable(hidden: Tensor) -> None:
     """Raise where the kernels cannot run on such a tensor."""
     if hidden.dtype == torch.float64:
-        raise ValueError("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
+        raise BackendUnavailable("backend: 'triton' takes no float64; use 'chunked' or 'reference'")
     if not hidden.is_cuda and not triton.knobs.runtime.interpret:
-        raise ValueError(
+        raise BackendUnavailable(
             f"backend: 'triton' needs CUDA tensors, hidden is on {hidden.device}; use 'chunked' "
             "(or set TRITON_INTERPRET=1 before the first import to run the kernels, slowly, on the CPU)"
         )

@@ -10,34 +10,142 @@ names of `trimsft.objectives` (and "base"), benchmarks those of `trimsft.evaluat
 itself the printed numbers stand, and `disagreements()` lists them.
 """
 
-from trimsft.paper.tables import (
-    SCORE_TABLES,
-    CategoryRow,
-    Disagreement,
-    MassRow,
-    Score,
-    Setting,
-    WeightRow,
-    disagreements,
-    gradient_mass,
-    label,
-    scores,
-    token_categories,
-    weight_diagnostics,
-)
+from __future__ import annotations
 
-__all__ = [
-    "SCORE_TABLES",
-    "CategoryRow",
-    "Disagreement",
-    "MassRow",
-    "Score",
-    "Setting",
-    "WeightRow",
-    "disagreements",
-    "gradient_mass",
-    "label",
-    "scores",
-    "token_categories",
-    "weight_diagnostics",
-]
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
+"""Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
+
+
+class Setting(NamedTuple):
+    """(m, tau)."""
+
+    margin: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """One model trained one way."""
+
+    model: str
+    method: str
+    setting: Setting | None
+    """None for methods without one, and in Table 1, where it is (1.5, 0.8) throughout."""
+    scores: Mapping[str, float]
+    """average@8 in percent, by benchmark."""
+    average: float | None
+    """As printed; the tables of half trims have none."""
+    line: int
+
+
+@dataclass(frozen=True)
+class WeightRow:
+    """What the weights of one setting look like; SFT has none."""
+
+    method: str
+    setting: Setting | None
+    high_weight: float
+    """Percent of the tokens."""
+    effective_ratio: float
+    average: float
+    line: int
+
+
+@dataclass(frozen=True)
+class MassRow:
+    """Percent of the gradient mass by region."""
+
+    method: str
+    setting: Setting
+    low: float
+    middle: float
+    high: float
+    line: int
+
+
+@dataclass(frozen=True)
+class CategoryRow:
+    """Percent, but for the mean weight."""
+
+    category: str
+    ratio: float
+    mean_weight: float
+    middle: float
+    sft_mass: float
+    trim_mass: float
+    line: int
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Where the paper's numbers contradict each other."""
+
+    kind: str
+    """average (not the mean of its row), repeated (printed otherwise elsewhere), grid (no score of so many answers),
+    count (scores of another number of problems), statement (the text says otherwise than a table), name."""
+    label: str
+    line: int
+    what: str
+    printed: float | None
+    expected: float | None
+    why: str
+
+
+def scores(table: str) -> list[Score]:
+    """The rows of one of `SCORE_TABLES`."""
+    if table not in SCORE_TABLES:
+        raise ValueError(f"table: unknown name {table!r}; known: {', '.join(SCORE_TABLES)}")
+    return [
+        Score(row["model"], row["method"], _setting(row), row["scores"], row.get("average"), row["line"])
+        for row in _rows(table)
+    ]
+
+
+def weight_diagnostics() -> list[WeightRow]:
+    return [WeightRow(setting=_setting(row), **_without_setting(row)) for row in _rows("weight_diagnostics")]
+
+
+def gradient_mass() -> list[MassRow]:
+    return [
+        MassRow(setting=Setting(row["margin"], row["bandwidth"]), **_without_setting(row))
+        for row in _rows("gradient_mass")
+    ]
+
+
+def token_categories() -> list[CategoryRow]:
+    return [CategoryRow(**row) for row in _rows("token_categories")]
+
+
+def disagreements() -> list[Disagreement]:
+    return [Disagreement(**entry) for entry in _content()["disagreements"]]
+
+
+def label(table: str) -> str:
+    """The LaTeX label of a table, such as tab:main."""
+    return str(_content()["tables"][table]["label"])
+
+
+def _setting(row: Mapping[str, Any]) -> Setting | None:
+    return Setting(row["margin"], row["bandwidth"]) if "margin" in row else None
+
+
+def _without_setting(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in Setting._fields}
+
+
+def _rows(table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _content()["tables"][table]["rows"]
+    return rows
+
+
+@cache
+def _content() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(files("trimsft.paper").joinpath("tables.json").read_text(encoding="utf-8"))
+    return content

@@ -4,10 +4,6 @@ A peer turns hidden states (N, H), the head's weight (V, H) and labels (N,), alr
 into the mean loss of the N tokens, differentiable in the first two. Nothing but torch is imported until a
 peer's `load` is called; a peer that cannot run here says why by raising ImportError or RuntimeError, at the
 load or, for a restriction on shapes, dtypes or the device, whatever its library raises at the first call.
-
-    >>> sft = {peer.name: peer for peer in PEERS}["plain SFT"].load()
-    >>> sft(torch.zeros(2, 4), torch.zeros(8, 4), torch.tensor([1, 5]))
-    tensor(2.0794)
 """
 
 from __future__ import annotations
@@ -16,70 +12,22 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LossFunction: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Peer:
-    """One way to compute a loss from hidden states, under the name the benchmark's tables give it."""
-
-    name: str
-    objective: str
-    """ "sft", "dft" or "trim"."""
-    load: Callable[[], LossFunction]
-    """Imports the peer and returns its loss; raises ImportError or RuntimeError, with the reason."""
-
-
-# Plain torch: the whole (N, V) logits in float32, as transformers' default loss has them.
-
-MARGIN = 1.5
-BANDWIDTH = 0.8
-
-
-def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
-    return (hidden @ weight.T).float()
+from trimsft.bench.head import LossFunction, Method
 
 
 def _dft(nll: Tensor) -> Tensor:
     """Mean of p * nll with p = exp(-nll) held constant: DFT from per-token losses."""
     return (torch.exp(-nll.detach()) * nll).mean()
-
-
-def _plain_sft(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(_logits(hidden, weight), labels)
-
-
-def _plain_dft(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    return _dft(F.cross_entropy(_logits(hidden, weight), labels, reduction="none"))
-
-
-def _plain_trim(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    logits = _logits(hidden, weight)
-    nll = F.cross_entropy(logits, labels, reduction="none")
-    gold_id = labels.unsqueeze(1)
-    scores = logits.detach()
-    gap = scores.gather(1, gold_id).squeeze(1) - scores.scatter(1, gold_id, float("-inf")).amax(dim=1)
-    return (torch.exp(-((gap - MARGIN) ** 2) / (2 * BANDWIDTH**2)) * nll).mean()
-
-
-def _plain(loss: LossFunction) -> LossFunction:
-    return loss
-
-
-def _compiled(loss: LossFunction) -> LossFunction:
-    compiled: LossFunction = torch.compile(loss, dynamic=False)
-    return compiled
 
 
 # torch's own chunked head.
@@ -222,40 +170,35 @@ def _quack() -> LossFunction:
     return fused
 
 
-PEERS: tuple[Peer, ...] = (
-    Peer("plain SFT", "sft", partial(_plain, _plain_sft)),
-    Peer("plain DFT", "dft", partial(_plain, _plain_dft)),
-    Peer("plain TrimSFT", "trim", partial(_plain, _plain_trim)),
-    Peer("compiled SFT", "sft", partial(_compiled, _plain_sft)),
-    Peer("compiled TrimSFT", "trim", partial(_compiled, _plain_trim)),
-    Peer("torch linear_cross_entropy", "sft", _torch_chunked),
-    Peer(
+PEERS: tuple[Method, ...] = (
+    Method("torch linear_cross_entropy", "sft", _torch_chunked),
+    Method(
         "torch linear_cross_entropy, 1024-row chunks",
         "sft",
         partial(_torch_chunked, batch_chunk_size=1024),
     ),
-    Peer("liger", "sft", _liger),
-    Peer("liger fp32 accumulation", "sft", partial(_liger, accum_dtype=torch.float32)),
-    Peer(
+    Method("liger", "sft", _liger),
+    Method("liger fp32 accumulation", "sft", partial(_liger, accum_dtype=torch.float32)),
+    Method(
         "liger fp32 accumulation, 8x chunks",
         "sft",
         partial(_liger, accum_dtype=torch.float32, chunk_mem_const=8),
     ),
-    Peer("liger DFT", "dft", partial(_liger, use_token_scaling=True)),
-    Peer(
+    Method("liger DFT", "dft", partial(_liger, use_token_scaling=True)),
+    Method(
         "liger DFT fp32 accumulation",
         "dft",
         partial(_liger, use_token_scaling=True, accum_dtype=torch.float32),
     ),
-    Peer("liger CuTe DSL", "sft", _liger_cutedsl),
-    Peer("liger SM90", "sft", _liger_sm90),
-    Peer("liger SM90 per-token", "sft", partial(_liger_sm90_nll, torch.mean)),
-    Peer("liger SM90 per-token DFT", "dft", partial(_liger_sm90_nll, _dft)),
-    Peer("cut cross-entropy", "sft", _cce),
-    Peer("cut cross-entropy, no filter", "sft", partial(_cce, filter_eps=None)),
-    Peer("cut cross-entropy torch_compile", "sft", partial(_cce, impl="torch_compile")),
-    Peer("cut cross-entropy DFT", "dft", _cce_dft),
-    Peer("TRL", "sft", partial(_trl, torch.mean)),
-    Peer("TRL DFT", "dft", partial(_trl, _dft)),
-    Peer("quack", "sft", _quack),
+    Method("liger CuTe DSL", "sft", _liger_cutedsl),
+    Method("liger SM90", "sft", _liger_sm90),
+    Method("liger SM90 per-token", "sft", partial(_liger_sm90_nll, torch.mean)),
+    Method("liger SM90 per-token DFT", "dft", partial(_liger_sm90_nll, _dft)),
+    Method("cut cross-entropy", "sft", _cce),
+    Method("cut cross-entropy, no filter", "sft", partial(_cce, filter_eps=None)),
+    Method("cut cross-entropy torch_compile", "sft", partial(_cce, impl="torch_compile")),
+    Method("cut cross-entropy DFT", "dft", _cce_dft),
+    Method("TRL", "sft", partial(_trl, torch.mean)),
+    Method("TRL DFT", "dft", partial(_trl, _dft)),
+    Method("quack", "sft", _quack),
 )
