@@ -14,7 +14,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from tests.train.tiny import PAIRS, make_model, make_trainer, one_thread  # noqa: F401
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.console import ReadablePrinter, ReadableProgress, readable, summary
+from trimsft.train.telemetry import ReadablePrinter, ReadableProgress, readable, summary
 
 LOGS = {
     "loss": 0.14812,

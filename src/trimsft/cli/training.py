@@ -67,6 +67,6 @@ def preview(
     Example:
       trimsft data preview --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --count 2
     """
-    from trimsft.train.look import preview_main
+    from trimsft.train.command import preview_main
 
     raise typer.Exit(preview_main(context.args, count=count, show_ids=show_ids, as_json=as_json))

@@ -1,4 +1,4 @@
-"""Training on TRL: `TrimSFTConfig`, `TrimSFTTrainer`, and `patch` for any other loop."""
+"""Training on TRL: `train_model`, `TrimSFTConfig`, `TrimSFTTrainer`, and `patch` for any other loop."""
 
 from __future__ import annotations
 
@@ -7,17 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.train.config import TrimSFTConfig
-    from trimsft.train.patching import FusedHead, TrimOutput, patch
+    from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
+    from trimsft.train.run import TrainResult, train, train_model
+    from trimsft.train.settings import Settings, make_settings, parse
     from trimsft.train.trainer import TrimSFTTrainer
 
-__all__ = ["FusedHead", "TrimOutput", "TrimSFTConfig", "TrimSFTTrainer", "patch"]
+__all__ = [
+    "FusedHead",
+    "Settings",
+    "TrainResult",
+    "TrimOutput",
+    "TrimSFTConfig",
+    "TrimSFTTrainer",
+    "make_settings",
+    "parse",
+    "patch",
+    "train",
+    "train_model",
+    "unpatch",
+]
 
 _HOMES = {
-    "FusedHead": "patching",
-    "TrimOutput": "patching",
     "TrimSFTConfig": "config",
     "TrimSFTTrainer": "trainer",
-    "patch": "patching",
+    **dict.fromkeys(("FusedHead", "TrimOutput", "patch", "unpatch"), "patching"),
+    **dict.fromkeys(("TrainResult", "train", "train_model"), "run"),
+    **dict.fromkeys(("Settings", "make_settings", "parse"), "settings"),
 }
 
 

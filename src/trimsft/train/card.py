@@ -14,23 +14,13 @@ from trl.trainer.utils import get_config_model_id
 from trimsft import __version__
 
 _PACKAGES = ("trl", "transformers", "torch", "datasets")
+# fmt: off
 _SETTINGS = [
-    "learning_rate",
-    "lr_scheduler_type",
-    "warmup_steps",
-    "weight_decay",
-    "adam_beta1",
-    "adam_beta2",
-    "max_grad_norm",
-    "num_train_epochs",
-    "max_length",
-    "packing",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "bf16",
-    "seed",
-    "skip_below",
+    "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm",
+    "num_train_epochs", "max_length", "packing", "per_device_train_batch_size", "gradient_accumulation_steps", "bf16",
+    "seed", "skip_below",
 ]
+# fmt: on
 _FIGURES = {
     "loss": "weighted loss",
     "nll": "nll",

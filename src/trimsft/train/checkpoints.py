@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trimsft.errors import RunError, one_line
+from trimsft.errors import RunError, WriteError, one_line
 from trimsft.runs import sync, write_whole
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         if resume_from_checkpoint is True:
             resume_from_checkpoint = self._newest_checkpoint(folder)
         elif resume_from_checkpoint and (problem := _what_is_torn(Path(resume_from_checkpoint))):
-            raise RunError(f"resume_from_checkpoint: {resume_from_checkpoint!r} is torn ({problem}); choose another")
+            torn = f"{resume_from_checkpoint!r} is torn ({problem})"
+            raise RunError(torn, field="resume_from_checkpoint", hint="choose another")
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _newest_checkpoint(self, folder: Path) -> str:
@@ -69,7 +70,8 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         found = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
         broadcast_object_list(found)
         if not found[0]:
-            raise RunError(f"resume_from_checkpoint: {str(folder)!r} holds no whole checkpoint; start without it")
+            nothing = f"{str(folder)!r} holds no whole checkpoint"
+            raise RunError(nothing, field="resume_from_checkpoint", hint="start without it")
         return found[0]
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -228,9 +230,11 @@ def _explained(folder: Path, name: str) -> Iterator[None]:
         shutil.rmtree(folder / STAGING, ignore_errors=True)
         if full:
             free = shutil.disk_usage(folder).free / 2**30
-            raise RunError(
-                f"output_dir: no space for {name} in {str(folder)!r} ({free:.2f} GiB free without it); earlier "
-                "checkpoints are intact: free space, or lower save_total_limit, and run the same command again"
+            raise WriteError(
+                f"no space for {name} in {str(folder)!r} ({free:.2f} GiB free without it)",
+                field="output_dir",
+                hint="earlier checkpoints are intact: free space, or lower save_total_limit, and run the same command "
+                "again",
             ) from error
         raise
 
@@ -240,6 +244,7 @@ def _is_full(error: BaseException | None, folder: Path) -> bool:
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
+        # safetensors, written in Rust, tells the number of an error nowhere but in its text
         if re.search(rf"os error ({errno.ENOSPC}|{errno.EDQUOT})\b", str(error)):
             return True
         error = error.__cause__ or error.__context__

@@ -1,8 +1,7 @@
 """How much memory and time a training run will take, said before it starts: an estimate, no weights loaded.
 
-    >>> plan = plan_from(AutoConfig.from_pretrained(...), args, model_args, lengths=[412, 388, ...], trained_tokens=...)
-    >>> estimate(plan, device_bytes=80 << 30, device_flops=peak_flops("NVIDIA H100 80GB HBM3")).fits
-    True
+plan = plan_from(AutoConfig.from_pretrained(...), args, model_args, lengths=[412, 388, ...], trained_tokens=...)
+estimate(plan, device_bytes=80 << 30, device_flops=peak_flops("NVIDIA H100 80GB HBM3")).fits     # True
 
 Parameters are counted on the meta device, adapters included, and are exact. What autograd keeps of a Llama-like
 layer is the sum over its operations (`layer_bytes`); it equals to the byte what autograd saves on the CPU, for Llama,
@@ -17,14 +16,17 @@ Bytes are per process, hence per GPU.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import torch
-from transformers import PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig
 
+from trimsft.head import IGNORED
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.footprint import (
     Plan,
@@ -43,7 +45,11 @@ if TYPE_CHECKING:
     from rich.table import Table
     from trl import ModelConfig
 
-__all__ = ["Estimate", "Plan", "describe", "estimate", "peak_flops", "plan_from"]
+    from trimsft.train.settings import Settings
+
+__all__ = ["Estimate", "Plan", "describe", "dry_run", "estimate", "log_estimate", "peak_flops", "plan_from"]
+
+logger = logging.getLogger("trimsft")
 
 HEADROOM = 0.1
 """Share of the device that a run which fits leaves free."""
@@ -171,6 +177,55 @@ def estimate(plan: Plan, *, device_bytes: int | None = None, device_flops: float
         device_bytes=device_bytes,
         fits=None if device_bytes is None else total <= device_bytes * (1 - HEADROOM),
     )
+
+
+def dry_run(settings: Settings) -> Estimate:
+    """What the training would take; its data is prepared, and nothing is written."""
+    from trimsft.train.preview import prepare
+    from trimsft.train.settings import load_tokenizer, refusing
+
+    prepared = prepare(settings, load_tokenizer(settings), max_length=settings.args.max_length)
+    with refusing():
+        return estimate_run(settings, prepared)
+
+
+def log_estimate(settings: Settings, dataset: Any) -> None:
+    """One line before a training starts; a model that there is no estimate for gets none."""
+    try:
+        result = estimate_run(settings, dataset)
+    except Exception as error:  # whatever it stumbles over, the training itself may be fine
+        logger.info("no estimate: %s", error)
+        return
+    memory = f"{result.total_bytes / 2**30:.1f} GiB a process"
+    if result.fits is False:
+        logger.warning(
+            "estimate: %s, more than this device has; a smaller per_device_train_batch_size, gradient_checkpointing "
+            "or more GPUs would help",
+            memory,
+        )
+    else:
+        logger.info("estimate: %s, %s steps, %s tokens", memory, f"{result.steps:,}", f"{result.tokens:,}")
+
+
+def estimate_run(settings: Settings, dataset: Any) -> Estimate:
+    """What training on this prepared data takes, on the device of this process."""
+    model = AutoConfig.from_pretrained(
+        settings.model.model_name_or_path,
+        revision=settings.model.model_revision,
+        trust_remote_code=settings.args.trust_remote_code,
+    )
+    labels = dataset.with_format("arrow")["labels"]
+    plan = plan_from(
+        model,
+        settings.args,
+        settings.model,
+        lengths=pc.list_value_length(labels).to_pylist(),
+        trained_tokens=pc.sum(pc.not_equal(pc.list_flatten(labels), IGNORED)).as_py(),
+    )
+    if not torch.cuda.is_available():
+        return estimate(plan)
+    device = torch.cuda.get_device_properties(settings.args.device)
+    return estimate(plan, device_bytes=device.total_memory, device_flops=peak_flops(device.name))
 
 
 def peak_flops(device_name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself, without logits.
+"""`patch(model, objective)`: any transformers causal LM computes the weighted loss itself; `unpatch(model)` undoes it.
 
 The model's own forward runs unchanged, except that its output embedding is replaced for the length of that call
 by the fused head. So everything the model does around it still happens (router losses, hidden-state scaling,
@@ -120,18 +120,35 @@ def patch(
         logit_scale=scale,
         softcap=softcap,
     )
-    is_patched = hasattr(base, "trimsft_head")
     base.trimsft_head = head
-    if not is_patched:
-        _put_before(base, _fused_forward)
+    _put_before(base, _fused_forward)
+    return model
+
+
+def unpatch(model: Model) -> Model:
+    """Undo `patch`: with labels, too, the model does what it did before; returns the same model.
+
+    A model that was never patched is left as it is.
+    """
+    base = _inside_peft(model)
+    head = base.get_output_embeddings()
+    base.__dict__.pop("trimsft_head", None)
+    _take_off(base)
+    if head is not None and _take_off(head):
+        del head.trimsft_call
+        hooks = head._forward_hooks
+        for key in [key for key, hook in hooks.items() if hook is _remember_output]:
+            del hooks[key]
     return model
 
 
 def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
-    """Let `handle` take the module's calls; what took them so far becomes `trimsft_previous`.
+    """Let `handle` take the module's calls, unless it does so already; who took them so far is `trimsft_previous`.
 
     Bound methods on the instance: a deep copy of the module gets its own.
     """
+    if "trimsft_previous" in module.__dict__:
+        return
 
     @functools.wraps(type(module).forward)  # `generate` and Trainer read the signature
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +158,23 @@ def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
     forward.__signature__ = inspect.signature(type(module).forward)  # type: ignore[attr-defined]
     del forward.__wrapped__
     module.__dict__["trimsft_previous"] = module.__dict__.get("forward")
-    module.forward = types.MethodType(forward, module)
+    module.forward = module.__dict__["trimsft_forward"] = types.MethodType(forward, module)
+
+
+def _take_off(module: nn.Module) -> bool:
+    """Undo `_put_before`; False if it was not there, or if somebody else has put a forward before it since.
+
+    In the second case it stays and passes all calls on.
+    """
+    if module.__dict__.get("forward") != module.__dict__.get("trimsft_forward"):
+        return False
+    if module.__dict__.pop("trimsft_forward", None) is None:
+        return False
+    previous = module.__dict__.pop("trimsft_previous")
+    del module.__dict__["forward"]
+    if previous is not None:
+        module.__dict__["forward"] = previous
+    return True
 
 
 def _previous(module: Any) -> Callable[..., Any]:
@@ -159,15 +192,16 @@ def _fused_forward(
 ) -> Any:
     original = _previous(self)
     asked = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
+    settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
-    if (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
+    if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
         return original(*args, **kwargs, **{name: value for name, value in asked.items() if value is not None})
     if kwargs.pop("logits_to_keep", 0):
         raise ValueError("logits_to_keep: a patched model makes no logits when it is given labels")
     if shift_labels is None:
         assert labels is not None
         shift_labels = shifted(labels)
-    call = _Call(self.trimsft_head, shift_labels, num_items_in_batch)
+    call = _Call(settings, shift_labels, num_items_in_batch)
     with call.through(self.get_output_embeddings()):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     result = call.result(type(self).__name__)
@@ -282,8 +316,8 @@ def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
 
 
 def _base_of(model: Any) -> Any:
-    """The transformers model itself, inside PEFT if need be; what cannot be fused is refused here."""
-    base = model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
+    """The transformers model itself; what cannot be fused is refused here."""
+    base = _inside_peft(model)
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
         raise TypeError(f"model: must be a transformers model, got {type(model).__name__}")
     head = base.get_output_embeddings()
@@ -291,6 +325,10 @@ def _base_of(model: Any) -> Any:
         raise TypeError(f"model: {type(base).__name__} has no output embedding (lm_head); is it a causal LM?")
     _refuse_adapter(head)
     return base
+
+
+def _inside_peft(model: Any) -> Any:
+    return model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
 
 
 def _refuse_adapter(head: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""What is trained, seen token by token: `preview` for a terminal, `preview_as_json` for a program.
+"""What is trained, seen token by token before any training: `preview(settings, count=3)`, and `show` for a terminal.
 
     row 0: 61 tokens, 45 masked, 16 trained; eos is trained
     masked, 45 tokens
@@ -14,18 +14,25 @@ sequence or invisible character reaches the terminal.
 
 from __future__ import annotations
 
+import copy
 import itertools
-import unicodedata
+import tempfile
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.trainer_utils import IntervalStrategy
 
-from trimsft.errors import DataError
+from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
-from trimsft.text.lengths import Keep, kept_window
+from trimsft.text.encoding import Keep, kept_window
+from trimsft.text.lengths import LengthReport, measure_lengths
+from trimsft.text.token_texts import TokenTexts
+from trimsft.text.visible import spaced
+from trimsft.train.settings import Settings, load_data, load_tokenizer, refusing
+from trimsft.train.trainer import TrimSFTTrainer
 
 Fate = Literal["masked", "trained", "cut"]
 
@@ -34,8 +41,6 @@ _STYLES: dict[Fate, tuple[str, str]] = {
     "trained": ("black on green", "black on cyan"),  # in turn, so that the borders of tokens show
     "cut": ("red strike", "red strike"),
 }
-_MARKS = {" ": "·", "\n": "↵\n", "\t": "⇥"}
-_UNDECODABLE = "\ufffd"
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Token:
 
     id: int
     text: str
-    """What it decodes to by itself; U+FFFD where it is only part of a character."""
+    """What it stands for inside a text; its bytes where it is only part of a character."""
     fate: Fate
     special: bool
 
@@ -63,37 +68,45 @@ class Example:
     tokens: list[Token]
 
 
-def preview(
-    dataset: Any,
-    tokenizer: Any,
-    *,
-    count: int,
-    console: Console,
-    max_length: int | None = None,
-    keep: Keep = "start",
-    show_ids: bool = False,
-) -> None:
-    """Print the first `count` rows of a tokenised dataset, the prompt dim and trained tokens in colour."""
-    for example in examine(dataset, tokenizer, count=count, max_length=max_length, keep=keep):
-        console.print(Text(_headline(example), style="bold"), soft_wrap=True)
-        for fate, group in itertools.groupby(example.tokens, key=lambda token: token.fate):
-            tokens = list(group)
-            console.print(Text(f"{fate}, {_tokens(len(tokens))}", style="italic"))
-            drawn = _draw(tokens, show_ids=show_ids)
-            console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
-        console.print()
+@dataclass(frozen=True)
+class Preview:
+    """The first examples, and the lengths of all rows."""
+
+    examples: list[Example]
+    lengths: LengthReport
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The examples as objects that JSON can hold, every text exact."""
+        return [asdict(example) for example in self.examples]
 
 
-def preview_as_json(
+def preview(settings: Settings, *, count: int = 3) -> Preview:
+    """The first `count` rows as training with these settings would see them; nothing is written."""
+    tokenizer = load_tokenizer(settings)
+    prepared = prepare(settings, tokenizer, max_length=None)
+    limit = settings.args.max_length
+    keep: Keep = "start" if settings.args.truncation_mode == "keep_start" else "end"
+    examples = examine(prepared, tokenizer, count=count, max_length=limit, keep=keep)
+    return Preview(examples, measure_lengths(prepared, limit, keep=keep))
+
+
+def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> Any:
+    """The data as the training would prepare it, by the trainer itself with a model of next to no size."""
+    train, _ = load_data(settings, tokenizer)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    tiny = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes))
+    args = copy.copy(settings.args)
+    args.model_init_kwargs, args.packing, args.report_to = None, False, []
+    args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
+    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
+        args.output_dir = folder
+        return TrimSFTTrainer(tiny, args, train_dataset=train.dataset, processing_class=tokenizer).train_dataset
+
+
+def examine(
     dataset: Any, tokenizer: Any, *, count: int, max_length: int | None = None, keep: Keep = "start"
-) -> list[dict[str, Any]]:
-    """The same rows as objects that JSON can hold, every text exact."""
-    examples = examine(dataset, tokenizer, count=count, max_length=max_length, keep=keep)
-    return [asdict(example) for example in examples]
-
-
-def examine(dataset: Any, tokenizer: Any, *, count: int, max_length: int | None, keep: Keep = "start") -> list[Example]:
-    """The first `count` rows, token by token."""
+) -> list[Example]:
+    """The first `count` rows of a tokenised dataset, token by token."""
     missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
     if missing:
         raise DataError(
@@ -101,13 +114,12 @@ def examine(dataset: Any, tokenizer: Any, *, count: int, max_length: int | None,
             "these rows; rows with a problem and a solution can be shown"
         )
     if count < 1:
-        raise DataError(f"preview: the number of examples must be at least 1, got {count}")
-    rows = dataset.with_format(None).select(range(min(count, len(dataset))))
-    texts = _texts({token for ids in rows["input_ids"] for token in ids}, tokenizer)
+        raise UsageError("must be at least 1", field="count", value=count)
+    texts = TokenTexts(tokenizer)
     special = set(tokenizer.all_special_ids)
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
     examples = []
-    for number, row in enumerate(rows):
+    for number, row in enumerate(dataset.with_format(None).select(range(min(count, len(dataset))))):
         fates = _fates(row["labels"], max_length, keep)
         tokens = [
             Token(token, texts[token], fate, token in special)
@@ -132,7 +144,7 @@ def _example(row: int, tokens: list[Token], eos: int | None) -> Example:
 
 
 def _fates(labels: list[int], max_length: int | None, keep: Keep) -> list[Fate]:
-    (low,), (high,) = kept_window(np.array([len(labels)]), max_length, keep)
+    low, high = kept_window(len(labels), max_length, keep)
     return [
         # the first token left is predicted by nothing, whatever its label
         "cut" if not low <= at < high else "masked" if label == IGNORED or at == low else "trained"
@@ -140,46 +152,40 @@ def _fates(labels: list[int], max_length: int | None, keep: Keep) -> list[Fate]:
     ]
 
 
-def _texts(ids: set[int], tokenizer: Any) -> dict[int, str]:
-    """The text of each token, decoded behind another one: many decoders strip the space of a first token."""
-    known = sorted(ids)
-    anchor = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
-    options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
-    behind = len(tokenizer.decode(anchor, **options))
-    return {token: tokenizer.decode([*anchor, token], **options)[behind:] for token in known}
+# for a terminal -----------------------------------------------------------------------------------------------------
+
+
+def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
+    """Print the examples, the prompt dim and trained tokens in colour, and a line on all rows."""
+    for example in seen.examples:
+        console.print(Text(_headline(example), style="bold"), soft_wrap=True)
+        for fate, group in itertools.groupby(example.tokens, key=lambda token: token.fate):
+            tokens = list(group)
+            console.print(Text(f"{fate}, {_tokens(len(tokens))}", style="italic"))
+            drawn = _draw(tokens, show_ids=show_ids)
+            console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
+        console.print()
+    console.print(f"all rows: {seen.lengths}", soft_wrap=True)
 
 
 def _draw(tokens: list[Token], *, show_ids: bool) -> Text:
     drawn = Text()
     for number, token in enumerate(tokens):
         style = _STYLES[token.fate][number % 2] + (" bold underline" if token.special else "")
-        drawn.append(_visible(token), style=style)
+        drawn.append(spaced(token.text) or f"<token {token.id}>", style=style)
         if show_ids:
             drawn.append(f"[{token.id}]", style="dim")
     return drawn
 
 
-def _visible(token: Token) -> str:
-    if _UNDECODABLE in token.text or not token.text:
-        return f"<token {token.id}>"  # part of a character, or nothing by itself
-    return "".join(_MARKS.get(character) or _escaped(character) for character in token.text)
-
-
-def _escaped(character: str) -> str:
-    """Itself, or its code point where a terminal would act on it or show nothing."""
-    if unicodedata.category(character)[0] in "CZ":  # control, format, surrogate, unassigned; separators
-        return f"<U+{ord(character):04X}>"
-    return character
-
-
 def _headline(example: Example) -> str:
-    says = (
+    counts = (
         f"row {example.row}: {_tokens(len(example.tokens))}, {example.masked_tokens:,} masked, "
         f"{example.trained_tokens:,} trained"
     )
     if example.cut_tokens:
-        says += f", {example.cut_tokens:,} lost to the maximum length"
-    return f"{says}; eos is {'' if example.eos_trained else 'NOT '}trained"
+        counts += f", {example.cut_tokens:,} lost to the maximum length"
+    return f"{counts}; eos is {'' if example.eos_trained else 'NOT '}trained"
 
 
 def _tokens(number: int) -> str:

@@ -1,11 +1,18 @@
-"""The settings of `trimsft train`: a YAML file and `--field value` overrides, as `trl sft` takes them."""
+"""The settings of a training: a YAML file and `--field value` overrides, as `trl sft` takes them, or a Python call.
+
+parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
+make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same
+"""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import logging
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,12 +22,13 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from trimsft.errors import UsageError, one_line
-from trimsft.text.training_data import DataConfig
+from trimsft.text.data_config import DataConfig
+from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
+from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.config import TrimSFTConfig
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
 """Where the fields come from."""
-
 
 logger = logging.getLogger("trimsft")
 
@@ -45,6 +53,13 @@ class Settings:
             **(self.args.model_init_kwargs or {}),
         }
 
+    @property
+    def run_path(self) -> Path:
+        """Where the run will be: `output_dir`, or a name made of model and objective."""
+        if self.args.output_dir and self.args.output_dir != "trainer_output":
+            return Path(self.args.output_dir)
+        return Path("runs") / f"{Path(self.model.model_name_or_path).name.lower()}-{self.args.objective}"
+
 
 class Parser(TrlParser):  # type: ignore[misc]
     """TRL's parser with errors of one line."""
@@ -59,85 +74,101 @@ class Parser(TrlParser):  # type: ignore[misc]
         raise UsageError(message)
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """Read a command line; raises `UsageError` with a message for the user."""
+def parse(words: Sequence[str]) -> Settings:
+    """Read a command line; raises `UsageError`."""
     parser = Parser()
-    words = _unequal(arguments)
-    _check_names(parser, [word for word in words if word.startswith("--")])
-    given = _given(words, _read_file(parser, words))
-    if given.get("bf16") and "--bf16" not in words and not _has_half_precision():
+    words = _equals_split(words)
+    _check_names(parser, [word for word in words if word.startswith("--")], prefix="--")
+    recipe: dict[str, Any] = {}
+    if "--config" in words:
+        place = words.index("--config")
+        if place + 1 == len(words) or words[place + 1].startswith("--"):
+            raise UsageError("is missing the name of a YAML file", field="--config")
+        recipe = _read_recipe(parser, words[place + 1])
+        del words[place : place + 2]
+    return _settle(parser, words, recipe, wants_bf16="--bf16" in words)
+
+
+def make_settings(fields: Mapping[str, Any]) -> Settings:
+    """Settings from fields by name, with the same checks as a command line; `config` names a recipe beneath them."""
+    parser = Parser()
+    own = {name: os.fspath(value) if isinstance(value, Path) else value for name, value in fields.items()}
+    _check_names(parser, own)
+    config = own.pop("config", None)
+    recipe = {} if config is None else _read_recipe(parser, config)
+    return _settle(parser, [], recipe | own, wants_bf16="bf16" in own)
+
+
+def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
+    given = _given(words, fields)
+    if given.get("bf16") and not wants_bf16 and not _has_half_precision():
         logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        words += ["--bf16", "false"]
-        given["bf16"] = False
+        fields, given["bf16"] = {**fields, "bf16": False}, False
     try:
-        data, args, model = parser.parse_args_and_config(words)
+        parser.set_defaults_with_config(**fields)
+        data, args, model = parser.parse_args_into_dataclasses(args=words, look_for_args_file=False)
     except UsageError:
         raise
     except (ValueError, TypeError, NotImplementedError) as error:
         raise UsageError(one_line(error)) from error
     if not model.model_name_or_path:
-        raise UsageError("model_name_or_path: is missing; name a model of the hub or a local folder")
+        raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     if args.learning_rate < 0:
-        raise UsageError(f"learning_rate: must not be below 0, got {args.learning_rate:g}")
+        raise UsageError("must not be below 0", field="learning_rate", value=args.learning_rate)
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
-        raise UsageError(f"resume_from_checkpoint: {resumed!r} is not a folder; true takes the newest checkpoint")
+        hint = "true takes the newest checkpoint"
+        raise UsageError("must be a folder", field="resume_from_checkpoint", value=resumed, hint=hint)
     if model.model_name_or_path.startswith("~"):
         model.model_name_or_path = str(Path(model.model_name_or_path).expanduser())
     return Settings(data, args, model, given)
 
 
-def _read_file(parser: Parser, words: list[str]) -> dict[str, Any]:
-    """The fields of the configuration file; what TRL would say of a bad one is meant for programmers."""
-    if "--config" not in words:
-        return {}
-    place = words.index("--config") + 1
-    if place == len(words) or words[place].startswith("--"):
-        raise UsageError("--config: is missing the name of a YAML file")
-    name = words[place]
+def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
+    """The fields of a YAML file; its `env` goes to the environment, as with TRL."""
     try:
         fields = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--config: cannot read {name!r}: {error.strerror}") from error
+        raise UsageError(f"cannot read {name!r}: {error.strerror}", field="--config") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config: {name!r} is not YAML: {one_line(error)}") from error
+        raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="--config") from error
     if not isinstance(fields, dict):
-        raise UsageError(f"--config: {name!r} must hold fields and values, such as objective: trim")
-    fields.pop("env", None)
-    _check_names(parser, [f"--{field}" for field in fields], where=f" in {name}")
+        raise UsageError(f"{name!r} must hold fields and values, such as objective: trim", field="--config")
+    environment = fields.pop("env", None) or {}
+    if not isinstance(environment, dict):
+        raise UsageError(f"env of {name!r} must hold names and values", field="--config")
+    _check_names(parser, fields, where=f" in {name}")
+    os.environ.update({variable: str(value) for variable, value in environment.items()})
     return fields
 
 
-def _unequal(arguments: Sequence[str]) -> list[str]:
+def _equals_split(words: Sequence[str]) -> list[str]:
     """--field=value as two words."""
-    words = []
-    for word in arguments:
+    split = []
+    for word in words:
         name, equals, value = word.partition("=")
-        words += [name, value] if equals and name.startswith("--") else [word]
-    return words
+        split += [name, value] if equals and name.startswith("--") else [word]
+    return split
 
 
-def _check_names(parser: Parser, names: list[str], where: str = "") -> None:
+def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:
     """Unknown fields are named with the nearest known one; TRL would list them without help."""
-    known = {"--config", *(option for action in parser._actions for option in action.option_strings)}
+    options = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
+    known = {prefix + option[2:] for option in {"--config", *options}}
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else "; trimsft train --help-all lists every field"
-            raise UsageError(f"{name}: no such field{where}{hint}")
+            hint = f"did you mean {near[0]}?" if near else "trimsft train --help-all lists every field"
+            raise UsageError(f"no such field{where}", field=name, hint=hint)
 
 
 def _given(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
     """The raw values that differ from the fields' defaults; secrets and the place of the run are left out.
 
-    By a parser of its own: transformers changes some of them in place while it works.
+    By a parser and on a copy of its own: transformers changes some of them in place while it works.
     """
     parser = Parser()
-    parser.set_defaults_with_config(**fields)
-    words = list(words)
-    if "--config" in words:
-        place = words.index("--config")
-        del words[place : place + 2]
+    parser.set_defaults_with_config(**copy.deepcopy(fields))
     raw = vars(parser.parse_known_args(words)[0])
     defaults = vars(TrlParser(KINDS).parse_known_args([])[0])
     return {
@@ -160,3 +191,54 @@ def _is_secret(name: str) -> bool:
 def _has_half_precision() -> bool:
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator is not None and accelerator.type != "mps"
+
+
+# what the settings name ---------------------------------------------------------------------------------------------
+
+
+def load_tokenizer(settings: Settings) -> Any:
+    """The tokenizer of the model, with what TRL's trainer would do to it done before the data is tokenised."""
+    args, model = settings.args, settings.model
+    tokenizer = load_plain_tokenizer(
+        model.model_name_or_path,
+        revision=model.model_revision,
+        trust_remote_code=args.trust_remote_code,
+        field="model_name_or_path",
+    )
+    if args.eos_token is not None:
+        if args.eos_token not in tokenizer.get_vocab():
+            raise UsageError("is not in the tokenizer's vocabulary", field="eos_token", value=args.eos_token)
+        tokenizer.eos_token = args.eos_token
+    template = args.chat_template_path
+    if template is not None:
+        if not template.endswith((".jinja", ".j2")):
+            raise UsageError("must be a .jinja or .j2 file here", field="chat_template_path", value=template)
+        try:
+            tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
+        except OSError as error:
+            problem = f"cannot read {template!r}: {error.strerror}"
+            raise UsageError(problem, field="chat_template_path") from error
+    return tokenizer
+
+
+def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
+    """The rows to train on, and those to evaluate on if the settings ask for an evaluation."""
+    train, test = load_training_data(settings.data, tokenizer, with_eval=settings.args.eval_strategy != "no")
+    if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
+        raise UsageError(
+            "false has no effect on problems and solutions, whose prompts are always masked",
+            field="completion_only_loss",
+            hint="remove it",
+        )
+    return train, test
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """What other packages raise at settings they cannot carry out becomes a `UsageError`."""
+    try:
+        yield
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError | UsageError):
+            raise
+        raise UsageError(one_line(error)) from error

@@ -1,4 +1,4 @@
-"""What each logging step says about the tokens: sums kept on the device, read once when they are logged.
+"""What each logging step says about the tokens: sums kept on the device, read once, recorded and printed.
 
 Every figure is a ratio of sums over all trained tokens since the last log, so it is right across micro-batches and
 ranks. One record of `telemetry.jsonl`:
@@ -6,42 +6,40 @@ ranks. One record of `telemetry.jsonl`:
     {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...,
      "mean_weight": 0.23, "effective_ratio": 0.35, "high_weight": 0.2, "skipped": 0.43, "mass_low": 0.11,
      "mass_middle": 0.65, "mass_high": 0.24, "eos_weight": 0.004, "tokens_per_second": 31200.0, ...}
+
+and its line on the terminal, in place of the dictionary that Trainer prints:
+
+    step 20/834  loss 0.148  nll 0.931  acc 76.2%  gap 3.9 [-3.3, 14.1]  weight 0.231  R_eff 35%  31,200 tok/s
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from trimsft.objectives import TokenStats
+from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
+STATE = "TrimSFTTelemetry"
+"""Under this name a checkpoint keeps what the telemetry must remember."""
 HIGH_WEIGHT = 0.5
 """Tokens above this weight count as High-Weight (appendix of the paper)."""
 
+# fmt: off
 _SUMS = [
-    "tokens",
-    "nll",
-    "weight",
-    "weight_squared",
-    "weighted_nll",
-    "correct",
-    "high",
-    "kept",
-    "entropy",
-    "low_mass",
-    "middle_mass",
-    "high_mass",
-    "out_of_reach",
-    "eos",
-    "eos_weight",
-    "eos_prob",
-    "seen",
+    "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "kept", "entropy",
+    "low_mass", "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "seen",
 ]
+# fmt: on
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
@@ -211,3 +209,129 @@ def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weig
             f"{figures['eos_prob']:.3f}: the model does not learn when to stop; check the length of its answers"
         )
     return said
+
+
+# the record on disk -------------------------------------------------------------------------------------------------
+
+
+class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
+    """Appends every log to `telemetry.jsonl` in the output directory; a resumed run goes on where it left off."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._file: JsonLines | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        restored = state.stateful_callbacks.get(STATE, {}) if state.global_step else {}
+        self._trainer._total_train_tokens = restored.get("train_tokens", 0)
+        self._trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
+        if not state.is_world_process_zero:
+            return
+        path = Path(args.output_dir) / "telemetry.jsonl"
+        if not state.global_step and path.exists():
+            _move_aside(path)
+        self._file = JsonLines(path)
+        self._file.keep_until(lambda record: record["step"] > state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self._file is not None:
+            now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            plain = {name: _plain(value) for name, value in logs.items()}
+            self._file.append({"step": state.global_step, "time": now, **plain})
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and no infinity (a gradient norm may be one), and no numbers of numpy and torch."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)
+
+
+def _move_aside(path: Path) -> None:
+    """Keep the record of an earlier training in the same directory under a number."""
+    number = 1
+    while path.with_suffix(f".{number}.jsonl").exists():
+        number += 1
+    path.rename(path.with_suffix(f".{number}.jsonl"))
+
+
+# lines on the terminal ----------------------------------------------------------------------------------------------
+
+
+def readable(logs: dict[str, Any], step: int, last_step: int) -> str:
+    """The figures a person watches, in one line; anything unusual is left to the log file."""
+    prefix = "eval_" if any(name.startswith("eval_") for name in logs) else ""
+
+    def get(name: str) -> float | None:
+        return logs.get(prefix + name)
+
+    parts = [f"{'eval at ' if prefix else ''}step {step}/{last_step}"]
+    for name, label, form in (
+        ("loss", "loss", "{:.4g}"),
+        ("nll", "nll", "{:.4g}"),
+        ("mean_token_accuracy", "acc", "{:.1%}"),
+    ):
+        if get(name) is not None:
+            parts.append(f"{label} {form.format(get(name))}")
+    if get("gap_p50") is not None:
+        parts.append(f"gap {get('gap_p50'):.1f} [{get('gap_p05'):.1f}, {get('gap_p95'):.1f}]")
+    for name, label, form in (
+        ("mean_weight", "weight", "{:.3g}"),
+        ("effective_ratio", "R_eff", "{:.0%}"),
+        ("skipped", "skipped", "{:.0%}"),
+        ("grad_norm", "grad", "{:.2g}"),
+        ("learning_rate", "lr", "{:.1e}"),
+        ("tokens_per_second", "", "{:,.0f} tok/s"),
+        ("peak_memory_gib", "", "{:.1f} GiB"),
+    ):
+        if get(name) is not None and not (prefix and name == "skipped"):
+            parts.append(f"{label} {form.format(get(name))}".strip())
+    return "  ".join(parts)
+
+
+def summary(logs: dict[str, Any], state: Any) -> str:
+    """The last line of a training."""
+    seconds = int(logs["train_runtime"])
+    clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    ending = f"trained in {clock}, mean loss {logs['train_loss']:.4g}"
+    # steps since the last log, if there were any
+    return ending if "nll" not in logs else f"{readable(logs, state.global_step, state.max_steps)}\n{ending}"
+
+
+def _line(logs: dict[str, Any], state: Any) -> str:
+    if "train_loss" in logs:
+        return summary(logs, state)
+    if "loss" in logs or "eval_loss" in logs:
+        return readable(logs, state.global_step, state.max_steps)
+    return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
+
+
+class ReadableProgress(ProgressCallback):  # type: ignore[misc]
+    """Trainer's progress bar with readable lines above it."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if state.is_world_process_zero and self.training_bar is not None:
+            self.training_bar.write(_line(logs, state))
+
+
+class ReadablePrinter(PrinterCallback):  # type: ignore[misc]
+    """The same lines without a bar (`disable_tqdm`)."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            print(_line(logs, state), flush=True)  # noqa: T201
+
+
+def replace_printers(trainer: Any) -> None:
+    """Swap Trainer's own printers for the readable ones; others (notebooks, the user's) stay."""
+    replacements: dict[type[TrainerCallback], type[TrainerCallback]] = {
+        ProgressCallback: ReadableProgress,
+        PrinterCallback: ReadablePrinter,
+    }
+    for plain, ours in replacements.items():
+        for callback in list(trainer.callback_handler.callbacks):
+            if type(callback) is plain:
+                trainer.remove_callback(callback)
+                trainer.add_callback(ours)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
@@ -20,14 +20,26 @@ from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
-from trimsft.text.lengths import Keep, LengthReport, measure_lengths
-from trimsft.train.callbacks import STATE, RecordTelemetry
+from trimsft.text.encoding import Keep
+from trimsft.text.lengths import LengthReport, measure_lengths
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.console import replace_printers
 from trimsft.train.patching import TrimOutput, patch
-from trimsft.train.telemetry import Band, Telemetry, warnings_for
+from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict, IterableDataset, IterableDatasetDict
+    from peft import PeftConfig, PeftModel
+    from transformers import (
+        BitsAndBytesConfig,
+        DataCollator,
+        EvalPrediction,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        ProcessorMixin,
+        TrainerCallback,
+    )
 
 logger = logging.getLogger("trimsft")
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
@@ -36,23 +48,76 @@ _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
-    Takes what `SFTTrainer` takes, with a `TrimSFTConfig` as `args`; `objective` overrides the one named there and
-    may be any function from `TokenStats` to weights.
-
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
+
+    Args:
+        model: a name of the hub, a folder, a causal language model, or a PEFT model of one.
+        args: the settings; those of a parent class are taken over with objective="trim".
+        data_collator: makes a batch of rows; by default TRL's.
+        train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones.
+        eval_dataset: held-out rows, or several sets of them by name.
+        processing_class: the tokenizer or processor; by default the model's.
+        compute_loss_func: a loss in place of the objective; only with objective="sft".
+        compute_metrics: figures of an evaluation; its logits cost a second forward pass.
+        callbacks: more of them, beside Trainer's own.
+        optimizers: an optimizer and a scheduler in place of those of `args`.
+        optimizer_cls_and_kwargs: a class of optimizer and its arguments, in place of `args.optim`.
+        preprocess_logits_for_metrics: what is kept of the logits for `compute_metrics`.
+        quantization_config: how to quantise a model that is loaded by name.
+        peft_config: the adapter to train, in place of the whole model.
+        formatting_func: makes the text of a row.
+        objective: overrides the one that `args` names; may be any function from `TokenStats` to weights.
     """
 
     _tag_names = ["trl", "sft", "trimsft"]  # noqa: RUF012
     _name = "TrimSFT"
 
     def __init__(
-        self, model: Any, args: Any = None, *more: Any, objective: Objective | None = None, **options: Any
+        self,
+        model: str | PreTrainedModel | PeftModel,
+        args: TrimSFTConfig | TrainingArguments | None = None,
+        data_collator: DataCollator | None = None,
+        train_dataset: Dataset | IterableDataset | None = None,
+        eval_dataset: Dataset
+        | IterableDataset
+        | DatasetDict
+        | IterableDatasetDict
+        | dict[str, Dataset | IterableDataset]
+        | None = None,
+        processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
+        compute_loss_func: Callable[..., Any] | None = None,
+        compute_metrics: Callable[[EvalPrediction], dict[str, Any]] | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        preprocess_logits_for_metrics: Callable[[Tensor, Tensor], Tensor] | None = None,
+        quantization_config: BitsAndBytesConfig | None = None,
+        peft_config: PeftConfig | None = None,
+        formatting_func: Callable[[dict[str, Any]], str] | None = None,
+        *,
+        objective: Objective | None = None,
     ) -> None:
         args = _as_config(model, args)
         self.objective: Objective = _choose_objective(args, objective)
         self.length_reports: dict[str, LengthReport] = {}
-        self._refuse_other_losses(args, more, options)
-        super().__init__(model, args, *more, **options)
+        self._refuse_other_losses(args, compute_loss_func)
+        super().__init__(
+            model,
+            args,
+            data_collator,
+            train_dataset,
+            eval_dataset,
+            processing_class,
+            compute_loss_func,
+            compute_metrics,
+            callbacks,
+            optimizers,
+            optimizer_cls_and_kwargs,
+            preprocess_logits_for_metrics,
+            quantization_config,
+            peft_config,
+            formatting_func,
+        )
         self._refuse_sequence_parallelism()
         # TRL has put its own fused head there; ours goes before it and leaves it to label smoothing
         patch(
@@ -60,7 +125,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
             self.objective,
             skip_below=args.skip_below,
             low_memory=args.low_memory,
-            backend=args.head_backend,
+            backend=args.head_backend,  # type: ignore[arg-type]  # which TrimSFTConfig has checked
             entropy=True,
         )
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
@@ -77,10 +142,10 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
 
-    def _refuse_other_losses(self, args: TrimSFTConfig, more: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def _refuse_other_losses(self, args: TrimSFTConfig, compute_loss_func: Callable[..., Any] | None) -> None:
         if isinstance(self.objective, SFT):
             return  # TRL's own code handles both then
-        if options.get("compute_loss_func") is not None or (len(more) > 4 and more[4] is not None):
+        if compute_loss_func is not None:
             raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
         if args.label_smoothing_factor:
             raise ValueError(
@@ -157,12 +222,13 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
                 f"{self.args.process_index}: {error}; its first tokens: {inputs['input_ids'].flatten()[:8].tolist()}"
             ) from error
         except ValueError as error:
-            if "Image features and image tokens do not match" in str(error) and self.args.max_length is not None:
-                raise ValueError(
-                    f"max_length: {self.args.max_length} cuts image placeholders off while the image features stay; "
-                    "raise it, or set it to None"
-                ) from error
-            raise
+            length = self.args.max_length
+            if length is None or "pixel_values" not in inputs or inputs["input_ids"].shape[-1] < length:
+                raise
+            raise ValueError(
+                f"max_length: at {length} rows with images were cut, and their placeholders must not be; raise it, or "
+                f"set it to None ({error})"
+            ) from error
 
     def _router_loss(self, aux_loss: Tensor, *, accumulates: bool) -> Tensor:
         """A mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients."""
@@ -293,10 +359,7 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
     if isinstance(objective, str):
         raise TypeError(f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer")
     plain = TrimSFTConfig.__dataclass_fields__
-    for name in (
-        "objective",
-        "gamma",
-    ):  # margin and bandwidth say which region the telemetry calls the middle
+    for name in ("objective", "gamma"):  # margin and bandwidth say which region the telemetry calls the middle
         if getattr(args, name) != plain[name].default:
             raise ValueError(
                 f"{name}: {getattr(args, name)!r} of TrimSFTConfig has no effect beside the trainer's own objective; "

@@ -10,15 +10,14 @@ Rows are counted on a sample, where the data is at hand; nothing is downloaded.
 from __future__ import annotations
 
 import itertools
-import json
-import struct
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.study.cells import Cell
-from trimsft.study.running.steps import CellJob
+from trimsft.study.running.job import CellJob
 from trimsft.study.running.training import model_path, task, training_settings
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Amounts:
     """Counts once what many cells share."""
 
     def __init__(self, job: CellJob) -> None:
-        self._place, self._scale = job.place, job.scale
+        self._folder, self._scale = job.folder, job.scale
         self._tokens: dict[str, float] = {}
         self._sizes: dict[str, float] = {}
         self._said: dict[str, None] = {}
@@ -75,14 +74,14 @@ class Amounts:
 
     def trained_tokens(self, cell: Cell) -> float:
         """Tokens that go through the model in training, prompts included."""
-        settings = training_settings(self._place, self._scale, cell)
+        settings = training_settings(self._folder, self._scale, cell)
         if cell.model not in self._tokens:
             self._tokens[cell.model] = self._rows(settings) * self._row_tokens(settings, cell.model)
         return self._tokens[cell.model] * float(settings.args.num_train_epochs)
 
     def checkpoint_bytes(self, cell: Cell) -> float:
         """At their most: a new checkpoint is whole before an old one goes, and each holds AdamW's two moments."""
-        args = training_settings(self._place, self._scale, cell).args
+        args = training_settings(self._folder, self._scale, cell).args
         if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no":
             return 0.0
         if args.save_total_limit is None:
@@ -105,7 +104,7 @@ class Amounts:
     def _row_tokens(self, settings: Settings, model: str) -> float:
         """Mean over a sample of the rows, cut at the maximum length."""
         from trimsft.errors import UsageError
-        from trimsft.train.inputs import load_tokenizer
+        from trimsft.train.settings import load_tokenizer
 
         longest = settings.args.max_length
         rows = self._some_rows(settings)
@@ -174,14 +173,7 @@ def _no_bars() -> Iterator[None]:
 
 def _parameters_in(file: Path) -> int:
     """By the header of a safetensors file, which names every tensor and its shape."""
-    with file.open("rb") as stream:
-        (size,) = struct.unpack("<Q", stream.read(8))
-        header = json.loads(stream.read(size))
-    total = 0
-    for name, tensor in header.items():
-        if name != "__metadata__":
-            count = 1
-            for length in tensor["shape"]:
-                count *= length
-            total += count
-    return total
+    from safetensors import safe_open
+
+    with safe_open(file, "np") as weights:
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118

@@ -1,0 +1,300 @@
+"""`train(settings)`: from a recipe to a run directory; called again it continues.
+
+runs/qwen2.5-math-1.5b-trim/
+  config.yaml  manifest.json  .lock
+  train/       checkpoint-N/, telemetry.jsonl, README.md
+  model/       what plain transformers and vLLM load
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from accelerate.utils import broadcast_object_list
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
+from transformers import set_seed
+from transformers.trainer_utils import HubStrategy
+from transformers.utils.logging import disable_progress_bar
+from trl import get_peft_config, get_quantization_config
+
+from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
+from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.text.readers import list_files
+from trimsft.train.card import model_card
+from trimsft.train.checkpoints import clear_staging, latest_checkpoint
+from trimsft.train.config import TrimSFTConfig
+from trimsft.train.estimate import log_estimate
+from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
+from trimsft.train.stopping import Stopping
+from trimsft.train.trainer import TrimSFTTrainer
+
+logger = logging.getLogger("trimsft")
+Made = TypeVar("Made")
+
+# fmt: off
+HARMLESS = frozenset([
+    "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
+    "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
+    "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id",
+    "push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_token",
+])
+# fmt: on
+"""Settings that may change when a run is continued: none of them touches the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """A training that has come to its end."""
+
+    run: RunDirectory
+    """Where it is; the model is in `run.model_dir`."""
+    steps: int
+    metrics: dict[str, Any]
+    """What Trainer says at the end: train_loss, train_runtime and others."""
+    was_finished: bool
+    """Whether there was nothing left to train."""
+
+
+def train_model(**fields: Any) -> TrainResult:
+    """Fine-tune a model as `trimsft train` does; takes its fields as keywords.
+
+        result = trimsft.train_model(
+            config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft", max_steps=100
+        )
+        model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
+
+    Ctrl-C and SIGTERM end it with a checkpoint; the same call continues.
+    """
+    return train(make_settings(fields))
+
+
+def train(settings: Settings) -> TrainResult:
+    """Train into the run directory of the settings; a run that was begun there is continued, a finished one left.
+
+    Raises:
+        UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
+        WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
+        KeyboardInterrupt, Stopped: after SIGINT and SIGTERM, with a checkpoint to continue from.
+    """
+    run = RunDirectory(settings.run_path)
+    with Stopping() as stopping, ExitStack() as held:
+        if _by_main(settings.args, lambda: _enter(run, settings, held)):
+            logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
+            metrics = dict(run.read_manifest().get("train", {}))
+            result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
+        else:
+            result = _train(settings, run, stopping)
+        _push(run, settings)
+    return result
+
+
+def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
+    is_main = settings.args.process_index == 0
+    trainer = _make_trainer(settings, run)
+    trainer.add_callback(stopping)
+    _refuse_nothing_to_train(trainer, settings)
+    if is_main:
+        log_estimate(settings, trainer.train_dataset)
+        run.settle_config(settings.given, harmless=HARMLESS)  # only now: bad data leaves no trace
+        run.write_manifest(**environment(), **_facts(settings, trainer))
+    checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
+    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    _save(trainer, run, settings)
+    steps = trainer.state.global_step
+    if is_main:
+        run.write_manifest(train={**metrics, "steps": steps})
+        run.mark_finished()
+        logger.warning("the model is in %s", run.model_dir)
+    trainer.accelerator.end_training()
+    return TrainResult(run=run, steps=steps, metrics=metrics, was_finished=False)
+
+
+# several processes --------------------------------------------------------------------------------------------------
+
+
+def _by_main(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
+    """What the main process makes, on every process."""
+    made = [_together(args, work if args.process_index == 0 else lambda: None)]
+    broadcast_object_list(made)
+    return made[0]  # type: ignore[return-value]
+
+
+def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
+    """Work that every process does, without waiting for others in it.
+
+    An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
+    """
+    error = made = None
+    try:
+        made = work()
+    except TrimSFTError as own:
+        error = own
+    shared = [error]
+    broadcast_object_list(shared)
+    if shared[0] is not None and args.process_index > 0:
+        error = shared[0]
+        error.is_told = True  # type: ignore[attr-defined]
+    if error is not None:
+        raise error
+    return made  # type: ignore[return-value]
+
+
+# before the training ------------------------------------------------------------------------------------------------
+
+
+def _enter(run: RunDirectory, settings: Settings, held: ExitStack) -> bool:
+    """Take the run directory for as long as it is worked in; whether the run is finished already."""
+    held.enter_context(run.lock())
+    if run.config_path.exists():
+        run.settle_config(settings.given, harmless=HARMLESS)
+        _settle_inputs(run, settings)
+    _settle_processes(run, settings.args.world_size)
+    return run.is_finished()
+
+
+def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
+    """Model and data must still be what the run began with."""
+    manifest = run.read_manifest()
+    for what, now in (("model", _model_fingerprint(settings)), ("data", _data_fingerprint(settings))):
+        before = manifest.get(what, {}).get("fingerprint")
+        if before and now and before != now:
+            raise RunError(
+                f"{run.path} holds a run whose {what} was another: {manifest[what]['name']} has changed since",
+                hint="restore it to continue, or choose another output directory",
+            )
+
+
+def _settle_processes(run: RunDirectory, processes: int) -> None:
+    """Which examples meet in a batch depends on their number."""
+    before = run.read_manifest().get("processes", processes)
+    if before != processes:
+        raise RunError(
+            f"{run.path} holds a run of {before} processes, not {processes}",
+            hint="start it with as many to continue it, or choose another output directory",
+        )
+
+
+def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
+    args = settings.args
+    args.output_dir = str(run.train_dir)
+    args.hub_model_id = _hub_name(run, args)
+    if "hub_strategy" not in settings.given:
+        args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
+    args.model_init_kwargs = settings.model_init_kwargs
+    if args.disable_tqdm:
+        disable_progress_bar()  # those of saving and loading too
+    set_seed(args.seed)
+    tokenizer = _together(args, lambda: load_tokenizer(settings))
+    train, test = _together(args, lambda: load_data(settings, tokenizer))
+    with refusing():
+        return TrimSFTTrainer(
+            settings.model.model_name_or_path,
+            args,
+            train_dataset=train.dataset,
+            eval_dataset=None if test is None else test.dataset,
+            processing_class=tokenizer,
+            quantization_config=get_quantization_config(settings.model),
+            peft_config=get_peft_config(settings.model),
+        )
+
+
+def _refuse_nothing_to_train(trainer: TrimSFTTrainer, settings: Settings) -> None:
+    report = trainer.length_reports.get("train")
+    if report is not None and report.trained_tokens == 0:
+        raise UsageError(
+            f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows; the longest has "
+            f"{report.longest:,} tokens",
+            field="max_length",
+        )
+
+
+def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
+    """What to continue from: what the settings name, else the newest whole checkpoint."""
+    chosen = settings.args.resume_from_checkpoint
+    if chosen and str(chosen).lower() != "true":
+        return str(chosen)
+    clear_staging(run.train_dir)  # a checkpoint that only lacked its name gets it
+    newest = latest_checkpoint(run.train_dir)
+    if newest is None:  # what was recorded before a first checkpoint will be recorded again
+        run.telemetry_path.unlink(missing_ok=True)
+        return None
+    logger.warning("continuing from %s", newest)
+    return str(newest)
+
+
+def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
+    commit = getattr(trainer.model.config, "_commit_hash", None)
+    return {
+        "seed": settings.args.seed,
+        "model": {
+            "name": str(settings.model.model_name_or_path),
+            "fingerprint": _model_fingerprint(settings) or commit,
+        },
+        "data": {
+            "name": settings.data.dataset_name,
+            "fingerprint": _data_fingerprint(settings),
+            "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
+        },
+        "processes": settings.args.world_size,
+    }
+
+
+def _model_fingerprint(settings: Settings) -> str | None:
+    """Of a local folder; of the hub's models the commit is known once they are loaded."""
+    folder = Path(settings.model.model_name_or_path)
+    return fingerprint_folder(folder) if folder.is_dir() else None
+
+
+def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
+    if not settings.data.is_local:
+        return None
+    return {str(file): fingerprint_file(file) for file in list_files(settings.data.dataset_name)}
+
+
+# after the training -------------------------------------------------------------------------------------------------
+
+
+def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
+    """The final model, whole or not at all: written beside, then renamed."""
+    beside = run.path / ".model"
+    if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
+        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+    trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
+    if trainer.is_world_process_zero():
+        if not any(beside.glob("*.safetensors")):
+            raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
+        card = model_card(trainer, run.path.name, settings.data.dataset_name)
+        card.save(beside / "README.md")
+        (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
+        for path in beside.iterdir():
+            sync(path)
+        shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it could say it was done
+        beside.rename(run.model_dir)
+        sync(run.path)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _push(run: RunDirectory, settings: Settings) -> None:
+    """Push the finished model to the hub, once; if that fails, the same command tries again."""
+    args = settings.args
+    if not args.push_to_hub or args.process_index or run.read_manifest().get("pushed"):
+        return
+    api = HfApi(token=args.hub_token)
+    try:
+        name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
+        api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
+    except (HfHubHTTPError, OSError) as error:
+        raise TrimSFTError(one_line(error), field="push_to_hub", hint="the same command tries again") from error
+    run.write_manifest(pushed=name)
+    logger.warning("pushed to %s", name)
+
+
+def _hub_name(run: RunDirectory, args: TrimSFTConfig) -> str:
+    return args.hub_model_id or run.path.resolve().name
