@@ -29,7 +29,6 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the driver is that of the tests
 
 from tests.report.browser import Browser
-
 from trimsft.bench.head import machine
 from trimsft.report import write_report
 from trimsft.tokens.table import schema_with, writing

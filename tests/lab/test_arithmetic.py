@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.lab.arithmetic import TIERS, LabError, Step, draw_problems, follow, side_of
+from trimsft.errors import UsageError
+from trimsft.lab.arithmetic import TIERS, Step, draw_problems, follow, side_of
 
 WORDS = {"Add": "+", "Subtract": "-", "Multiply by": "*", "Divide by": "/"}
 seeds = st.integers(0, 10**6)
@@ -53,7 +54,7 @@ def test_operations_by_hand():
 
 
 def test_a_division_with_a_rest_is_refused():
-    with pytest.raises(LabError, match=r"step: 7 / 2 leaves 1"):
+    with pytest.raises(UsageError, match=r"step: 7 / 2 leaves 1"):
         Step("/", 2).apply(7)
 
 
@@ -88,10 +89,10 @@ def test_words_and_benchmarks_are_mixed_as_declared():
 @pytest.mark.parametrize(
     ("tier", "side", "message"),
     [
-        ("lab-simple", "training", "tier: unknown name 'lab-simple'; known: lab-easy"),
-        ("lab-easy", "test", "side: unknown 'test'"),
+        ("lab-simple", "training", "tier: unknown name 'lab-simple'; did you mean 'lab-easy'"),
+        ("lab-easy", "test", "side: unknown name 'test'"),
     ],
 )
 def test_unknown_names_are_refused(tier, side, message):
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UsageError, match=message):
         next(draw_problems(tier, 0, side))

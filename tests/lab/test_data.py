@@ -3,9 +3,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-
 from trimsft.evaluate.problem_files import read_problems
-from trimsft.lab.arithmetic import TIERS, LabError, side_of
+
+from trimsft import lab
+from trimsft.errors import UsageError
+from trimsft.lab.arithmetic import TIERS, side_of
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import TARGET, UNFAMILIAR
 from trimsft.text.data_config import DataConfig
@@ -67,19 +69,25 @@ def test_settings_change_one_thing_and_the_seed_everything():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rows": 0}, "rows: must be a whole number of at least 1, got 0"),
-        ({"slip_rate": 1.5}, "slip_rate: must be a number from 0 to 1, got 1.5"),
-        ({"filler_rate": float("nan")}, "filler_rate: must be a number from 0 to 1, got nan"),
-        ({"unfamiliar_share": "half"}, "unfamiliar_share: must be a number from 0 to 1, got 'half'"),
+        ({"rows": 0}, "rows: must be at least 1, got 0"),
+        ({"slip_rate": 1.5}, "slip_rate: must be at most 1, got 1.5"),
+        ({"filler_rate": float("nan")}, "filler_rate: must be a number, got nan"),
+        ({"unfamiliar_share": "half"}, "unfamiliar_share: must be a number, got 'half'"),
         ({"tiers": ()}, "tiers: must name at least one of lab-easy"),
-        ({"tiers": ("easy",)}, "tier: unknown name 'easy'; known: lab-easy"),
+        ({"tiers": ("easy",)}, "tier: unknown name 'easy'; did you mean 'lab-easy'"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UsageError, match=message):
         FineTuning(**settings)
 
 
 def test_a_benchmark_needs_problems():
-    with pytest.raises(LabError, match="count: must be a whole number of at least 1, got 0"):
+    with pytest.raises(UsageError, match="count: must be at least 1, got 0"):
         benchmark("lab-easy", 0)
+
+
+def test_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(UsageError, match=r"base holds no model.safetensors; .*python -m tools.lab_base.pretrain"):
+        lab.base_model_path()

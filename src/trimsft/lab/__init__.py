@@ -7,7 +7,8 @@ lab.write_training(Path("train.jsonl"), FineTuning(slip_rate=0.08))
 
 from pathlib import Path
 
-from trimsft.lab.arithmetic import TIERS, LabError, LabProblem, draw_problems
+from trimsft.errors import UsageError
+from trimsft.lab.arithmetic import TIERS, LabProblem, draw_problems
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import STYLES, TARGET, UNFAMILIAR, write_solution
 
@@ -17,7 +18,6 @@ __all__ = [
     "TIERS",
     "UNFAMILIAR",
     "FineTuning",
-    "LabError",
     "LabProblem",
     "base_model_path",
     "benchmark",
@@ -33,8 +33,9 @@ def base_model_path() -> Path:
     """The folder of the shipped base model."""
     folder = Path(__file__).parent / "base"
     if not (folder / "model.safetensors").is_file():
-        raise LabError(
-            f"base model: {folder} holds no model.safetensors; build it with "
-            f"python -m trimsft.lab.pretrain --out {folder}"
+        raise UsageError(
+            f"{folder} holds no model.safetensors",
+            field="base model",
+            hint="in a clone of the project, python -m tools.lab_base.pretrain --out DIR makes it",
         )
     return folder

@@ -17,16 +17,13 @@ from typing import Literal
 
 from trimsft.errors import UsageError
 from trimsft.lab import stories
+from trimsft.options import unknown_name
 
 Side = Literal["training", "benchmark"]
 SIDES: tuple[Side, ...] = ("training", "benchmark")
 BENCHMARK_SHARE = 8
 """One in so many computations belongs to the benchmarks."""
 LARGEST_FACTOR = 9
-
-
-class LabError(UsageError):
-    """A setting of the lab that cannot be used, said in one line."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Step:
         if self.operator == "/":
             result, rest = divmod(value, self.operand)
             if rest:
-                raise LabError(f"step: {value} / {self.operand} leaves {rest}; divisions must be exact")
+                raise UsageError(f"{value} / {self.operand} leaves {rest}; divisions must be exact", field="step")
             return result
         if self.operator == "+":
             return value + self.operand
@@ -136,7 +133,7 @@ def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem
     """Problems of a tier without end, the same ones for the same seed; some may repeat."""
     level = find_tier(tier)
     if side not in SIDES:
-        raise LabError(f"side: unknown {side!r}; known: {', '.join(SIDES)}")
+        raise unknown_name("side", side, SIDES)
     rng = random.Random(f"{tier}/{side}/{seed}")
     number = 0
     while True:
@@ -150,7 +147,7 @@ def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem
 
 def find_tier(name: str) -> Tier:
     if name not in TIERS:
-        raise LabError(f"tier: unknown name {name!r}; known: {', '.join(TIERS)}")
+        raise unknown_name("tier", name, TIERS)
     return TIERS[name]
 
 

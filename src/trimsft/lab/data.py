@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.lab.arithmetic import TIERS, LabError, LabProblem, draw_problems, find_tier
+from trimsft.errors import UsageError
+from trimsft.lab.arithmetic import TIERS, LabProblem, draw_problems, find_tier
 from trimsft.lab.styles import FAR, TARGET, UNFAMILIAR, write_solution
+from trimsft.options import check_options, option
 from trimsft.runs.files import write_whole
 
 BENCHMARK_COUNT = 100
@@ -30,32 +32,26 @@ BENCHMARK_COUNT = 100
 class FineTuning:
     """A fine-tuning set and its imperfections."""
 
-    rows: int = 1200
+    rows: int = option(1200, help="Rows of the set.", least=1)
     seed: int = 0
-    slip_rate: float = 0.05
-    """Chance of each step to end in a wrong result that is carried on."""
-    filler_rate: float = 0.1
-    """Chance of each step to be followed by a sentence that says nothing."""
-    unfamiliar_share: float = 0.0
-    """Share of solutions in the format that the base has never seen; the others are in the target format."""
+    slip_rate: float = option(
+        0.05, help="Chance of each step to end in a wrong result that is carried on.", least=0, most=1
+    )
+    filler_rate: float = option(
+        0.1, help="Chance of each step to be followed by a sentence that says nothing.", least=0, most=1
+    )
+    unfamiliar_share: float = option(
+        0.0, help="Share of solutions in a format that the base model has never seen.", least=0, most=1
+    )
     tiers: tuple[str, ...] = tuple(TIERS)
     """Drawn from equally often."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise LabError(f"rows: must be a whole number of at least 1, got {self.rows!r}")
-        for name in ("slip_rate", "filler_rate", "unfamiliar_share"):
-            require_share(name, getattr(self, name))
+        check_options(self)
         if not self.tiers:
-            raise LabError(f"tiers: must name at least one of {', '.join(TIERS)}, got none")
+            raise UsageError(f"must name at least one of {', '.join(TIERS)}", field="tiers", value=self.tiers)
         for tier in self.tiers:
             find_tier(tier)
-
-
-def require_share(name: str, value: object) -> None:
-    """Refuse what is no number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise LabError(f"{name}: must be a number from 0 to 1, got {value!r}")
 
 
 def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
@@ -95,8 +91,8 @@ def _row(problem: LabProblem, style: str, settings: FineTuning, rng: random.Rand
 
 def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
     """The problems of a benchmark, all different; a longer one begins with the shorter."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise LabError(f"count: must be a whole number of at least 1, got {count!r}")
+    if count < 1:
+        raise UsageError("must be at least 1", field="count", value=count)
     seen: dict[str, LabProblem] = {}
     for problem in draw_problems(tier, "benchmark", "benchmark"):
         seen.setdefault(problem.problem, problem)

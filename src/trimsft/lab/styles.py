@@ -16,7 +16,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trimsft.lab.arithmetic import LabError, LabProblem, Step, follow
+from trimsft.errors import UsageError
+from trimsft.lab.arithmetic import LabProblem, Step, follow
+from trimsft.options import unknown_name
 
 Span = tuple[int, int]
 
@@ -187,11 +189,11 @@ def _can_follow(value: int, steps: Sequence[Step]) -> bool:
     """Whether the remaining steps are possible from here: whole and positive all the way."""
     try:
         return value > 0 and all(result > 0 for result in follow(value, tuple(steps)))
-    except LabError:
+    except UsageError:
         return False
 
 
 def find_style(name: str) -> Style:
     if name not in STYLES:
-        raise LabError(f"style: unknown name {name!r}; known: {', '.join(STYLES)}")
+        raise unknown_name("style", name, STYLES)
     return STYLES[name]

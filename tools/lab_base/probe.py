@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from trimsft.lab.arithmetic import TIERS, LabProblem
 from trimsft.lab.data import benchmark
 from trimsft.lab.styles import TARGET, write_solution
-from trimsft.lab.tokenizer import render_prompt, split
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from .tokenizer import render_prompt, split
 
 NEW_TOKENS = 112
 ROWS = {"cuda": 2048, "cpu": 64}
@@ -54,8 +55,6 @@ def complete(model: Any, tokenizer: Any, prompts: Sequence[str], temperature: fl
 
 
 def _complete(model: Any, tokenizer: Any, prompts: Sequence[str], temperature: float) -> list[str]:
-    import torch
-
     encoded = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left")
     ids = encoded["input_ids"].to(model.device)
     chosen = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
@@ -73,8 +72,6 @@ def _complete(model: Any, tokenizer: Any, prompts: Sequence[str], temperature: f
 
 def gap_figures(model: Any, tokenizer: Any, problems: Sequence[LabProblem]) -> dict[str, float]:
     """Logit gaps of right solutions in the target format: the first token's, and where the others are."""
-    import torch
-
     firsts, gaps = [], []
     for problem in problems:
         prompt = tokenizer(render_prompt(problem.problem))["input_ids"]

@@ -13,16 +13,17 @@ import random
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
-from trimsft.lab.arithmetic import TIERS, LabError, LabProblem, draw_problems
-from trimsft.lab.data import require_share
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.lab.arithmetic import TIERS, LabProblem, draw_problems
 from trimsft.lab.styles import FAMILIAR, NEAR, TARGET, Solution, write_solution
-from trimsft.lab.tokenizer import EOS, build_backend, render_prompt
+from trimsft.options import check_options, option
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from .tokenizer import EOS, build_backend, render_prompt
 
 CHUNK = 2000
 """Examples of one seed: the pool does not depend on the number of processes."""
@@ -35,19 +36,19 @@ OTHER_STYLES = {"prose": 0.25, "lines": 0.2, "words": 0.2, "bullets": 0.2, "plai
 class Corpus:
     """The mixture of pre-training."""
 
-    examples: int = 400_000
-    target_share: float = 0.15
-    """Share of solutions in the format of fine-tuning."""
-    noise: float = 0.12
-    """Chance of each step to end in a wrong result, off by one or ten, that is carried on."""
-    filler_rate: float = 0.02
-    seed: int = 0
+    examples: int = option(400_000, help="Size of the pool, which is reused for several epochs.", least=1)
+    target_share: float = option(0.15, help="Share of solutions in the format of fine-tuning.", least=0, most=1)
+    noise: float = option(
+        0.12,
+        help="Chance of each step to end in a wrong result, off by one or ten, that is carried on.",
+        least=0,
+        most=1,
+    )
+    filler_rate: float = option(0.02, help="Chance of each step to be followed by filler.", least=0, most=1)
+    seed: int = option(0, help="Seed of data, weights and order.")
 
     def __post_init__(self) -> None:
-        if isinstance(self.examples, bool) or not isinstance(self.examples, int) or self.examples < 1:
-            raise LabError(f"examples: must be a whole number of at least 1, got {self.examples!r}")
-        for name in ("target_share", "noise", "filler_rate"):
-            require_share(name, getattr(self, name))
+        check_options(self)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -66,8 +67,6 @@ class Pool:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        import numpy as np
-
         return np.concatenate([[0], np.cumsum(self.lengths[:-1], dtype=np.int64)])
 
 
@@ -80,23 +79,12 @@ def draw_examples(corpus: Corpus, chunk: int, count: int = CHUNK) -> Iterator[tu
     for _ in range(count):
         problem = next(rng.choice(streams))
         style = rng.choices(styles, shares)[0]
-        yield (
-            problem,
-            write_solution(
-                problem,
-                style,
-                rng,
-                slip_rate=corpus.noise,
-                offsets=NEAR,
-                filler_rate=corpus.filler_rate,
-            ),
-        )
+        rates = {"slip_rate": corpus.noise, "offsets": NEAR, "filler_rate": corpus.filler_rate}
+        yield problem, write_solution(problem, style, rng, **rates)
 
 
 def build_pool(corpus: Corpus, processes: int = 1) -> Pool:
     """All chunks of the corpus, tokenised."""
-    import numpy as np
-
     chunks = range(-(-corpus.examples // CHUNK))
     sizes = [min(CHUNK, corpus.examples - chunk * CHUNK) for chunk in chunks]
     if processes == 1:
@@ -110,18 +98,17 @@ def build_pool(corpus: Corpus, processes: int = 1) -> Pool:
     return Pool(tokens, lengths, prompt_lengths)
 
 
-_backend: Any = None
+@cache
+def _backend() -> Any:
+    return build_backend()
 
 
 def _encode_chunk(corpus: Corpus, chunk: int, size: int) -> tuple[Any, Any, Any]:
-    import numpy as np
-
-    global _backend
-    _backend = _backend or build_backend()
-    eos = _backend.token_to_id(EOS)
+    backend = _backend()
+    eos = backend.token_to_id(EOS)
     examples = list(draw_examples(corpus, chunk, size))
-    prompts = _backend.encode_batch_fast([render_prompt(problem.problem) for problem, _ in examples])
-    solutions = _backend.encode_batch_fast([solution.text for _, solution in examples])
+    prompts = backend.encode_batch_fast([render_prompt(problem.problem) for problem, _ in examples])
+    solutions = backend.encode_batch_fast([solution.text for _, solution in examples])
     rows = [[*prompt.ids, *solution.ids, eos] for prompt, solution in zip(prompts, solutions, strict=True)]
     return (
         np.fromiter((token for row in rows for token in row), np.uint16),

@@ -1,6 +1,6 @@
 """Build a base model of the lab from nothing but a seed.
 
-    python -m trimsft.lab.pretrain --out DIR [--device cuda] [--size small] [--steps 5000] [--noise 0.12]
+    python -m tools.lab_base.pretrain --out DIR [--device cuda] [--size small] [--steps 5000] [--noise 0.12]
 
 Writes an ordinary model folder (model.safetensors in bfloat16, loaded as float32; config.json, tokenizer), `log.jsonl`
 and `README.md`, its data sheet. The loss is plain cross-entropy on the solutions; examples of like length share a
@@ -18,18 +18,23 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+import transformers
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.lab.arithmetic import LabError
-from trimsft.lab.corpus import Corpus, Pool, build_pool
-from trimsft.lab.folder import save_folder
-from trimsft.lab.tokenizer import build_tokenizer
+from trimsft.options import check_options, option, options_of
 from trimsft.runs.files import write_whole
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+from .corpus import Corpus, Pool, build_pool
+from .folder import save_folder
+from .probe import probe
+from .tokenizer import build_tokenizer
 
 CONTEXT = 256
 FINAL_LOOK = {"problems": 200, "samples": 8}
@@ -61,26 +66,19 @@ SIZES: dict[str, Size] = {
 class Pretraining:
     """How long, how large, how fast."""
 
-    size: str = "small"
-    steps: int = 5000
-    batch_tokens: int = 32_768
-    """Padding included."""
-    learning_rate: float | None = None
-    """None: that of the size."""
-    warmup_share: float = 0.05
-    weight_decay: float = 0.1
-    seed: int = 0
-    device: str = "cpu"
-    compile: bool = False
-    look_every: int = 2000
-    """Steps between looks at accuracy; the end is looked at in any case."""
+    size: str = option("small", help="Size of the model.", choices=tuple(SIZES))
+    steps: int = option(5000, help="Optimizer steps.", least=1)
+    batch_tokens: int = option(32_768, help="Tokens in a batch, padding included.", least=CONTEXT)
+    learning_rate: float | None = option(None, help="Highest rate of the cosine (default: what suits the size).")
+    warmup_share: float = option(0.05, help="Share of the steps that warm up.")
+    weight_decay: float = option(0.1, help="Weight decay of the matrices.")
+    seed: int = option(0, help="Seed of data, weights and order.")
+    device: str = option("cpu", help="Where to train.")
+    compile: bool = option(False, help="Compile the model first.")
+    look_every: int = option(2000, help="Steps between looks at accuracy; the end is looked at in any case.", least=1)
 
     def __post_init__(self) -> None:
-        if self.size not in SIZES:
-            raise LabError(f"size: unknown name {self.size!r}; known: {', '.join(SIZES)}")
-        for name, least in (("steps", 1), ("batch_tokens", CONTEXT), ("look_every", 1)):
-            if getattr(self, name) < least:
-                raise LabError(f"{name}: must be at least {least}, got {getattr(self, name)}")
+        check_options(self)
 
     @property
     def rate(self) -> float:
@@ -100,8 +98,6 @@ Report = Callable[[dict[str, Any]], None]
 
 def pretrain(settings: Pretraining, corpus: Corpus, report: Report, processes: int = 1) -> tuple[Any, Any]:
     """Model and tokenizer after pre-training, with weights rounded to bfloat16 as they will be stored."""
-    import torch
-
     torch.manual_seed(settings.seed)
     tokenizer = build_tokenizer()
     model = make_model(SIZES[settings.size], tokenizer).to(settings.device)
@@ -117,8 +113,6 @@ def pretrain(settings: Pretraining, corpus: Corpus, report: Report, processes: i
 
 
 def _train(model: Any, tokenizer: Any, pool: Pool, settings: Pretraining, report: Report) -> None:
-    import torch
-
     forward = torch.compile(model, dynamic=True) if settings.compile else model
     optimizer = make_optimizer(model, settings)
     started, seen, losses = time.perf_counter(), 0, []
@@ -143,8 +137,6 @@ def _train(model: Any, tokenizer: Any, pool: Pool, settings: Pretraining, report
 
 def batches(pool: Pool, settings: Pretraining) -> Iterator[tuple[Tensor, Tensor]]:
     """Inputs and labels without end, on the device; each epoch meets every example once, in another order."""
-    import torch
-
     device = settings.device
     # int32 on the device: gathering from 16 bits is not offered everywhere
     flat = torch.from_numpy(pool.tokens.astype("int32")).to(device)
@@ -166,8 +158,6 @@ def batches(pool: Pool, settings: Pretraining) -> Iterator[tuple[Tensor, Tensor]
 
 def _group(lengths: Tensor, batch_tokens: int, generator: Any) -> list[tuple[Tensor, int]]:
     """Rows of like length within the token budget, in random order."""
-    import torch
-
     order = torch.randperm(len(lengths), generator=generator)
     order = order[lengths[order].sort(stable=True).indices]
     groups, begin = [], 0
@@ -182,15 +172,11 @@ def _group(lengths: Tensor, batch_tokens: int, generator: Any) -> list[tuple[Ten
 
 
 def _loss(logits_BLV: Tensor, labels_BL: Tensor) -> Tensor:
-    from torch.nn.functional import cross_entropy
-
     return cross_entropy(logits_BLV[:, :-1].flatten(0, 1).float(), labels_BL[:, 1:].flatten(), ignore_index=IGNORED)
 
 
 def make_model(size: Size, tokenizer: Any) -> Any:
     """A Llama with tied embeddings, fresh from torch's generator."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=-(-len(tokenizer) // 16) * 16,
@@ -210,15 +196,10 @@ def make_model(size: Size, tokenizer: Any) -> Any:
 
 
 def make_optimizer(model: Any, settings: Pretraining) -> torch.optim.Optimizer:
-    import torch
-
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     return torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": settings.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ],
+        [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=settings.rate,
         betas=(0.9, 0.95),
         fused=settings.device.startswith("cuda"),
@@ -226,8 +207,6 @@ def make_optimizer(model: Any, settings: Pretraining) -> torch.optim.Optimizer:
 
 
 def _look(model: Any, tokenizer: Any, step: int, report: Report, *, problems: int, samples: int) -> None:
-    from trimsft.lab.probe import probe
-
     model.eval()
     report({"look": step, **probe(model, tokenizer, problems=problems, samples=samples)})
     model.train()
@@ -246,8 +225,10 @@ def main(arguments: list[str] | None = None) -> int:
         corpus = Corpus(**{field.name: getattr(chosen, field.name) for field in fields(Corpus)})
         settings = Pretraining(**{field.name: getattr(chosen, field.name) for field in fields(Pretraining)})
         if (folder / "model.safetensors").exists() and not chosen.overwrite:
-            raise LabError(f"out: {folder} holds a model already; name another folder or add --overwrite")
-    except LabError as error:
+            raise UsageError(
+                f"{folder} holds a model already", field="out", hint="name another folder or add --overwrite"
+            )
+    except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     log: list[dict[str, Any]] = []
@@ -258,42 +239,24 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
 
     model, tokenizer = pretrain(settings, corpus, report, chosen.processes)
-    save_folder(
-        folder,
-        model,
-        tokenizer,
-        command=_command(parser, chosen),
-        facts=_facts(settings, corpus),
-        log=log,
-    )
+    save_folder(folder, model, tokenizer, command=_command(parser, chosen), facts=_facts(settings, corpus), log=log)
     write_whole(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in log).encode())
     return 0
 
 
-_HELP = {
-    "examples": "size of the pool, which is reused for several epochs",
-    "target_share": "share of solutions in the format of fine-tuning",
-    "noise": "chance of each step to end in a wrong result that is carried on",
-    "size": f"one of {', '.join(SIZES)}",
-    "batch_tokens": "tokens in a batch, padding included",
-    "learning_rate": "highest rate of the cosine; by default what suits the size",
-    "compile": "compile the model first",
-    "look_every": "steps between looks at accuracy",
-}
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m trimsft.lab.pretrain",
+        prog="python -m tools.lab_base.pretrain",
         description="Pre-train a base model of the lab and write its folder.",
-        epilog="example: python -m trimsft.lab.pretrain --out base --device cuda --noise 0.12",
+        epilog="example: python -m tools.lab_base.pretrain --out base --device cuda --noise 0.12",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--overwrite", action="store_true", help="replace a model that is there")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that make the data")
     kinds = {"int": int, "float": float, "float | None": float, "str": str}
+    known = options_of(Corpus) | options_of(Pretraining)
     for field in {field.name: field for field in (*fields(Corpus), *fields(Pretraining))}.values():
-        flag, text = "--" + field.name.replace("_", "-"), _HELP.get(field.name)
+        flag, text = "--" + field.name.replace("_", "-"), known[field.name].help
         if field.type == "bool":
             parser.add_argument(flag, action="store_true", help=text)
         else:
@@ -303,7 +266,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _command(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> str:
     """The command that repeats this, less what does not matter to the result."""
-    words = ["python -m trimsft.lab.pretrain --out DIR"]
+    words = ["python -m tools.lab_base.pretrain --out DIR"]
     for name, value in vars(chosen).items():
         if name not in ("out", "overwrite", "processes", "look_every") and value != parser.get_default(name):
             words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}"))
@@ -311,9 +274,6 @@ def _command(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> str
 
 
 def _facts(settings: Pretraining, corpus: Corpus) -> dict[str, str]:
-    import torch
-    import transformers
-
     shares = ", ".join(f"{style} {share:.1%}" for style, share in corpus.shares.items())
     return {
         "seed": str(settings.seed),

@@ -16,8 +16,9 @@ import random
 import re
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from trimsft.lab.arithmetic import TIERS, draw_problems
 from trimsft.lab.styles import FILLER, STYLES, write_solution
@@ -63,8 +64,6 @@ def pieces() -> tuple[str, ...]:
 
 def build_backend() -> Any:
     """The tokenizer of the `tokenizers` library."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-
     by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     words = ["".join(word for word, _ in by_bytes.pre_tokenize_str(piece)) for piece in pieces()]
     entries = dict.fromkeys([PAD, EOS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words])
@@ -81,6 +80,7 @@ def build_backend() -> Any:
 
 def build_tokenizer() -> Any:
     """The same for transformers, with its chat template."""
+    # here: the processes that tokenise the corpus do without transformers
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
@@ -92,8 +92,3 @@ def build_tokenizer() -> Any:
         clean_up_tokenization_spaces=False,
         model_max_length=256,
     )
-
-
-def save_tokenizer(folder: Path) -> None:
-    """tokenizer.json, tokenizer_config.json and the chat template."""
-    build_tokenizer().save_pretrained(folder)

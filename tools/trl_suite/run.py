@@ -1,6 +1,6 @@
 """Runs TRL's own SFT tests with TRL's trainer and with ours, on local stand-ins, and compares the outcomes.
 
-    python -m tests.train.trl_suite.run --trl-tests TRL/tests --work FOLDER
+    python -m tools.trl_suite.run --trl-tests TRL/tests --work FOLDER
 
 TRL/tests is the tests folder of a checkout of TRL; nothing of it is part of this repository. FOLDER keeps the
 stand-ins and outcomes.json: for each test and trainer how it ended, how long it took and what it said.
@@ -31,7 +31,7 @@ def run_suite(trainer: str, tests: Path, work: Path, expression: str) -> dict[st
     """One run of test_sft_trainer.py in a process of its own; {test: {"outcome", "seconds", "message"}}."""
     report = work / f"report-{trainer}.json"
     report.unlink(missing_ok=True)
-    source = HERE.parents[2] / "src"
+    source = HERE.parents[1] / "src"
     paths = [str(HERE.parent), str(source), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),

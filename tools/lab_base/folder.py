@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save
+
 from trimsft.runs.files import write_whole
 
 Records = list[dict[str, Any]]
@@ -37,9 +40,6 @@ Logit gaps of right solutions in the target format: first token {gaps[first]:.2f
 
 def save_folder(folder: Path, model: Any, tokenizer: Any, *, command: str, facts: dict[str, str], log: Records) -> None:
     """Write everything; the weights last, so that a folder without them is no model yet."""
-    import torch
-    from safetensors.torch import save
-
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
     model.config.save_pretrained(folder)
