@@ -24,11 +24,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
 from trimsft.bench.head import machine
-from trimsft.text.encoding import Batch, encode_rows, make_batches
+from trimsft.text.encoding import Encoder
 from trimsft.text.templates import choose_template
-from trimsft.tokens.measure import BATCH_TOKENS, write_token_table
-from trimsft.tokens.passes import WINDOW
+from trimsft.tokens.heads import Batch
+from trimsft.tokens.passes import WINDOW, make_batches
 from trimsft.tokens.table import read_token_table
+from trimsft.tokens.write import BATCH_TOKENS, write_token_table
 
 SHAPES = {
     "qwen2.5-1.5b": {
@@ -94,7 +95,7 @@ class Bench:
         template = choose_template("auto", self.tokenizer)
         self.batches: list[Batch] = []
         for start in range(0, len(self.rows), WINDOW):
-            examples = encode_rows(self.rows[start : start + WINDOW], self.tokenizer, template, first=start)
+            examples = Encoder(self.tokenizer, template).examples(self.rows[start : start + WINDOW], first=start)
             pinned = self.device.type == "cuda"
             self.batches += make_batches(examples, options.batch_tokens, filler=0, pinned=pinned)
         self.trained = sum(len(batch.labels) for batch in self.batches)
@@ -192,7 +193,7 @@ class Bench:
             path = write_token_table(self.model, rows, Path(folder) / "t.parquet", tokenizer=self.tokenizer)
             table = read_token_table(path)
         nll, gap = [], []
-        for example in encode_rows(rows, self.tokenizer, choose_template("auto", self.tokenizer)):
+        for example in Encoder(self.tokenizer, choose_template("auto", self.tokenizer)).examples(rows):
             ids = torch.tensor([example.prompt + example.completion], device=self.device)
             logits = self.model(input_ids=ids).logits[0, len(example.prompt) - 1 : -1].float()
             gold = torch.tensor(example.completion, device=self.device)[:, None]

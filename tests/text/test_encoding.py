@@ -1,13 +1,22 @@
-import pytest
-from datasets import Dataset, disable_progress_bars
+"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table."""
 
-from tests.tokens.tiny import CHAT, ROWS, make_tokenizer
-from trimsft.text.encoding import check_rows, count_cut, encode_rows
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimsft.errors import DataError, UsageError
+from trimsft.text.encoding import Encoder, checked_rows, count_cut, load_tokenizer
 from trimsft.text.lengths import measure_lengths
-from trimsft.text.templates import choose_template
+from trimsft.text.rows import load_rows
+from trimsft.text.templates import SYSTEM_PROMPT, choose_template
 from trimsft.text.training_data import DataConfig, encode
 
-disable_progress_bars()
+from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split
+
 ODD = [
     {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
     {"problem": "  spaces\n", "solution": "\n It is so. €  "},
@@ -15,56 +24,176 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("options", [{}, {"adds_bos": True}, {"chat": CHAT}, {"adds_bos": True, "chat": CHAT}])
+def one(tokenizer: Any, *, problem: str = "What?", solution: str = "It is 2.", **options: Any) -> dict[str, list[int]]:
+    """The single encoded row of one problem."""
+    rows = Dataset.from_dict({"problem": [problem], "solution": [solution]})
+    return encode(rows, tokenizer, DataConfig(**options))[0]
+
+
+# ---- prompts and completions
+
+
+def test_chat_prompt_is_masked_and_solution_with_eos_trained() -> None:
+    tokenizer = make_tokenizer(chat=CHAT, adds_bos=True)  # both write bos: it must not be there twice
+    row = one(tokenizer)
+    prompt = f"<bos>[system]{SYSTEM_PROMPT}<end>[user]What?<end>[assistant]"
+    assert split(tokenizer, row) == (prompt, "It is 2.<eos>")
+    assert row["input_ids"].count(tokenizer.bos_token_id) == 1
+    assert row["labels"][-1] == row["input_ids"][-1] == tokenizer.eos_token_id
+    without = make_tokenizer(chat=CHAT.removeprefix("{{ bos_token }}"), adds_bos=True)
+    assert split(without, one(without, system_prompt=""))[0] == "[user]What?<end>[assistant]"
+
+
+@pytest.mark.parametrize(("adds_bos", "start"), [(True, "<bos>"), (False, "")])
+def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start: str) -> None:
+    tokenizer = make_tokenizer(adds_bos=adds_bos)
+    prompt = f"{start}{SYSTEM_PROMPT}\n\nProblem:\nWhat?\n\nSolution:\n"
+    assert split(tokenizer, one(tokenizer)) == (prompt, "It is 2.<eos>")
+    already = split(tokenizer, one(tokenizer, system_prompt="<bos>Go.", template="plain"))
+    assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
+
+
+def test_a_tokenizer_that_adds_eos_to_prompts() -> None:
+    from tokenizers import processors
+
+    tokenizer = make_tokenizer()
+    special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=special
+    )
+    prompt, trained = split(tokenizer, one(tokenizer, system_prompt=""))
+    assert (prompt, trained) == ("<bos>Problem:\nWhat?\n\nSolution:\n", "It is 2.<eos>")
+
+
 @pytest.mark.parametrize(
-    ("template", "system_prompt"), [("auto", None), ("auto", ""), ("plain", "Think."), ("deepseek", None)]
+    ("solution", "trained"),
+    [
+        ("It is 2.", "It is 2.<eos>"),
+        ("It is 2.<eos>", "It is 2.<eos>"),
+        ("It is 2.<eos>\n", "It is 2.<eos>"),
+        ("It is 2.<eos> <eos>", "It is 2.<eos>"),
+        ("  two \n", "  two \n<eos>"),
+    ],
 )
-def test_tokens_and_mask_are_those_of_training(options, template, system_prompt) -> None:
+def test_eos_is_trained_once_and_spaces_stay(solution: str, trained: str) -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    assert split(tokenizer, one(tokenizer, solution=solution))[1] == trained
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=5, max_size=20))
+def test_prompt_and_completion_are_tokenised_apart(pairs: list[tuple[str, str]]) -> None:
+    """The prompt's tokens are those of generation, whatever the solution begins with."""
+    tokenizer = make_tokenizer(chat=CHAT)
+    rows = Dataset.from_dict({"problem": [pair[0] for pair in pairs], "solution": [pair[1] for pair in pairs]})
+    for row, (problem, solution) in zip(encode(rows, tokenizer, DataConfig(system_prompt="")), pairs, strict=True):
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem}], add_generation_prompt=True, return_dict=False
+        )
+        answer = [*tokenizer(solution, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        assert row == {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+def test_nothing_is_cut_even_if_the_tokenizer_file_says_so() -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=50)
+    tokenizer.model_max_length = 8
+    assert split(tokenizer, one(tokenizer, solution="It is 2. " * 40))[1] == "It is 2. " * 40 + "<eos>"
+
+
+def test_columns_of_the_result(tmp_path: Path) -> None:
+    config = local(tmp_path, [{**row, "source": 3, "messages": []} for row in ROWS])
+    encoded = encode(load_rows(config), make_tokenizer(), config)
+    assert (encoded.column_names, len(encoded)) == (["input_ids", "labels"], len(ROWS))
+
+
+def test_refusals() -> None:
+    with pytest.raises(DataError, match="tokenizer: has no eos_token"):
+        one(make_tokenizer(eos=None))
+    with pytest.raises(UsageError, match="template: 'chat' needs a chat template"):
+        one(make_tokenizer(), template="chat")
+
+
+@needs_shared
+def test_real_rows() -> None:
+    config = DataConfig(dataset_name=str(SHARED / "data/train/numina_cot_2k.jsonl.gz"), sample=50)
+    tokenizer = make_tokenizer(chat=CHAT)
+    rows = load_rows(config)
+    encoded = encode(rows, tokenizer, config)
+    for row, (prompt, trained) in zip(rows, (split(tokenizer, row) for row in encoded), strict=True):
+        assert prompt == f"<bos>[system]{SYSTEM_PROMPT}<end>[user]{row['problem']}<end>[assistant]"
+        assert trained == f"{row['solution']}<eos>"
+
+
+# ---- the same tokens outside a trainer
+
+
+@pytest.mark.parametrize(
+    ("options", "template", "system_prompt"),
+    [
+        ({}, "auto", None),
+        ({"adds_bos": True}, "plain", "Think."),
+        ({"chat": CHAT}, "auto", ""),
+        ({"adds_bos": True, "chat": CHAT}, "auto", None),
+        ({"adds_bos": True, "chat": CHAT}, "deepseek", None),
+    ],
+)
+def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, system_prompt) -> None:
     tokenizer, rows = make_tokenizer(**options), ROWS + ODD
     config = DataConfig(dataset_name="x.jsonl", template=template, system_prompt=system_prompt)
     trained = encode(Dataset.from_list(rows), tokenizer, config)
-    examples = encode_rows(rows, tokenizer, choose_template(template, tokenizer, system_prompt))
-    assert [example.prompt + example.completion for example in examples] == list(trained["input_ids"])
-    masks = [[-100] * len(example.prompt) + example.completion for example in examples]
-    assert masks == list(trained["labels"])
-
-
-def test_length_is_cut_at_the_end_as_the_trainer_does() -> None:
-    tokenizer = make_tokenizer()
-    template = choose_template("plain", tokenizer)
-    whole = encode_rows(ROWS, tokenizer, template)
-    for length in (len(whole[0].prompt) - 1, len(whole[0].prompt), len(whole[0]) - 2, 10_000):
-        cut = encode_rows(ROWS, tokenizer, template, max_length=length)
-        for short, long in zip(cut, whole, strict=True):
-            assert short.prompt + short.completion == (long.prompt + long.completion)[:length]
-            assert long.completion[: len(short.completion)] == short.completion
-
-
-def test_what_is_cut_is_counted_as_training_counts_it() -> None:
-    tokenizer = make_tokenizer()
-    config = DataConfig(dataset_name="x.jsonl", template="plain")
-    trained = encode(Dataset.from_list(ROWS), tokenizer, config)
+    chosen = choose_template(template, tokenizer, system_prompt)
     lengths = sorted(map(len, trained["input_ids"]))
-    prompt = len(encode_rows(ROWS, tokenizer, choose_template("plain", tokenizer))[0].prompt)
-    for length in (prompt, lengths[4], lengths[-1], None):
-        report = measure_lengths(trained, length)
-        cut = encode_rows(ROWS, tokenizer, choose_template("plain", tokenizer), max_length=length)
-        assert count_cut(cut) == {
-            "rows_cut": report.truncated,
-            "tokens_cut": report.truncated_tokens,
-            "rows_lost": report.dropped,
-            "longest": min(length or report.longest, report.longest),
-        }
-    assert measure_lengths(trained, prompt).dropped > 0 < measure_lengths(trained, lengths[4]).truncated
-    assert measure_lengths(trained, lengths[4]).dropped == 0
+    for max_length in (None, 1, 2, 9, lengths[0], lengths[4], lengths[-1] + 1):
+        for keep, window in (("start", slice(max_length)), ("end", slice(-max_length if max_length else None, None))):
+            examples = Encoder(tokenizer, chosen, max_length, keep).examples(rows, first=5)
+            assert [example.number for example in examples] == list(range(5, 5 + len(rows)))
+            for example, row in zip(examples, trained, strict=True):
+                ids, labels = row["input_ids"][window], row["labels"][window]
+                assert example.prompt + example.completion == ids
+                # the first token of a row is predicted by nothing, whatever its label
+                assert example.completion == [label for label in labels[1:] if label != -100]
+                completion = [label for label in row["labels"] if label != -100]
+                assert completion[example.skipped :][: len(example.completion)] == example.completion
+            report = measure_lengths(trained, max_length, keep=keep)
+            assert count_cut(examples) == {
+                "rows_cut": report.truncated,
+                "tokens_cut": report.truncated_tokens,
+                "rows_lost": report.dropped,
+                "longest": min(max_length or report.longest, report.longest),
+            }
 
 
-@pytest.mark.parametrize("bad", [{"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "x"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"problem": "x"},
+        {"problem": "x", "solution": " "},
+        {"problem": 1, "solution": "x"},
+        {"problem": "x", "solution": "\ud800"},
+    ],
+)
 def test_a_row_that_cannot_be_rendered_is_named(bad) -> None:
-    with pytest.raises(ValueError, match=r"row 1 has .* as (problem|solution) \(and 1 more rows\)"):
-        check_rows([ROWS[0], bad, bad])
+    with pytest.raises(DataError, match=r"row 1 has no text as (problem|solution) \(and 1 more rows\), got ") as error:
+        checked_rows([ROWS[0], bad, bad])
+    assert error.value.field == "rows"
 
 
-def test_no_rows() -> None:
-    with pytest.raises(ValueError, match="rows: there are none"):
-        check_rows([])
+def test_rows_are_counted_and_may_be_a_dataset() -> None:
+    assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
+    with pytest.raises(DataError, match="rows: there are none"):
+        checked_rows([])
+
+
+def test_tokenizers_that_cannot_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(UsageError, match=r"^model: cannot load a tokenizer from .*\(1\) .*\(2\)") as error:
+        load_tokenizer(tmp_path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(UsageError, match=r"base: no such folder, got '\./gone'"):
+        load_tokenizer("./gone", field="base")
+    with pytest.raises(UsageError, match=r"from 'gone' \(no such folder here, so the hub was asked"):
+        load_tokenizer("gone")
+    make_tokenizer(chat=CHAT).save_pretrained(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").chat_template == CHAT

@@ -1,14 +1,17 @@
 """Overlap with benchmarks: what counts as equal, and how it is counted."""
 
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trimsft.errors import DataError
 from trimsft.text.overlap import OverlapReport, find_overlap, read_benchmarks
 from trimsft.text.readers import read_file
+from trimsft.text.training_data import load_training_data
 
-from .toys import SHARED, needs_shared
+from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
 
 
 def test_equal_but_for_case_spaces_and_punctuation() -> None:
@@ -46,13 +49,30 @@ def test_reads_every_benchmark_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"benchmarks_dir: no such folder: '.*gone'"):
+    with pytest.raises(DataError, match=r"benchmarks_dir: no such folder, got '.*gone'"):
         read_benchmarks(tmp_path / "gone")
     with pytest.raises(DataError, match=r"holds no \.jsonl file"):
         read_benchmarks(tmp_path)
     (tmp_path / "a.jsonl").write_text('{"problem": "y"}\n{"question": "z"}\n')
     with pytest.raises(DataError, match=r'a\.jsonl, line 2: no text in the field "problem"'):
         read_benchmarks(tmp_path)
+
+
+def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    write(tmp_path / "benchmarks/toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is 5+1"}])
+    options = {"benchmarks_dir": str(tmp_path / "benchmarks")}
+    with caplog.at_level(logging.WARNING, logger="trimsft"):
+        train, _ = load_training_data(local(tmp_path, **options), make_tokenizer(), with_eval=False)
+    assert train.overlap is not None
+    assert (train.overlap.rows, train.overlap.per_benchmark, len(train.dataset)) == ((2, 5), {"toy": 2}, 8)
+    assert "2 of 8 training problems are also benchmark problems (toy 2): rows 2, 5" in caplog.text
+    tokenizer = make_tokenizer(chat=CHAT)
+    train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
+    answers = [split(tokenizer, row)[1] for row in train.dataset]
+    assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
+    with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
+        load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
 
 
 @needs_shared

@@ -127,7 +127,7 @@ def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "says"),
     [
-        ("gone.jsonl", "no such file or folder: '.*gone.jsonl'"),
+        ("gone.jsonl", "no such file or folder, got '.*gone.jsonl'"),
         ("", "holds no file ending in"),
         ("a.csv,b.csv", "a.csv'"),
     ],

@@ -1,5 +1,6 @@
-"""Loading, checking and sampling: which rows there are, and what bad data gets."""
+"""Settings of the data; loading, checking and sampling: which rows there are, and what bad data gets."""
 
+import dataclasses
 import gzip
 import json
 import logging
@@ -11,11 +12,56 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
+from transformers import HfArgumentParser
 
-from trimsft.errors import DataError
-from trimsft.text.training_data import DataConfig, encode, load_rows, load_training_data
+from trimsft.errors import DataError, UsageError
+from trimsft.text.data_config import DataConfig
+from trimsft.text.rows import load_rows
+from trimsft.text.training_data import encode, load_training_data
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"sample": 0}, "sample: must be at least 1, got 0"),
+        ({"template": "chatt"}, "template: unknown name 'chatt'; did you mean 'chat'"),
+        ({"drop_overlap": True}, "drop_overlap: has no effect without benchmarks_dir"),
+        ({"problem_column": "solution"}, "solution_column: is the problem_column too"),
+        ({"dataset_name": " "}, "dataset_name: is empty"),
+    ],
+)
+def test_settings_are_checked_at_once(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        DataConfig(**options)
+
+
+@pytest.mark.parametrize("setting", [{"dataset_config": "a"}, {"dataset_revision": "b"}, {"dataset_train_split": "c"}])
+def test_settings_of_the_hub_on_local_data(tmp_path: Path, setting: dict[str, str]) -> None:
+    with pytest.raises(DataError, match=f"{next(iter(setting))}: has no effect on local data"):
+        load_rows(local(tmp_path, **setting))
+
+
+def test_an_unknown_split(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="split: must be 'train' or 'test', got 'valid'"):
+        load_rows(local(tmp_path), split="valid")
+
+
+def test_settings_are_options_of_a_command() -> None:
+    words = ["--sample", "5", "--drop_overlap", "--benchmarks_dir", "b", "--system_prompt", "", "--template", "plain"]
+    (config,) = HfArgumentParser(DataConfig).parse_args_into_dataclasses(words)
+    assert config == DataConfig(sample=5, drop_overlap=True, benchmarks_dir="b", system_prompt="", template="plain")
+
+
+def test_settings_stand_beside_those_of_trl() -> None:
+    from trl import ModelConfig, SFTConfig
+
+    names = [{field.name for field in dataclasses.fields(kind)} for kind in (SFTConfig, ModelConfig)]
+    assert {field.name for field in dataclasses.fields(DataConfig)}.isdisjoint(set.union(*names))
+
 
 # ---- local data
 
@@ -37,13 +83,7 @@ def test_several_files_of_several_formats(tmp_path: Path) -> None:
     pq.write_table(large, tmp_path / "e.parquet")
     rows = load_rows(DataConfig(dataset_name=str(tmp_path)))
     assert rows["problem"][:] == [*(row["problem"] for row in ROWS[:5]), "a", "z"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "a.jsonl",
-        "b.jsonl.gz",
-        "c.json",
-        "d.csv",
-        "e.parquet",
-    ]
+    assert len(list(tmp_path.iterdir())) == 5  # nothing was written beside them
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
@@ -69,7 +109,7 @@ def test_rows_without_problem_or_solution(tmp_path: Path, bad: dict[str, Any], c
     rows = [ROWS[0], bad, ROWS[1], bad, bad]
     with pytest.raises(DataError, match=r"train.jsonl, line 2: 'problem' or 'solution' .* \(and 2 more rows\)"):
         load_rows(local(tmp_path, rows))
-    with pytest.raises(DataError, match=r"line 1: .* not text; correct"):
+    with pytest.raises(DataError, match=r"line 1: .* not text.*; correct them, or drop them; set drop_incomplete=True"):
         load_rows(local(tmp_path, [bad, *ROWS]))
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         kept = load_rows(local(tmp_path, rows, drop_incomplete=True))
@@ -87,9 +127,9 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypat
 
 
 def test_unknown_columns(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no column 'problem' or 'solution'; it has q, a\. .* problem_column"):
+    with pytest.raises(DataError, match=r"problem_column: .* has no column 'problem' or 'solution', it has q, a; name"):
         load_rows(local(tmp_path, [{"q": "1", "a": "2"}]))
-    with pytest.raises(DataError, match="no column 'query'; it has messages, solution"):
+    with pytest.raises(DataError, match=r"problem_column: .* has no column 'query', it has messages, solution"):
         load_rows(local(tmp_path, [{"messages": [], "solution": "2"}], problem_column="query"))
 
 
@@ -117,7 +157,7 @@ def test_settings_that_trl_would_not_see(tmp_path: Path, setting: dict[str, Any]
         setting = {"benchmarks_dir": str(tmp_path / "benchmarks")}
         (tmp_path / "benchmarks").mkdir()
         write(tmp_path / "benchmarks/toy.jsonl", ROWS)
-    with pytest.raises(DataError, match=f"{next(iter(setting))}: .* has no effect on data without 'problem'"):
+    with pytest.raises(DataError, match=f"{next(iter(setting))}: has no effect on data without 'problem'"):
         load_training_data(local(tmp_path, [{"text": "a"}], **setting), make_tokenizer(), with_eval=False)
 
 
@@ -189,4 +229,18 @@ def test_a_sample_larger_than_the_data(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         rows = load_rows(local(tmp_path, sample=1000))
     assert rows.to_list() == ROWS
-    assert "sample: 1,000 rows asked for, 8 are there; all are used" in caplog.text
+    assert "sample: 1,000 rows wanted, 8 are there; all are used" in caplog.text
+
+
+# ---- evaluation data
+
+
+def test_evaluation_data(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    test_file = write(tmp_path / "held_out.jsonl", ROWS[:3])
+    config = local(tmp_path, sample=2, dataset_test_file=test_file)
+    train, test = load_training_data(config, tokenizer, with_eval=True)
+    assert test is not None
+    assert (len(train.dataset), len(test.dataset), test.kind, test.overlap) == (2, 3, "problem-solution", None)
+    with pytest.raises(DataError, match="dataset_test_file: is needed"):
+        load_training_data(local(tmp_path), tokenizer, with_eval=True)

@@ -1,11 +1,18 @@
+"""What tokens and models say, with nothing hidden."""
+
 import json
 import sys
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
+from trimsft.text.token_texts import TokenTexts
 from trimsft.text.visible import json_for_script, spaced, visible
+
+from .toys import make_tokenizer
 
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
@@ -42,3 +49,32 @@ def test_json_survives_and_cannot_end_its_element(data) -> None:
     assert json.loads(text) == data
     assert not set(text) & set("<>&\u2028\u2029")
     assert text.isascii()
+
+
+# ---- single tokens
+
+
+def test_tokens_in_a_text_keep_their_spaces() -> None:
+    tokenizer = make_tokenizer(adds_bos=True)
+    texts = TokenTexts(tokenizer)
+    ids = tokenizer(" It is  so.\n", add_special_tokens=False)["input_ids"]
+    assert "".join(texts[token] for token in ids) == " It is  so.\n"
+    assert texts[tokenizer.eos_token_id] == "<eos>"
+    assert texts[100_000] == "<id 100000>"  # an embedding may be larger than its vocabulary
+
+
+def test_decoders_that_strip_the_first_space_do_not_matter() -> None:
+    words = ["<unk>", "<eos>", "▁a", "▁the", "sum", "▁"]
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", eos_token="<eos>")
+    assert tokenizer.decode([3]) == "the"
+    assert [TokenTexts(tokenizer)[token] for token in (3, 4)] == [" the", "sum"]
+
+
+def test_parts_of_a_character_are_shown_as_bytes() -> None:
+    tokenizer = make_tokenizer()
+    texts = TokenTexts(tokenizer)
+    ids = tokenizer("€\u00ad", add_special_tokens=False)["input_ids"]
+    assert "".join(texts[token] for token in ids) == "<0xE2><0x82><0xAC><0xC2><0xAD>"

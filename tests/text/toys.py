@@ -1,6 +1,7 @@
 """Tokenizers and data small enough to make in a test, and the project's shared data where it is there."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from trimsft.text.training_data import DataConfig
+from trimsft.text.data_config import DataConfig
 
 SHARED = Path(__file__).parents[3] / "shared"
 needs_shared = pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="the shared data is not here")
@@ -26,26 +27,29 @@ TEXTS = [
 
 
 def make_tokenizer(
-    *, adds_bos: bool = False, chat: str | None = None, eos: str | None = "<eos>"
+    *,
+    adds_bos: bool = False,
+    chat: str | None = None,
+    eos: str | None = "<eos>",
+    texts: Sequence[str] = TEXTS,
+    special: Sequence[str] = ("<bos>", "<eos>", "<end>"),
+    size: int = 320,
 ) -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows a few words; every text survives the way there and back."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    special = ["<bos>", "<eos>", "<end>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=320,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
     )
-    backend.train_from_iterator(TEXTS, trainer)
+    backend.train_from_iterator(texts, trainer)
     if adds_bos:
         backend.post_processor = processors.TemplateProcessing(
             single="<bos> $A", special_tokens=[("<bos>", backend.token_to_id("<bos>"))]
         )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<bos>", eos_token=eos, extra_special_tokens=["<end>"]
+        tokenizer_object=backend, bos_token="<bos>", eos_token=eos, extra_special_tokens=list(special[2:])
     )
     tokenizer.chat_template = chat
     return tokenizer

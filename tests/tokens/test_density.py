@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trimsft.tokens.statistics.density import density, range_of, silverman
+from trimsft.tokens.statistics.gaps import density, range_of, silverman
 
 GRID = np.linspace(-12, 30, 421)
 

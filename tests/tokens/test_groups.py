@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from tests.tokens.by_hand import hand_table, reordered
 from trimsft.objectives import OBJECTIVES, SFT, TrimSFT
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.endings import ending
-from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, places
-from trimsft.tokens.statistics.per_example import per_example
+from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example, places
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}
 FAR = math.exp(-2)  # the weight at gaps -1 and 3

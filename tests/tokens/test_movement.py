@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.tokens.by_hand import hand_table
 from trimsft.errors import RunError
-from trimsft.tokens.statistics.movement import movement
+from trimsft.tokens.statistics.gaps import movement
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}  # low below 0, middle to 2, high above
 gaps_strategy = st.lists(st.floats(-5, 9, width=32), min_size=8, max_size=8)

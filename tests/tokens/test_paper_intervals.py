@@ -10,10 +10,9 @@ from tests.tokens.tiny import make_table
 from trimsft.paper import Setting
 from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables.files import Column, Result, markdown
-from trimsft.tokens.statistics.by_example import ByExample
 from trimsft.tokens.statistics.grids import mass_by_region, weight_diagnostics
 from trimsft.tokens.statistics.groups import by_category
-from trimsft.tokens.statistics.paper_intervals import category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics.intervals import ByExample, category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable, read_token_table
 
 TEXTS = [["1", "2", " =", " so", " x", "+"][: 2 + number % 5] * 3 for number in range(12)]

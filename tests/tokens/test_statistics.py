@@ -15,9 +15,9 @@ from trimsft.tokens.statistics.weighting import (
     diagnose,
     effective_ratio,
     gradient_mass,
-    high_weight_share,
+    high_weight_percent,
     objective_of,
-    region_shares,
+    region_percents,
     weights_of,
 )
 
@@ -33,15 +33,15 @@ def test_effective_ratio_by_hand() -> None:
 
 
 def test_high_weight_is_above_one_half() -> None:
-    assert high_weight_share(np.array([0.5, 0.51, 1.0, 0.0])) == 50
-    assert math.isnan(high_weight_share(np.array([])))
+    assert high_weight_percent(np.array([0.5, 0.51, 1.0, 0.0])) == 50
+    assert math.isnan(high_weight_percent(np.array([])))
 
 
 def test_borders_belong_to_the_middle() -> None:
     gap = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
-    assert region_shares(gap, np.ones(5), margin=1.0, bandwidth=0.5) == Regions(20, 60, 20)
-    assert region_shares(gap, np.array([4, 1, 1, 1, 1.0]), margin=1.0, bandwidth=0.5) == Regions(50, 37.5, 12.5)
-    assert math.isnan(region_shares(gap, np.zeros(5), margin=1.0, bandwidth=0.5).low)
+    assert region_percents(gap, np.ones(5), margin=1.0, bandwidth=0.5) == Regions(20, 60, 20)
+    assert region_percents(gap, np.array([4, 1, 1, 1, 1.0]), margin=1.0, bandwidth=0.5) == Regions(50, 37.5, 12.5)
+    assert math.isnan(region_percents(gap, np.zeros(5), margin=1.0, bandwidth=0.5).low)
 
 
 def test_gradient_mass_is_weight_times_norm() -> None:
@@ -60,7 +60,7 @@ def test_effective_ratio_lies_between_one_token_and_all(weights, factor) -> None
 @given(weights_strategy, st.data())
 def test_shares_sum_to_100(mass, data) -> None:
     gap = data.draw(arrays(np.float64, len(mass), elements=st.floats(-50, 50)))
-    found = region_shares(gap, mass, **BAND)
+    found = region_percents(gap, mass, **BAND)
     if mass.sum() > 0:
         assert found.low + found.middle + found.high == pytest.approx(100)
 

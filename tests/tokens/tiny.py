@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForCausalLM,
     CohereConfig,
@@ -17,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from tests.text import toys
 from trimsft.tokens.categories import categorise
 from trimsft.tokens.table import SCHEMA, schema_with, writing
 
@@ -48,22 +48,8 @@ CONFIGS: dict[str, Any] = {
 
 def make_tokenizer(*, adds_bos: bool = False, chat: str | None = None) -> PreTrainedTokenizerFast:
     """Byte-level BPE that knows a few words."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<bos>", "<eos>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator(["What is so? It is so.", "Problem: Solution: the sum of the sum"], trainer)
-    if adds_bos:
-        bos = backend.token_to_id("<bos>")
-        backend.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", bos)])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>")
-    tokenizer.chat_template = chat
-    return tokenizer
+    texts = ["What is so? It is so.", "Problem: Solution: the sum of the sum"]
+    return toys.make_tokenizer(adds_bos=adds_bos, chat=chat, texts=texts, special=("<bos>", "<eos>"), size=300)
 
 
 def make_folder(folder: Path, kind: str = "llama", **tokenizer: Any) -> Path:

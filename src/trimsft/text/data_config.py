@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trimsft.errors import DataError
 from trimsft.text.readers import SUFFIXES
-from trimsft.text.templates import TEMPLATE_NAMES, TemplateError, check_template_name
+from trimsft.text.templates import TEMPLATE_NAMES, check_template_name
 
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
@@ -28,7 +28,7 @@ class DataConfig:
     dataset_train_split: str = field(default="train", metadata={"help": "Hub only: the split to train on."})
     dataset_test_split: str = field(default="test", metadata={"help": "Hub only: the split to evaluate on."})
     dataset_test_file: str | None = field(
-        default=None, metadata={"help": "Local files to evaluate on, where evaluation is asked for."}
+        default=None, metadata={"help": "Local files to evaluate on, where eval_strategy is set."}
     )
     problem_column: str = field(default="problem", metadata={"help": "The column of problems."})
     solution_column: str = field(default="solution", metadata={"help": "The column of solutions."})
@@ -36,7 +36,7 @@ class DataConfig:
         default=None,
         metadata={"help": f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all."},
     )
-    sample_seed: int = field(default=0, metadata={"help": "Seed of that choice."})
+    sample_seed: int = field(default=0, metadata={"help": "Seed of the random choice of rows."})
     template: str = field(
         default="auto",
         metadata={
@@ -52,27 +52,31 @@ class DataConfig:
         default=None,
         metadata={"help": "Folder of benchmarks (*.jsonl with a field problem): count training rows equal to one."},
     )
-    drop_overlap: bool = field(default=False, metadata={"help": "Drop those rows."})
+    drop_overlap: bool = field(default=False, metadata={"help": "Drop the training rows that are benchmark problems."})
     drop_incomplete: bool = field(
         default=False,
         metadata={"help": "Drop and count rows without problem or solution, instead of refusing the data."},
     )
 
     def __post_init__(self) -> None:
-        try:
-            check_template_name(self.template)
-        except TemplateError as error:
-            raise DataError(str(error)) from error
+        check_template_name(self.template)
         if self.sample is not None and self.sample < 1:
-            raise DataError(f"sample: must be at least 1, got {self.sample}; leave it out to use all rows")
+            raise DataError(
+                "must be at least 1", field="sample", value=self.sample, hint="leave it out to use all rows"
+            )
         if self.drop_overlap and self.benchmarks_dir is None:
-            raise DataError("drop_overlap: has no effect without benchmarks_dir; name the folder of benchmarks")
+            raise DataError(
+                "has no effect without benchmarks_dir", field="drop_overlap", hint="name the folder of benchmarks"
+            )
         if self.problem_column == self.solution_column:
             raise DataError(
-                f"solution_column: is the problem_column too ({self.solution_column!r}); name the other one"
+                "is the problem_column too",
+                field="solution_column",
+                value=self.solution_column,
+                hint="name the other one",
             )
         if not self.dataset_name.strip():
-            raise DataError("dataset_name: is empty; name a dataset of the hub or a local file")
+            raise DataError("is empty", field="dataset_name", hint="name a dataset of the hub or a local file")
 
     @property
     def is_local(self) -> bool:

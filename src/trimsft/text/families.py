@@ -1,10 +1,10 @@
-"""Which prompt a tokenizer is asked with where nobody named one: `--template auto`.
+"""Which prompt a model of each family gets in evaluation where nobody named one: `--template auto`.
 
 The paper does not print its prompts; the recipe that it follows evaluates each family of its base models with a fixed
 text (see `trimsft.text.templates`). A family is known by what its tokenizer does and holds, never by a name or a path,
 which change when a model is trained or moved:
 
-    family        chat template                              tokens                                  asked with
+    family        chat template                              tokens                                  template
     Qwen 2, 2.5   ChatML, with a system message of its own   <|im_end|>, <|endoftext|>, no bos       qwen-boxed
     DeepSeekMath  none, or "User: ...\\n\\nAssistant:"         begin_of_sentence as bos, full-width     deepseek
     Llama 3 base  none                                       <|begin_of_text|>, <|start_header_id|>  llama-base-boxed
@@ -21,7 +21,7 @@ from trimsft.text.templates import SYSTEM_PROMPT, ChatTemplate, PromptTemplate, 
 _QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _LLAMA_3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>")
 _DEEPSEEK_BOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>"
-_DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # of its later models, which are asked otherwise
+_DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # later models have it, whose prompts differ
 
 
 def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate, str]:
@@ -57,11 +57,11 @@ def recognise(tokenizer: Any) -> tuple[str, str]:
 
 def _is_chatml(tokenizer: Any) -> bool:
     """ChatML that writes a system message where none is given; Qwen 3, which may think first, writes none."""
-    asked = "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
+    question = "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
     system = [{"role": "system", "content": "Be brief."}]
-    told = _rendered(tokenizer, system) == f"<|im_start|>system\nBe brief.<|im_end|>\n{asked}"
-    untold = _rendered(tokenizer, [])
-    return told and untold.startswith("<|im_start|>system\n") and untold.endswith(asked)
+    takes_system = _rendered(tokenizer, system) == f"<|im_start|>system\nBe brief.<|im_end|>\n{question}"
+    alone = _rendered(tokenizer, [])
+    return takes_system and alone.startswith("<|im_start|>system\n") and alone.endswith(question)
 
 
 def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:

@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trimsft.errors import DataError
 from trimsft.head import IGNORED
+from trimsft.text.encoding import Keep, kept_window
 
-Keep = Literal["start", "end"]
 _Ints = npt.NDArray[np.int64]
 
 
@@ -25,7 +25,7 @@ class LengthReport:
 
     rows: int
     tokens: int
-    """Of all rows, before truncation."""
+    """Tokens of all rows, before truncation."""
     trained_tokens: int
     """Labels that enter the loss: after truncation, and without the first token of a row, which nothing predicts."""
     longest: int
@@ -60,14 +60,16 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
     missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
     if missing:
         raise DataError(
-            f"lengths: no column {' and '.join(missing)} among {', '.join(dataset.column_names)}; tokenise first"
+            f"no column {' and '.join(missing)} among {', '.join(dataset.column_names)}",
+            field="dataset",
+            hint="tokenise it first",
         )
     lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for table in dataset.with_format("arrow").iter(batch_size=10_000):
         ids, labels = (table[name].combine_chunks() for name in ("input_ids", "labels"))
         starts, ends = _bounds(labels)
         if ids.null_count or labels.null_count or not np.array_equal(np.subtract(*_bounds(ids)), starts - ends):
-            raise DataError("lengths: input_ids and labels of a row differ in length")
+            raise DataError("input_ids and labels of a row differ in length", field="dataset")
         low, high = kept_window(ends - starts, max_length, keep)
         trained = np.asarray(labels.values.to_numpy(zero_copy_only=False)) != IGNORED
         before = np.concatenate([[0], np.cumsum(trained)])  # trained labels ahead of each position
@@ -75,16 +77,6 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
         counts.append(before[starts + high] - before[first])
         lengths.append(ends - starts)
     return _summarise(np.concatenate(lengths), np.concatenate(counts), max_length)
-
-
-def kept_window(lengths: _Ints, max_length: int | None, keep: Keep) -> tuple[_Ints, _Ints]:
-    """Of rows this long: the first position that truncation leaves, and the one after the last."""
-    if max_length is not None and max_length < 1:
-        raise DataError(f"max_length: must be at least 1 or None, got {max_length}")
-    if keep not in ("start", "end"):
-        raise DataError(f"keep: must be 'start' or 'end', got {keep!r}")
-    kept = lengths if max_length is None else np.minimum(lengths, max_length)
-    return (np.zeros_like(lengths), kept) if keep == "start" else (lengths - kept, lengths)
 
 
 def _bounds(lists: Any) -> tuple[_Ints, _Ints]:

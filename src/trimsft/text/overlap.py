@@ -49,10 +49,10 @@ def find_overlap(problems: Iterable[str], benchmarks: Mapping[str, Iterable[str]
     for row, problem in enumerate(problems):
         checked += 1
         bare = _bare(problem)
-        found = [name for name, texts in known.items() if bare in texts]
-        for name in found:
+        benchmarks_with_it = [name for name, texts in known.items() if bare in texts]
+        for name in benchmarks_with_it:
             counts[name] += 1
-        if found:
+        if benchmarks_with_it:
             rows.append(row)
     return OverlapReport(checked, counts, tuple(rows))
 
@@ -61,10 +61,10 @@ def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
     """The field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise DataError(f"benchmarks_dir: no such folder: {str(folder)!r}")
+        raise DataError("no such folder", field="benchmarks_dir", value=str(folder))
     files = sorted(path for path in root.iterdir() if path.name.endswith((".jsonl", ".jsonl.gz")) and path.is_file())
     if not files:
-        raise DataError(f"benchmarks_dir: {str(folder)!r} holds no .jsonl file")
+        raise DataError("the folder holds no .jsonl file", field="benchmarks_dir", value=str(folder))
     return {path.name.removesuffix(".gz").removesuffix(".jsonl"): _problems(path) for path in files}
 
 

@@ -33,7 +33,7 @@ class FileRows:
     path: Path
     records: list[dict[str, Any]] | pa.Table
     numbers: Sequence[int]
-    """Of each row: its line or item, from 1; its row, from 0, in Parquet."""
+    """The line or item of each row, from 1; in Parquet its row, from 0."""
     unit: str
     """What `numbers` count: line, item or row."""
 
@@ -55,18 +55,18 @@ class FileRows:
         return values
 
 
-def list_files(where: str) -> list[Path]:
-    """The files that a path, a folder or several of them joined by commas stand for."""
+def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
+    """The files that a path, a folder or several of them joined by commas stand for; an error blames `field`."""
     names = [where] if Path(where).expanduser().exists() else where.split(",")
     files: list[Path] = []
     for name in names:
         path = Path(name.strip()).expanduser()
         if not name.strip() or not path.exists():
-            raise DataError(f"dataset_name: no such file or folder: {name.strip()!r}")
-        found = sorted(child for child in path.iterdir() if _readable(child)) if path.is_dir() else [path]
-        if not found:
-            raise DataError(f"dataset: folder {str(path)!r} holds no file ending in {', '.join(SUFFIXES)}")
-        files += found
+            raise DataError("no such file or folder", field=field, value=name.strip())
+        members = sorted(child for child in path.iterdir() if _readable(child)) if path.is_dir() else [path]
+        if not members:
+            raise DataError(f"the folder holds no file ending in {', '.join(SUFFIXES)}", field=field, value=str(path))
+        files += members
     return files
 
 
@@ -74,7 +74,7 @@ def read_file(path: Path) -> FileRows:
     """All rows of one file; its name says the format."""
     suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
     if suffix is None:
-        raise DataError(f"{path}: unknown format; the name must end in one of {', '.join(SUFFIXES)}")
+        raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
     read = _READERS[suffix.removesuffix(".gz")]
     try:
         rows = read(path)

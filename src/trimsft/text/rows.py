@@ -14,6 +14,7 @@ from datasets import Dataset
 
 from trimsft.errors import DataError, one_line
 from trimsft.text.data_config import NUMINA, NUMINA_SAMPLE, DataConfig
+from trimsft.text.encoding import and_more
 from trimsft.text.readers import FileRows, is_text, list_files, read_file
 
 Split = Literal["train", "test"]
@@ -22,35 +23,42 @@ _TRL_FORMS = (("messages",), ("prompt", "completion"), ("text",), ("input_ids",)
 log = logging.getLogger("trimsft")
 
 
+class MissingColumns(DataError):
+    """Data without the columns of problems and solutions, in no other form that is known."""
+
+
 def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
     """The rows of one split, checked; the training split is sampled where the settings ask for it."""
     if split not in ("train", "test"):
-        raise DataError(f"split: must be 'train' or 'test', got {split!r}")
+        raise DataError("must be 'train' or 'test'", field="split", value=split)
     if split == "test" and config.dataset_test_file is not None:
-        return _load_files(config.dataset_test_file, config)
+        return _load_files(config.dataset_test_file, config, "dataset_test_file")
     if not config.is_local:
         name = config.dataset_train_split if split == "train" else config.dataset_test_split
         rows = _load_from_hub(config, name)
     elif split == "test":
-        raise DataError("dataset_test_file: is needed to evaluate on local data; name a file or turn evaluation off")
+        raise DataError(
+            "is needed to evaluate on local data", field="dataset_test_file", hint="name a file or turn evaluation off"
+        )
     else:
         _refuse_hub_settings(config)
-        rows = _load_files(config.dataset_name, config)
+        rows = _load_files(config.dataset_name, config, "dataset_name")
     return _sample(rows, config) if split == "train" else rows
 
 
 def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
     """Whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
-    wanted = (config.problem_column, config.solution_column)
-    missing = [name for name in wanted if name not in columns]
+    wanted = {name: getattr(config, name) for name in ("problem_column", "solution_column")}
+    missing = [name for name, column in wanted.items() if column not in columns]
     if not missing:
         return "problem-solution"
-    if wanted == ("problem", "solution") and any(set(form) <= set(columns) for form in _TRL_FORMS):
+    if tuple(wanted.values()) == ("problem", "solution") and any(set(form) <= set(columns) for form in _TRL_FORMS):
         return "trl"
     forms = ", ".join("+".join(form) for form in _TRL_FORMS)
-    raise DataError(
-        f"{where}: no column {' or '.join(map(repr, missing))}; it has {', '.join(columns)}. Name the right ones with "
-        f"problem_column and solution_column, or bring a form that TRL knows ({forms})"
+    raise MissingColumns(
+        f"{where} has no column {' or '.join(repr(wanted[name]) for name in missing)}, it has {', '.join(columns)}",
+        field=missing[0],
+        hint=f"name the right columns, or bring a form that TRL knows ({forms})",
     )
 
 
@@ -65,11 +73,12 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
         revision = f" at {config.dataset_revision}" if config.dataset_revision else ""
         raise DataError(
-            f"dataset_name: cannot load split {split!r} of {name!r}{revision} from the hub ({reason}); "
-            "for local data pass the path of a file, such as data/train.jsonl"
+            f"cannot load split {split!r} of {name!r}{revision} from the hub ({reason})",
+            field="dataset_name",
+            hint="for local data pass the path of a file, such as data/train.jsonl",
         ) from error
     if len(rows) == 0:
-        raise DataError(f"dataset_name: split {split!r} of {name!r} holds no rows")
+        raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
     if kind_of(rows.column_names, config, name) == "trl":
         return rows
     rows = rows.select_columns([config.problem_column, config.solution_column])
@@ -83,22 +92,21 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
 
 def _refuse_hub_settings(config: DataConfig) -> None:
     """An option that would do nothing is a mistake, not a wish."""
-    for name, default in (
-        ("dataset_config", None),
-        ("dataset_revision", None),
-        ("dataset_train_split", "train"),
-    ):
-        if getattr(config, name) != default:
+    for name in ("dataset_config", "dataset_revision", "dataset_train_split"):
+        if getattr(config, name) != getattr(DataConfig, name):
             raise DataError(
-                f"{name}: {getattr(config, name)!r} has no effect on local data ({config.dataset_name}); remove it"
+                f"has no effect on local data ({config.dataset_name})",
+                field=name,
+                value=getattr(config, name),
+                hint="remove it",
             )
 
 
 # ---- local files
 
 
-def _load_files(where: str, config: DataConfig) -> Dataset:
-    files = [read_file(path) for path in list_files(where)]
+def _load_files(where: str, config: DataConfig, field: str) -> Dataset:
+    files = [read_file(path) for path in list_files(where, field=field)]
     kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
     if len(set(kinds)) > 1:
         odd = files[kinds.index("trl")].path
@@ -144,18 +152,18 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
         return datasets.concatenate_datasets(parts)
     except (pa.ArrowException, ValueError, TypeError) as error:
         names = ", ".join(str(rows.path) for rows in files)
-        raise DataError(f"{names}: files do not fit together ({one_line(error)})") from error
+        raise DataError(f"{names}: the files do not fit together ({one_line(error)})") from error
 
 
 def _refuse_gaps(rows: FileRows) -> None:
     """A row without what its form needs would break somewhere inside TRL."""
     form = next(form for form in _TRL_FORMS if set(form) <= set(rows.columns))
     if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in form):
-        return  # a whole table, told without reading it
+        return  # the file's own counts say so, without reading it
     values = zip(*(rows.column(name) for name in form), strict=True)
     empty = [number for number, row in zip(rows.numbers, values, strict=True) if any(_is_nothing(x) for x in row)]
     if empty:
-        more = f" (and {len(empty) - 1:,} more rows)" if len(empty) > 1 else ""
+        more = and_more(len(empty), "rows")
         raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(form)} is missing or empty{more}")
 
 
@@ -171,16 +179,16 @@ def _complete(problems: Iterable[Any], solutions: Iterable[Any]) -> list[bool]:
 
 
 def _refuse_incomplete(bad: list[str], rows: int, config: DataConfig) -> None:
-    """Rows without problem or solution: an error, or a count where the user asked to drop them."""
+    """Rows without problem or solution: an error, or a count where the settings say to drop them."""
     if not bad:
         return
-    more = f" (and {len(bad) - 1:,} more rows)" if len(bad) > 1 else ""
-    what = f"{config.problem_column!r} or {config.solution_column!r} is missing, blank or not text{more}"
+    more = and_more(len(bad), "rows")
+    what = f"{bad[0]}: {config.problem_column!r} or {config.solution_column!r} is missing, blank or not text{more}"
     if len(bad) == rows:
-        raise DataError(f"{bad[0]}: {what}: no row is left")
+        raise DataError(f"{what}: no row is left")
     if not config.drop_incomplete:
-        raise DataError(f"{bad[0]}: {what}; correct them, or drop them with drop_incomplete=true")
-    log.warning("dropped %s of %s rows; the first: %s: %s", f"{len(bad):,}", f"{rows:,}", bad[0], what)
+        raise DataError(what, hint="correct them, or drop them", remedy=("drop_incomplete", True))
+    log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{rows:,}", what)
 
 
 def _sample(rows: Dataset, config: DataConfig) -> Dataset:
@@ -190,7 +198,7 @@ def _sample(rows: Dataset, config: DataConfig) -> Dataset:
         return rows
     if wanted >= len(rows):
         if wanted > len(rows):
-            log.warning("sample: %s rows asked for, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
+            log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
         return rows
     generator = random.Random(config.sample_seed)
     keys = [generator.random() for _ in range(len(rows))]

@@ -28,19 +28,19 @@ What the published recipe does (the DFT code that the paper follows, read at com
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trimsft.errors import UsageError, one_line
+from trimsft.options import unknown_name
 
 SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 _ASSISTANT = "You are a helpful assistant."
 
 
 class TemplateError(UsageError):
-    """A prompt that cannot be made as asked, said in one line."""
+    """A template that cannot render prompts as the settings say."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,23 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):
             raise TemplateError(
-                f"template: 'chat' needs a chat template, which {_name(self.tokenizer)} lacks; use 'plain' or 'auto'"
+                f"'chat' needs a chat template, which {_name(self.tokenizer)} lacks",
+                field="template",
+                hint="use 'plain' or 'auto'",
             )
         try:
             rendered = self.render(["?"])[0]
         except Exception as error:  # templates raise whatever they like, such as a refusal of system messages
-            advice = "; try system_prompt='' to pass no system message" if self.system_prompt else ""
-            what = one_line(error)
             raise TemplateError(
-                f"template: the chat template of {_name(self.tokenizer)} fails: {what}{advice}"
+                f"the chat template of {_name(self.tokenizer)} fails: {one_line(error)}",
+                field="template",
+                hint="try system_prompt='' to pass no system message" if self.system_prompt else None,
             ) from error
         if self.system_prompt.strip() not in rendered:
             raise TemplateError(
-                f"system_prompt: the chat template of {_name(self.tokenizer)} leaves system messages out; "
-                "pass system_prompt='' or use template='plain'"
+                f"the chat template of {_name(self.tokenizer)} leaves system messages out",
+                field="system_prompt",
+                hint="pass system_prompt='' or use template='plain'",
             )
 
     def render(self, problems: Sequence[str]) -> list[str]:
@@ -161,7 +164,9 @@ def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None)
     if name == "plain":
         return plain_template(instruction)
     if system_prompt is not None:
-        raise TemplateError(f"system_prompt: has no effect with template={name!r}, whose text is fixed; remove it")
+        raise TemplateError(
+            f"has no effect with template={name!r}, whose text is fixed", field="system_prompt", hint="remove it"
+        )
     return TEXT_TEMPLATES[name]
 
 
@@ -176,53 +181,8 @@ def resolve_template_name(name: str, tokenizer: Any) -> str:
 def check_template_name(name: str) -> None:
     """Refuse a name that no template has."""
     if name not in TEMPLATE_NAMES:
-        near = difflib.get_close_matches(str(name).lower(), TEMPLATE_NAMES, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise TemplateError(f"template: unknown name {name!r}; {hint}known: {', '.join(TEMPLATE_NAMES)}")
-
-
-def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemplate) -> list[list[int]]:
-    """The rendered prompts as token ids; before a text template stands what the tokenizer starts every text with."""
-    start = _start(tokenizer, template)
-    prompts = encode_texts(template.render(problems), tokenizer)
-    return [ids if ids[: len(start)] == start else start + ids for ids in prompts]
-
-
-def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Token ids of texts, with nothing added and nothing cut."""
-    encoding = tokenizer(
-        list(texts),
-        add_special_tokens=False,
-        padding=False,
-        truncation=False,  # said aloud, because a tokenizer file may carry its own
-        return_attention_mask=False,
-        verbose=False,
-    )
-    ids: list[list[int]] = encoding["input_ids"]
-    return ids
-
-
-def encode_completions(solutions: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """What is trained of each solution: its tokens and one eos, whether or not the text ends in one."""
-    eos: str = tokenizer.eos_token
-    bare = []
-    for solution in solutions:
-        while solution.rstrip().endswith(eos):
-            solution = solution.rstrip().removesuffix(eos)
-        bare.append(solution)
-    # eos as an id: in text, a tokenizer might split it or swallow spaces around it
-    return [[*ids, tokenizer.eos_token_id] for ids in encode_texts(bare, tokenizer)]
-
-
-def _start(tokenizer: Any, template: PromptTemplate) -> list[int]:
-    """What the tokenizer puts before a text, usually bos or nothing; a chat template writes that itself."""
-    if not isinstance(template, TextTemplate):
-        return []
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
-    starts = (at for at in range(len(full)) if full[at : at + len(bare)] == bare)
-    start: list[int] = full[: next(starts, 0)]
-    return start
+        unknown = unknown_name("template", name, TEMPLATE_NAMES)
+        raise TemplateError(unknown.problem, field=unknown.field, hint=unknown.hint)
 
 
 def _name(tokenizer: Any) -> str:

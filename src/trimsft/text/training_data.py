@@ -19,22 +19,15 @@ from datasets import Dataset
 from trimsft.errors import DataError
 from trimsft.head import IGNORED
 from trimsft.text.data_config import DataConfig
+from trimsft.text.encoding import encode_pairs
 from trimsft.text.overlap import OverlapReport, find_overlap, read_benchmarks
 from trimsft.text.rows import Kind, kind_of, load_rows, log
-from trimsft.text.templates import (
-    PromptTemplate,
-    TemplateError,
-    choose_template,
-    encode_completions,
-    encode_prompts,
-)
-
-__all__ = ["DataConfig", "DataError", "Encoded", "encode", "load_rows", "load_training_data"]
+from trimsft.text.templates import PromptTemplate, choose_template
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Data as the trainer takes it, and what was found on the way."""
+    """Data as the trainer takes it, and what was noticed on the way."""
 
     dataset: Dataset
     overlap: OverlapReport | None
@@ -49,8 +42,7 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
     benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
-    kind = kind_of(rows.column_names, config, config.dataset_name)
-    if kind == "trl":
+    if kind_of(rows.column_names, config, config.dataset_name) == "trl":
         _refuse_rendering_settings(config)
     overlap = None
     if benchmarks is not None:
@@ -58,22 +50,17 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
         (log.warning if overlap.rows else log.info)("overlap: %s", overlap)
         if config.drop_overlap:
             rows = _without(rows, overlap.rows)
-    train = rows if kind == "trl" else encode(rows, tokenizer, config)
-    if test_rows is None:
-        return Encoded(train, overlap, kind), None
-    test_kind = kind_of(test_rows.column_names, config, "evaluation data")
-    test = test_rows if test_kind == "trl" else encode(test_rows, tokenizer, config)
-    return Encoded(train, overlap, kind), Encoded(test, None, test_kind)
+    train = _encoded(rows, tokenizer, config, overlap, config.dataset_name)
+    return train, None if test_rows is None else _encoded(test_rows, tokenizer, config, None, "evaluation data")
+
+
+def _encoded(rows: Dataset, tokenizer: Any, config: DataConfig, overlap: OverlapReport | None, name: str) -> Encoded:
+    kind = kind_of(rows.column_names, config, name)
+    return Encoded(rows if kind == "trl" else encode(rows, tokenizer, config), overlap, kind)
 
 
 def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
     """Tokenise problem/solution rows to input_ids and labels, at full length: the trainer truncates."""
-    if tokenizer.eos_token_id is None:
-        raise DataError("tokenizer: has no eos_token, so nothing would teach the model to stop; set one")
-    try:
-        template = choose_template(config.template, tokenizer, config.system_prompt)
-    except TemplateError as error:
-        raise DataError(str(error)) from error
     ids = datasets.List(datasets.Value("int32"))
     return rows.map(
         _encode_batch,
@@ -81,7 +68,10 @@ def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
         input_columns=[config.problem_column, config.solution_column],
         remove_columns=rows.column_names,
         features=datasets.Features({"input_ids": ids, "labels": ids}),
-        fn_kwargs={"tokenizer": tokenizer, "template": template},
+        fn_kwargs={
+            "tokenizer": tokenizer,
+            "template": choose_template(config.template, tokenizer, config.system_prompt),
+        },
         load_from_cache_file=False,  # its key would not see that this code has changed
         desc="Tokenising",
     )
@@ -90,9 +80,7 @@ def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
 def _encode_batch(
     problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
 ) -> dict[str, list[list[int]]]:
-    """Prompt and completion are tokenised apart, as in generation, where the prompt's last token is settled."""
-    prompts = encode_prompts(problems, tokenizer, template)
-    pairs = list(zip(prompts, encode_completions(solutions, tokenizer), strict=True))
+    pairs = encode_pairs(problems, solutions, tokenizer, template)
     return {
         "input_ids": [prompt + completion for prompt, completion in pairs],
         "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
@@ -105,13 +93,16 @@ def _refuse_rendering_settings(config: DataConfig) -> None:
     for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete"):
         if getattr(config, name) != getattr(defaults, name):
             raise DataError(
-                f"{name}: {getattr(config, name)!r} has no effect on data without {config.problem_column!r} and "
-                f"{config.solution_column!r} ({config.dataset_name}); remove it"
+                f"has no effect on data without {config.problem_column!r} and {config.solution_column!r} "
+                f"({config.dataset_name})",
+                field=name,
+                value=getattr(config, name),
+                hint="remove it",
             )
 
 
 def _without(rows: Dataset, dropped: tuple[int, ...]) -> Dataset:
     if len(dropped) == len(rows):
-        raise DataError("drop_overlap: every row is a benchmark problem; nothing is left to train on")
+        raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
     gone = set(dropped)
     return rows.select([row for row in range(len(rows)) if row not in gone])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimsft.errors import UsageError, one_line
 from trimsft.head.statistics import TokenStatistics, token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.text.encoding import Batch
+from trimsft.text.encoding import Example
 
 _FLOATS = ("nll", "gap", "entropy", "gradient_norm")
 _WHOLE = ("competitor_id", "rank")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples that go through the model together, padded on the right."""
+
+    examples: list[Example]
+    ids: Tensor
+    """[examples, longest]"""
+    places: Tensor
+    """For each trained token, in order: where in the flattened batch the hidden state stands that predicts it."""
+    labels: Tensor
+    """The trained tokens."""
 
 
 class Reader:
@@ -35,7 +50,7 @@ class Reader:
         self.model = model.eval()
         self.head = model.get_output_embeddings()
         if self.head is None:
-            raise TypeError(f"model: {type(model).__name__} has no output embedding (lm_head)")
+            raise UsageError(f"{type(model).__name__} has no output embedding (lm_head)", field="model")
         self.scale, self.softcap = logit_transform(model)
         self.top = top
         config = model.config.get_text_config()
@@ -53,15 +68,16 @@ class Reader:
     def start(self, batch: Batch) -> Look:
         """Statistics of every trained token of a batch, in order, as soon as the device has them."""
         if int(batch.ids.max()) >= self.vocabulary:
-            raise ValueError(
-                f"model: the tokenizer has token {int(batch.ids.max())}, the head of {type(self.model).__name__} only "
-                f"{self.vocabulary}; use the tokenizer that belongs to the model"
+            raise UsageError(
+                f"has token {int(batch.ids.max())}, the head of {type(self.model).__name__} only {self.vocabulary}",
+                field="tokenizer",
+                hint="use the tokenizer that belongs to the model",
             )
         ids, places_T, labels_T = (
             tensor.to(self.device, non_blocking=True) for tensor in (batch.ids, batch.places, batch.labels)
         )
         hidden_TH = self._hidden_states(ids, self._mask(batch)).flatten(end_dim=-2).index_select(0, places_T)
-        found = token_statistics(
+        statistics = token_statistics(
             hidden_TH,
             self.head.weight,
             labels_T,
@@ -70,7 +86,7 @@ class Reader:
             softcap=self.softcap,
             top=self.top,
         )
-        return Look(batch, found)
+        return Look(batch, statistics)
 
     def _mask(self, batch: Batch) -> Tensor | None:
         if not self._needs_mask:
@@ -83,13 +99,17 @@ class Reader:
         with _in_place_of_the_head(self.head, seen, self._probe):
             out = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
         if len(seen) != 1:
-            raise NotImplementedError(
-                f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass; "
-                "the token table needs models that use it once"
+            raise UsageError(
+                f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass",
+                field="model",
+                hint="the token table needs models that use it once",
             )
         if not self._is_checked:  # once: the answer has to be waited for, and does not change
             name, harm = type(self.model).__name__, "its token table would be wrong"
-            check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
+            try:
+                check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
+            except NotImplementedError as error:
+                raise UsageError(one_line(error), field="model") from error
             self._is_checked = True
         return seen[0]
 
@@ -97,20 +117,20 @@ class Reader:
 class Look:
     """Statistics on their way to the host."""
 
-    def __init__(self, batch: Batch, found: TokenStatistics) -> None:
+    def __init__(self, batch: Batch, statistics: TokenStatistics) -> None:
         self.batch = batch
-        tokens = found.tokens
+        tokens = statistics.tokens
         assert tokens.entropy is not None
-        floats = [tokens.nll, tokens.gap, tokens.entropy, found.gradient_norm]
-        parts = [torch.stack(floats), torch.stack([tokens.competitor.int(), found.rank])]
-        parts += [part for part in (found.top_ids, found.top_logprobs) if part is not None]
+        floats = [tokens.nll, tokens.gap, tokens.entropy, statistics.gradient_norm]
+        parts = [torch.stack(floats), torch.stack([tokens.competitor.int(), statistics.rank])]
+        parts += [part for part in (statistics.top_ids, statistics.top_logprobs) if part is not None]
         self._host = [_copied(part) for part in parts]
-        self._arrived = torch.cuda.Event() if found.rank.is_cuda else None
+        self._arrived = torch.cuda.Event() if statistics.rank.is_cuda else None
         if self._arrived is not None:
-            self._arrived.record(torch.cuda.current_stream(found.rank.device))
+            self._arrived.record(torch.cuda.current_stream(statistics.rank.device))
 
     def wait(self) -> dict[str, NDArray[Any]]:
-        """By the names of the table's columns."""
+        """The statistics, once they have arrived, by the names of the table's columns."""
         if self._arrived is not None:
             self._arrived.synchronize()
         floats, whole, *top = (part.numpy() for part in self._host)

@@ -5,65 +5,73 @@ from __future__ import annotations
 import hashlib
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from trimsft.errors import RunError, one_line
-from trimsft.runs import RunDirectory
-from trimsft.runs.files import fingerprint_folder
+from trimsft.errors import UsageError, one_line
+from trimsft.runs import RunDirectory, fingerprint_folder
+from trimsft.text.encoding import Keep
 
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
+TRUNCATION_MODES: dict[str, Keep] = {"keep_start": "start", "keep_end": "end"}
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """How rows become tokens, as `trimsft train` names it."""
+    """How rows become tokens, in the words of `trimsft train`."""
 
     template: str = "auto"
     system_prompt: str | None = None
     max_length: int | None = None
     """0: rows are not cut, whatever a training did."""
+    truncation_mode: str | None = None
+    """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
+
+    def __post_init__(self) -> None:
+        if self.truncation_mode not in (None, *TRUNCATION_MODES):
+            known = " or ".join(TRUNCATION_MODES)
+            raise UsageError(f"must be {known}", field="truncation_mode", value=self.truncation_mode)
+
+    @property
+    def keep(self) -> Keep:
+        """The end of a long row that is left."""
+        return TRUNCATION_MODES[self.truncation_mode or "keep_start"]
 
     def as_trained(self, models: Iterable[Any]) -> Rendering:
-        """What is not said here, as the runs among the models were trained, if all of them agree."""
-        found = {_trained(Path(model).expanduser()) for model in models if isinstance(model, str | Path)}
-        found.discard(None)
-        was = found.pop() if len(found) == 1 else None
+        """What is not set here, as the runs among the models were trained, if all of them agree."""
+        trained = {_trained(model) for model in models if isinstance(model, str | Path)} - {None}
+        was = trained.pop() if len(trained) == 1 else None
         if was is None:
             return self
-        is_same = self.template in (
-            "auto",
-            was.template,
-        )  # else the text may have no place for its system prompt
-        return Rendering(
+        # another template's text may have no place for its system prompt
+        keeps_system = self.system_prompt is None and self.template in ("auto", was.template)
+        return replace(
+            self,
             template=was.template if self.template == "auto" else self.template,
-            system_prompt=was.system_prompt if is_same and self.system_prompt is None else self.system_prompt,
+            system_prompt=was.system_prompt if keeps_system else self.system_prompt,
             max_length=was.max_length if self.max_length is None else self.max_length,
+            truncation_mode=self.truncation_mode or was.truncation_mode,
         )
 
 
-def _trained(folder: Path) -> Rendering | None:
+def _trained(model: str | Path) -> Rendering | None:
     """How a run directory rendered its rows; None for any other model."""
-    run = RunDirectory(folder)
-    if not (run.manifest_path.is_file() and run.config_path.is_file()):
+    run = RunDirectory(model)
+    config = run.read_config() if run.is_run() else None
+    if config is None:
         return None
-    import yaml
-
-    try:
-        given = yaml.safe_load(run.config_path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{run.config_path}: not readable as YAML ({_short(error)}); restore it") from error
-    if not isinstance(given, dict):
-        raise RunError(f"{run.config_path}: holds no settings of a training; restore it")
-    splits = given.get("packing") and given.get("packing_strategy", "bfd") != "bfd"  # then nothing is cut
+    packs = bool(config.get("packing"))
+    splits = packs and config.get("packing_strategy", "bfd") != "bfd"  # then nothing is cut
     return Rendering(
-        template=str(given.get("template", "auto")),
-        system_prompt=given.get("system_prompt"),
-        max_length=None if splits else given.get("max_length", TRAINED_LENGTH),
+        template=str(config.get("template", "auto")),
+        system_prompt=config.get("system_prompt"),
+        max_length=None if splits else config.get("max_length", TRAINED_LENGTH),
+        # packing cuts at the end, whatever the mode
+        truncation_mode="keep_start" if packs else config.get("truncation_mode", "keep_start"),
     )
 
 
@@ -78,7 +86,7 @@ class Limits:
 
 
 def limits_of(source: Any) -> Limits:
-    """From the configuration, before weights are loaded."""
+    """What the model's configuration says, before weights are loaded."""
     from transformers import AutoConfig
 
     try:
@@ -107,37 +115,16 @@ def _has_table(source: Any, config: Any) -> bool:
 _POSITION_TABLES = ("wpe", "embed_positions", "position_embeddings", "position_embedding")
 
 
-def weights_of(model: str | Path) -> str:
-    """Of a run directory, what it trained."""
-    folder = Path(model).expanduser()
-    if (folder / "manifest.json").is_file():
-        if not (folder / "model").is_dir():
-            raise RunError(f"model: {str(model)!r} is a run without a model yet; finish its training first")
-        return str(folder / "model")
-    if str(model).startswith(("/", "./", "../", "~")) and not folder.is_dir():
-        raise RunError(f"model: no such folder: {str(model)!r}")
-    return str(folder) if folder.is_dir() else str(model)
-
-
-def load_tokenizer(name: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise RunError(f"model: cannot load a tokenizer from {name!r}: {_short(error)}") from error
-    return tokenizer
-
-
 def load_model(name: str, device: str) -> Any:
-    """In float32 on the CPU, else in the dtype of the checkpoint."""
+    """The model in float32 on the CPU, else in the dtype of the checkpoint."""
     from transformers import AutoModelForCausalLM
 
     dtype = torch.float32 if device == "cpu" else "auto"
     try:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
     except (OSError, ValueError) as error:
-        raise RunError(f"model: cannot load {name!r}: {_short(error)}") from error
+        reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
+        raise UsageError(f"cannot load {name!r}: {reason}", field="model") from error
     return model.to(device).eval()
 
 
@@ -151,7 +138,3 @@ def fingerprint_model(model: Any) -> str | None:
         some = flat[:: max(1, len(flat) // 64)].float().cpu().numpy()
         digest.update(f"{name}\0{tuple(values.shape)}\0{values.dtype}\0".encode() + some.tobytes())
     return digest.hexdigest()
-
-
-def _short(error: Exception) -> str:
-    return textwrap.shorten(one_line(error), 400, placeholder=" ...")

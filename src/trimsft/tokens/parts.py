@@ -13,36 +13,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from trimsft.errors import RunError
-from trimsft.runs import RunLock
-from trimsft.runs.files import sync, write_whole, written_beside
+from trimsft.errors import RunError, UsageError
+from trimsft.runs import RunLock, sync, write_whole
+from trimsft.runs.files import written_beside
 from trimsft.tokens.table import read_metadata, schema_with, writing
 
 INPUTS = (
-    "schema",
-    "model",
-    "model_sha256",
-    "data",
-    "template",
-    "system_prompt",
-    "max_length",
-    "top",
-    "dtype",
-    "window",
-)
+    "schema", "model", "model_sha256", "data", "template", "system_prompt", "max_length", "truncation_mode", "top",
+    "dtype", "window",
+)  # fmt: skip
 """What two starts must share to be about the same table; `model` only where it has no fingerprint."""
 
 CUT = ("rows_cut", "tokens_cut", "rows_lost")
 """What a maximum length took, in the metadata under `cut`."""
 _KEY = b"trimsft"
+_INPUTS_FILE = "inputs.json"
 
 
 def parts_folder(out: Path) -> Path:
@@ -56,7 +49,7 @@ class Parts:
     def __init__(self, out: Path, inputs: Mapping[str, Any], windows: int) -> None:
         self.out = out
         self.folder = parts_folder(out)
-        self.inputs = {name: inputs.get(name) for name in INPUTS}
+        self.inputs = {name: inputs[name] for name in INPUTS if name in inputs}
         self.windows = windows
         self._made: list[Path] = []
 
@@ -68,20 +61,22 @@ class Parts:
         if not overwrite and self.out.exists() and not self.folder.exists():
             if changed := _differences(self._finished(), self.inputs):
                 raise RunError(
-                    f"{self.out}: is there, made with other inputs ({changed}); name another file, or "
-                    "replace it with overwrite=True"
+                    f"{self.out}: is there, made with other inputs ({changed})",
+                    hint="name another file, or replace this one",
+                    remedy=("overwrite", True),
                 )
             return False
         above = [self.out.parent, *self.out.parent.parents]
         self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
-        with self._locked(make=True):
-            path = self.folder / "inputs.json"
+        with self._lock():
+            path = self.folder / _INPUTS_FILE
             was = _read_inputs(path)
             changed = _differences(was, self.inputs) if was else ""
             if changed and not overwrite:
                 raise RunError(
-                    f"{self.folder}: holds parts of a table with other inputs ({changed}); give the same ones to "
-                    "continue it, name another file, or begin again with overwrite=True"
+                    f"{self.folder}: holds parts of a table with other inputs ({changed})",
+                    hint="give the same ones to continue it, name another file, or begin again",
+                    remedy=("overwrite", True),
                 )
             if changed:
                 for lock in self.folder.glob(".*of*.lock"):
@@ -122,15 +117,13 @@ class Parts:
 
     def join(self, metadata: Mapping[str, Any]) -> bool:
         """Make the table of the parts and remove them; False while windows are missing."""
-        try:
-            lock = self._locked(make=False)
-            with lock:
-                if self.missing(range(self.windows)):
-                    return False
-                self._join(metadata)
-        except FileNotFoundError:  # another process has joined them while this one waited
-            if not self.out.exists():
-                raise
+        with self._lock():
+            if not (self.folder / _INPUTS_FILE).exists():  # another process has joined them while this one waited
+                shutil.rmtree(self.folder)
+                return True
+            if self.missing(range(self.windows)):
+                return False
+            self._join(metadata)
         return True
 
     def _join(self, metadata: Mapping[str, Any]) -> None:
@@ -139,12 +132,14 @@ class Parts:
         if tokens == 0:
             shutil.rmtree(self.folder)
             length = self.inputs["max_length"]
-            raise ValueError(f"max_length: {length} leaves no token to train on in any row; raise it")
+            raise UsageError(
+                "leaves no token to train on in any row", field="max_length", value=length, hint="raise it"
+            )
         counts = [_counts(path) for path in paths]
-        told = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
-        told["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
-        told["longest"] = max(one.get("longest", 0) for one in counts)
-        with writing(self.out, told, schema_with(self.inputs["top"] or 0)) as table:
+        facts = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
+        facts["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
+        facts["longest"] = max(one.get("longest", 0) for one in counts)
+        with writing(self.out, facts, schema_with(self.inputs["top"] or 0)) as table:
             for path in paths:
                 if (part := _read(path)).num_rows:
                     table.append(part)
@@ -154,37 +149,9 @@ class Parts:
     def _path(self, window: int) -> Path:
         return self.folder / f"{window:05}.arrow"
 
-    @contextlib.contextmanager
-    def _locked(self, *, make: bool) -> Iterator[None]:
-        """Wait for whoever begins or joins the folder; it may be gone afterwards."""
-        import fcntl
-
-        path = self.folder / ".lock"
-        while True:
-            if make:
-                self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
-                if make:  # removed since it was made
-                    continue
-                raise
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if not _is_still(descriptor, path):
-                    continue
-                yield
-                return
-            finally:
-                os.close(descriptor)
-
-
-def _is_still(descriptor: int, path: Path) -> bool:
-    """Whether the name still stands for the file that was opened."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
+    def _lock(self) -> RunLock:
+        """Wait for whoever begins or joins the folder; it is made again where it is gone afterwards."""
+        return RunLock(self.folder / ".lock", patience=math.inf)
 
 
 def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
@@ -208,7 +175,7 @@ def _read_inputs(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise RunError(f"{path}: not readable as JSON ({error}); remove its folder") from error
+        raise RunError(f"{path}: not readable as JSON ({error})", hint="remove its folder") from error
     return inputs
 
 

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
-from trimsft.text.encoding import Batch, Example, count_cut, encode_rows, make_batches
-from trimsft.text.templates import PromptTemplate
+from trimsft.text.encoding import Encoder, Example, count_cut
 from trimsft.text.token_texts import TokenTexts
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.heads import Look, Reader
+from trimsft.tokens.heads import Batch, Look, Reader
 from trimsft.tokens.parts import Parts
 from trimsft.tokens.table import as_arrow, schema_with
 
@@ -36,14 +36,34 @@ WINDOW = 256
 Columns = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Rendering:
-    """How rows become batches."""
+def make_batches(
+    examples: Sequence[Example], batch_tokens: int, *, filler: int = 0, pinned: bool = False
+) -> Iterator[Batch]:
+    """Rows of like length together, each batch within `batch_tokens` when padded; rows cut before their solution
+    are left out."""
+    batch: list[Example] = []
+    for example in sorted(examples, key=len):  # each new one is the longest so far
+        if not example.completion:
+            continue
+        if batch and (len(batch) + 1) * len(example) > batch_tokens:
+            yield _padded(batch, filler, pinned)
+            batch = []
+        batch.append(example)
+    if batch:
+        yield _padded(batch, filler, pinned)
 
-    tokenizer: Any
-    template: PromptTemplate
-    max_length: int | None
-    batch_tokens: int
+
+def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
+    longest = len(examples[-1])
+    ids = np.full((len(examples), longest), filler, dtype=np.int64)
+    places, labels = [], []
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = example.prompt + example.completion
+        start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
+        places.append(np.arange(start, start + len(example.completion)))
+        labels += example.completion
+    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.array(labels))]
+    return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
 @dataclass
@@ -52,30 +72,30 @@ class _Window:
     rows: int
     batches: list[Batch]
     counts: Mapping[str, int]
-    found: list[Columns] = field(default_factory=list)
-
-    @property
-    def is_complete(self) -> bool:
-        return len(self.found) == len(self.batches)
+    numbers: list[Columns] = field(default_factory=list)
+    """What the model said about each batch so far."""
 
 
 class Pass:
     """A model that goes over windows of rows."""
 
-    def __init__(self, reader: Reader, rows: Sequence[Mapping[str, Any]], rendering: Rendering, parts: Parts) -> None:
-        self._reader, self._rows, self._rendering, self._parts = reader, rows, rendering, parts
-        self._texts = TokenTexts(rendering.tokenizer)
+    def __init__(
+        self, reader: Reader, rows: Sequence[Mapping[str, Any]], encoder: Encoder, parts: Parts, *, batch_tokens: int
+    ) -> None:
+        self._reader, self._rows, self._encoder, self._parts = reader, rows, encoder, parts
+        self._batch_tokens = batch_tokens
+        self._texts = TokenTexts(encoder.tokenizer)
         self._storing: Future[None] | None = None
 
     def run(self, windows: Sequence[int], on_rows: Callable[[int], None]) -> None:
-        """Fill these parts; told after each batch how many rows are done."""
+        """Fill these parts; `on_rows` is called after each batch with how many rows are done."""
         done = 0
         with _short_turns(), ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(1) as behind:
             for window, look in self._looks(windows, ahead):
                 if look is not None:
-                    window.found.append(look.wait())
-                    on_rows(done + sum(len(batch.examples) for batch in window.batches[: len(window.found)]))
-                if window.is_complete:
+                    window.numbers.append(look.wait())
+                    on_rows(done + sum(len(batch.examples) for batch in window.batches[: len(window.numbers)]))
+                if len(window.numbers) == len(window.batches):
                     done += window.rows
                     on_rows(done)
                     self._wait_for_storing()  # at most two windows in memory
@@ -102,11 +122,9 @@ class Pass:
 
     def _read(self, number: int) -> _Window:
         rows = self._rows[number * WINDOW : (number + 1) * WINDOW]
-        how = self._rendering
-        examples = encode_rows(rows, how.tokenizer, how.template, max_length=how.max_length, first=number * WINDOW)
-        pinned = self._reader.device.type == "cuda"
-        filler = self._reader.filler
-        batches = list(make_batches(examples, how.batch_tokens, filler=filler, pinned=pinned))
+        examples = self._encoder.examples(rows, first=number * WINDOW)
+        pinned, filler = self._reader.device.type == "cuda", self._reader.filler
+        batches = list(make_batches(examples, self._batch_tokens, filler=filler, pinned=pinned))
         return _Window(number, len(rows), batches, count_cut(examples))
 
     def _store(self, window: _Window) -> None:
@@ -127,10 +145,13 @@ class Pass:
         examples = sorted(batched, key=lambda example: example.number)
         lengths = [len(example.completion) for example in examples]
         order = _line_order(batched)
-        names = window.found[0]
-        columns: dict[str, Any] = {name: np.concatenate([part[name] for part in window.found])[order] for name in names}
+        columns: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in window.numbers])[order] for name in window.numbers[0]
+        }
         columns["example"] = np.repeat(np.array([example.number for example in examples], dtype=np.int32), lengths)
-        columns["position"] = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+        columns["position"] = np.concatenate(
+            [np.arange(len(one.completion), dtype=np.int32) + one.skipped for one in examples], dtype=np.int32
+        )
         columns["token_id"] = np.concatenate([example.completion for example in examples]).astype(np.int32)
         columns["text"] = self._texts.take(columns["token_id"])
         columns["competitor_text"] = self._texts.take(columns["competitor_id"])

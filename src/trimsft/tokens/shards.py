@@ -4,7 +4,11 @@
     windows_of("2/4+1/2", 10)      # [1, 9]: the first half of that share, for one of two GPUs
 
 Ranks of torchrun and accelerate take their share by RANK and WORLD_SIZE; several devices of one machine get a process
-each, started here. They meet in the folder of parts and nowhere else.
+each, started here. They meet in the folder of parts and nowhere else. Such a process reads its job from stdin and says
+on stdout how far it is:
+
+    {"model": "runs/trim", "rows": [...], "out": "tokens.parquet", "device": "cuda:1", "shard": "2/8", ...}
+    -> {"done": 256, "total": 2500}   ...   {"error": "rows 3: non-finite logits ..."}
 """
 
 from __future__ import annotations
@@ -23,18 +27,18 @@ from typing import IO, Any
 
 import torch
 
-from trimsft.errors import RunError
+from trimsft.errors import TrimSFTError, UsageError, one_line
 
 
 def windows_of(shard: str | None, windows: int) -> list[int]:
     """The windows of one share; all of them without one."""
-    found = list(range(windows))
+    chosen = list(range(windows))
     for step in shard.split("+") if shard else ():
         number, _, count = step.partition("/")
         if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-            raise ValueError(f"shard: {shard!r} must be K/N with K from 1 to N, such as 2/4")
-        found = found[int(number) - 1 :: int(count)]
-    return found
+            raise UsageError("must be K/N with K from 1 to N, such as 2/4", field="shard", value=shard)
+        chosen = chosen[int(number) - 1 :: int(count)]
+    return chosen
 
 
 def share_of_rank() -> str | None:
@@ -46,7 +50,10 @@ def share_of_rank() -> str | None:
 def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
     """What `device` stands for: auto is every GPU that torch sees, for a rank its own; else the CPU."""
     if device != "auto":
-        return [_checked(name) for name in ([device] if isinstance(device, str) else device)] or _checked("")
+        names = [device] if isinstance(device, str) else [*device] or [""]
+        for name in names:
+            _check_device(name)
+        return names
     if not torch.cuda.is_available():
         return ["cpu"]
     if is_rank:
@@ -54,26 +61,20 @@ def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
 
 
-def _checked(name: str) -> Any:
+def _check_device(name: str) -> None:
     kind, colon, number = name.partition(":")
     here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     known = {"cpu", "cuda", *([here.type] if here is not None else [])}
     if kind not in known or (colon and not number.isdecimal()):
-        raise ValueError(f"device: {name!r} must be auto, cpu, cuda or cuda:N, or a list of them")
+        raise UsageError("must be auto, cpu, cuda or cuda:N, or a list of them", field="device", value=name)
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device: {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices")
-    return name
+        seen = f"torch sees {torch.cuda.device_count()} CUDA devices"
+        raise UsageError("is not there", field="device", value=name, hint=seen)
 
 
-def run_on_each(
-    devices: Sequence[str],
-    job: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    on_progress: Callable[[int, int], None] | None,
-) -> None:
+def run_on_each(devices: Sequence[str], job: Mapping[str, Any], on_progress: Callable[[int, int], None] | None) -> None:
     """A process for each device, each with its share of the windows; all end with the first that fails."""
-    pairs = [{"problem": row["problem"], "solution": row["solution"]} for row in rows]
-    told: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
+    messages: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
     progress: dict[int, tuple[int, int]] = {}
     with ExitStack() as stack:
         logs = []
@@ -81,14 +82,14 @@ def run_on_each(
             step = f"{number + 1}/{len(devices)}"
             own = {**job, "device": device, "shard": f"{job['shard']}+{step}" if job["shard"] else step}
             logs.append(stack.enter_context(tempfile.TemporaryFile()))
-            worker = _start({"rows": pairs, **own}, logs[-1])
+            worker = _start(own, logs[-1])
             stack.callback(_stop, worker)
-            threading.Thread(target=_listen, args=(number, worker, told), daemon=True).start()
+            threading.Thread(target=_listen, args=(number, worker, messages), daemon=True).start()
         waiting = set(range(len(devices)))
         while waiting:
-            number, message = told.get()
+            number, message = messages.get()
             if "error" in message:
-                raise RunError(f"device {devices[number]}: {message['error'] or _last_line(logs[number])}")
+                raise TrimSFTError(f"device {devices[number]}: {message['error'] or _last_line(logs[number])}")
             if "done" not in message:
                 waiting.remove(number)
                 continue
@@ -101,7 +102,7 @@ def _start(job: Mapping[str, Any], log: IO[bytes]) -> subprocess.Popen[bytes]:
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     worker = subprocess.Popen(
-        [sys.executable, "-m", "trimsft.tokens.worker"],
+        [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -124,23 +125,51 @@ def _stop(worker: subprocess.Popen[bytes]) -> None:
     worker.stdout.close()
 
 
-def _listen(number: int, worker: subprocess.Popen[bytes], told: queue.Queue[tuple[int, dict[str, Any]]]) -> None:
-    """Every line a worker says, and that it ended."""
+def _listen(number: int, worker: subprocess.Popen[bytes], messages: queue.Queue[tuple[int, dict[str, Any]]]) -> None:
+    """Pass on every line of a worker, and that it ended."""
     assert worker.stdout is not None
     said_error = False
     try:
         for line in worker.stdout:
             message = json.loads(line)
             said_error = said_error or "error" in message
-            told.put((number, message))
+            messages.put((number, message))
     except ValueError:  # closed under our hands, or half a line of one that was killed
         pass
     code = worker.wait()
     if not said_error:
-        told.put((number, {} if code == 0 else {"error": ""}))
+        messages.put((number, {} if code == 0 else {"error": ""}))
 
 
 def _last_line(log: IO[bytes]) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "its process was killed"
+
+
+def main() -> int:
+    """The process for one device."""
+    # what libraries print must not be taken for progress
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(**message: Any) -> None:
+        out.write(json.dumps(message) + "\n")
+        out.flush()
+
+    from trimsft.tokens.write import write_token_table
+
+    job = json.loads(sys.stdin.buffer.read())
+    model, rows, place = job.pop("model"), job.pop("rows"), Path(job.pop("out"))
+    try:
+        write_token_table(model, rows, place, on_progress=lambda done, total: say(done=done, total=total), **job)
+    except BrokenPipeError:  # whoever started it is gone
+        os._exit(1)
+    except Exception as error:
+        say(error=one_line(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

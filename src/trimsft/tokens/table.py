@@ -3,7 +3,7 @@
     example position token_id text   category nll   gap   competitor_id competitor_text entropy rank gradient_norm
           0        0       52 "Step" other    0.11  2.31            77 "So"               0.42    1         0.147
 
-where it was asked for, with the most probable tokens, the gold one among them: top_ids, top_logprobs, top_texts.
+With `top`, also the most probable tokens, the gold one among them: top_ids, top_logprobs, top_texts.
 
 Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model": "runs/trim/model", "data": {...}, ...}
 """
@@ -31,7 +31,7 @@ from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 
 VERSION = 2
-"""Of the columns and what they mean; goes into the metadata as `schema`."""
+"""The version of the columns and what they mean; in the metadata as `schema`."""
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
@@ -60,21 +60,12 @@ _NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
 _TEXTS = ("text", "competitor_text", "top_texts")
 _TOPS = ("top_ids", "top_logprobs")
 # floats hardly repeat: a dictionary of them is made and thrown away
-_REPEATING = (
-    "example",
-    "position",
-    "token_id",
-    "text",
-    "category",
-    "competitor_id",
-    "competitor_text",
-    "rank",
-)
+_REPEATING = ("example", "position", "token_id", "text", "category", "competitor_id", "competitor_text", "rank")
 
 
 @dataclass(frozen=True)
 class TokenTable:
-    """A token table in memory: numbers as arrays, texts where they were asked for."""
+    """A token table in memory: numbers as arrays, texts of those examples that were read with them."""
 
     columns: Mapping[str, NDArray[Any]]
     """`category` as indexes into `CATEGORIES`; beside texts also `top_ids` and `top_logprobs`, [tokens, k]."""
@@ -135,7 +126,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise RunError(f"{path}: not readable as a token table ({error}); make it again") from error
+        raise RunError(f"{path}: not readable as a token table ({error})", hint="make it again") from error
     with file:
         yield file
 
@@ -150,12 +141,12 @@ def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any])
     if missing is None:
         return
     if not metadata:
-        raise RunError(f"{path}: no column {missing!r}, so it is no token table; trimsft tokens makes one")
+        raise RunError(f"{path}: no column {missing!r}, so it is no token table", hint="trimsft tokens makes one")
     made = metadata.get("schema", 1)
     age = "a newer" if made > VERSION else "an older"
     raise RunError(
-        f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION}); make "
-        "it again with trimsft tokens --overwrite"
+        f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION})",
+        hint="make it again with trimsft tokens --overwrite",
     )
 
 
@@ -183,7 +174,7 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         words = chunk.dictionary.to_pylist() if pa.types.is_dictionary(chunk.type) else [None]
         unknown = [word for word in words if word not in CATEGORIES]
         if unknown or chunk.null_count:
-            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}; make it again")
+            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}", hint="make it again")
         indexes = np.array([CATEGORIES.index(word) for word in words], dtype=np.int8)
         parts.append(indexes[chunk.indices.to_numpy()])
     return np.concatenate(parts)
@@ -202,24 +193,40 @@ def same_tokens(tables: Mapping[str, TokenTable]) -> None:
     for label, table in named[1:]:
         first_label, first = named[0]
         if why := difference(first, table):
-            raise RunError(f"tables: {first_label!r} and {label!r} are not about the same tokens: {why}")
+            raise RunError(
+                f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}",
+                field=why.field,
+                hint=why.hint,
+            )
 
 
-def difference(one: TokenTable, other: TokenTable) -> str:
-    """What of data, prompts or tokens two tables do not share, and what to do about it; empty if they share all."""
-    for key, advice in _SHARED.items():
-        was, now = (_told(table.metadata, key) for table in (one, other))
+@dataclass(frozen=True)
+class Difference:
+    """Why two tables cannot be compared."""
+
+    problem: str
+    hint: str
+    field: str = "tables"
+    """The setting that would have to be the same."""
+
+
+def difference(one: TokenTable, other: TokenTable) -> Difference | None:
+    """What of data, prompts or tokens two tables do not share; None if they share all."""
+    for key, hint in _SHARED.items():
+        was, now = (_shown(table.metadata, key) for table in (one, other))
         if was != now:
-            return f"{key} is {was} and {now}; {advice}"
+            return Difference(f"{key} is {was} and {now}", hint, key)
     if _equal_tokens(one, other):  # a maximum length has cut both alike, if at all
         prompts = (table.metadata.get("prompts", ()) for table in (one, other))
         if any(was != now for was, now in zip(*prompts, strict=False)):
-            return "their chat templates make other prompts of the same problems; make both with template='plain'"
-        return ""
-    was, now = (_told(table.metadata, "max_length") for table in (one, other))
-    if was != now:
-        return f"max_length is {was} and {now}; make both with the same one"
-    return f"{len(one):,} and {len(other):,} tokens; their tokenizers differ, so compare them apart"
+            problem = "their chat templates make other prompts of the same problems"
+            return Difference(problem, "make both with template='plain'", "template")
+        return None
+    for key in ("max_length", "truncation_mode"):
+        was, now = (_shown(table.metadata, key) for table in (one, other))
+        if was != now:
+            return Difference(f"{key} is {was} and {now}", "make both with the same one", key)
+    return Difference(f"{len(one):,} and {len(other):,} tokens; their tokenizers differ", "compare them apart")
 
 
 _SHARED = {
@@ -229,7 +236,7 @@ _SHARED = {
 }
 
 
-def _told(metadata: Mapping[str, Any], key: str) -> str:
+def _shown(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key)
     if isinstance(value, Mapping):
         return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
@@ -275,8 +282,7 @@ class TableWriter:
 @contextmanager
 def writing(path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA) -> Iterator[TableWriter]:
     """Write a table beside its place, and put it there when all went well."""
-    told = {"schema": VERSION, **metadata}
-    schema = schema.with_metadata({_KEY: json.dumps(told).encode()})
+    schema = schema.with_metadata({_KEY: json.dumps({"schema": VERSION, **metadata}).encode()})
     repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
     options = {"compression": "zstd", "use_dictionary": [name for name in repeating if _has(schema, name)]}
     with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:

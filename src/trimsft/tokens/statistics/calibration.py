@@ -98,9 +98,9 @@ def _sums(example: NDArray[np.int64], which: NDArray[np.int64], sure: Array, rig
 
 
 def _ece(sums: Array) -> Array:
-    """Of sums [..., 3, bins]."""
-    found: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
-    return found
+    """The ECE of sums [..., 3, bins]."""
+    ece: Array = np.abs(sums[..., 2, :] - sums[..., 1, :]).sum(axis=-1) / sums[..., 0, :].sum(axis=-1)
+    return ece
 
 
 def _interval(sums: Array, resamples: int, seed: int) -> tuple[float, float]:
@@ -109,14 +109,14 @@ def _interval(sums: Array, resamples: int, seed: int) -> tuple[float, float]:
         return math.nan, math.nan
     generator = np.random.default_rng(seed)
     flat = sums.reshape(examples, -1)
-    found = []
+    chunks = []
     for start in range(0, resamples, _CHUNK):
         count = min(_CHUNK, resamples - start)
         drawn = generator.integers(0, examples, size=(count, examples))
         drawn += examples * np.arange(count)[:, None]  # a place for each example in each resample
         times = np.bincount(drawn.ravel(), minlength=count * examples).reshape(count, examples)
-        found.append(_ece((times.astype(np.float64) @ flat).reshape(count, *sums.shape[1:])))
-    resampled = np.concatenate(found)
+        chunks.append(_ece((times.astype(np.float64) @ flat).reshape(count, *sums.shape[1:])))
+    resampled = np.concatenate(chunks)
     low, high = np.percentile(resampled, [2.5, 97.5])
     bias = float(resampled.mean() - _ece(sums.sum(axis=0)))
     return max(0.0, float(low) - bias), max(0.0, float(high) - bias)

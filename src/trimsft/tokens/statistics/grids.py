@@ -21,8 +21,8 @@ from trimsft.tokens.statistics.weighting import (
     Regions,
     effective_ratio,
     gradient_mass,
-    high_weight_share,
-    region_shares,
+    high_weight_percent,
+    region_percents,
     weights_of,
 )
 from trimsft.tokens.table import TokenTable
@@ -45,8 +45,7 @@ class WeightDiagnostics:
     setting: Setting
     mean_weight: float
     effective_ratio: float
-    high_weight: float
-    """Percent of the tokens."""
+    high_weight_percent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +54,23 @@ class MassByRegion:
 
     setting: Setting
     objective: str
-    mass: Regions
+    mass_percent: Regions
 
 
 def weight_diagnostics(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> list[WeightDiagnostics]:
     """High-Weight and R_eff of TrimSFT for each setting."""
-    found = []
+    diagnostics = []
     for setting in settings:
         weights = weights_of(TrimSFT(*setting), table)
-        found.append(
+        diagnostics.append(
             WeightDiagnostics(
                 setting=setting,
                 mean_weight=float(weights.mean()),
                 effective_ratio=effective_ratio(weights),
-                high_weight=high_weight_share(weights),
+                high_weight_percent=high_weight_percent(weights),
             )
         )
-    return found
+    return diagnostics
 
 
 def mass_by_region(
@@ -79,13 +78,13 @@ def mass_by_region(
 ) -> list[MassByRegion]:
     """Percent of the gradient mass below, within and above m - tau to m + tau, for TrimSFT and its halves."""
     gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
-    found = []
+    masses = []
     for margin, bandwidth in settings:
         for name in objectives:
             weights = weights_of(make_objective(name, margin=margin, bandwidth=bandwidth), table)
-            mass = region_shares(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth)
-            found.append(MassByRegion(setting=Setting(margin, bandwidth), objective=name, mass=mass))
-    return found
+            mass = region_percents(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth)
+            masses.append(MassByRegion(setting=Setting(margin, bandwidth), objective=name, mass_percent=mass))
+    return masses
 
 
 def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:

@@ -1,22 +1,23 @@
-"""Tokens by what they are or where they stand: how many, how well known, and what share of the learning is theirs.
+"""Tokens by what they are, where they stand, or which example they are of, and those that end a solution.
 
     by_category(table, margin=1, bandwidth=1)[0]
-    # Group(name="numeric", tokens=6169, ratio=15.39, mean_nll=..., mean_weight=0.132, middle=11.25, ...)
+    # Group(name="numeric", tokens=6169, ratio_percent=15.39, mean_nll=..., mean_weight=0.132, ...)
 
-Shares are in percent of all tokens of the table, or of all gradient mass; those of a grouping sum to 100.
+Percentages of a grouping are of all tokens of the table, or of all gradient mass; they sum to 100.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import TrimSFT
+from trimsft.objectives import OBJECTIVES, TrimSFT, WeighsTokens
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.weighting import Array, gradient_mass, sums_by, weights_of
+from trimsft.tokens.statistics.weighting import Array, gradient_mass, objective_of, sums_by, weights_of
 from trimsft.tokens.table import TokenTable
 
 Numbers = NDArray[np.int64]
@@ -30,17 +31,17 @@ class Group:
 
     name: str
     tokens: int
-    ratio: float
-    """Percent of all tokens."""
+    ratio_percent: float
+    """Share of all tokens."""
     mean_nll: float
     mean_weight: float
     """Under TrimSFT."""
-    middle: float
-    """Percent of the group's tokens with a gap within m - tau to m + tau."""
-    sft_mass: float
-    """Percent of all gradient mass under SFT."""
-    trim_mass: float
-    """Percent of all gradient mass under TrimSFT."""
+    middle_percent: float
+    """Share of the group's tokens with a gap within m - tau to m + tau."""
+    sft_mass_percent: float
+    """Share of all gradient mass under SFT."""
+    trim_mass_percent: float
+    """Share of all gradient mass under TrimSFT."""
 
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
@@ -92,19 +93,115 @@ def group_tokens(
 
     mass = gradient_mass(weights, norm)
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
-        mean_nll = summed(table["nll"].astype(np.float64)) / tokens
-        mean_weight, middle = summed(weights) / tokens, 100 * summed(inside) / tokens
-        sft_mass, trim_mass = 100 * summed(norm) / norm.sum(), 100 * summed(mass) / mass.sum()
+        columns = {
+            "ratio_percent": 100 * tokens.astype(np.float64) / len(table),
+            "mean_nll": summed(table["nll"].astype(np.float64)) / tokens,
+            "mean_weight": summed(weights) / tokens,
+            "middle_percent": 100 * summed(inside) / tokens,
+            "sft_mass_percent": 100 * summed(norm) / norm.sum(),
+            "trim_mass_percent": 100 * summed(mass) / mass.sum(),
+        }
     return [
-        Group(
-            name=name,
-            tokens=int(tokens[at]),
-            ratio=100 * float(tokens[at]) / len(table),
-            mean_nll=float(mean_nll[at]),
-            mean_weight=float(mean_weight[at]),
-            middle=float(middle[at]),
-            sft_mass=float(sft_mass[at]),
-            trim_mass=float(trim_mass[at]),
-        )
+        Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in columns.items()})
         for at, name in enumerate(names)
     ]
+
+
+# ---- single examples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """How well the model knows each example, and how much of its gradient the weights take away; by its number."""
+
+    example: Numbers
+    tokens: Numbers
+    mean_nll: Array
+    mean_weight: Array
+    first_choice_percent: Array
+    """Share of the tokens that no other one has a larger logit than."""
+    trimmed_mass_percent: Array
+    """Share of SFT's gradient mass that the weights take away: 100 (1 - sum w g / sum g)."""
+
+
+def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
+    """Means and masses of every example under one objective."""
+    numbers, which, tokens = np.unique(table["example"], return_inverse=True, return_counts=True)
+    weights, norm = weights_of(objective, table), table["gradient_norm"].astype(np.float64)
+
+    def summed(values: Array) -> Array:
+        return sums_by(which, values, len(numbers))
+
+    with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
+        kept = summed(gradient_mass(weights, norm)) / summed(norm)
+    return Examples(
+        example=numbers.astype(np.int64),
+        tokens=tokens.astype(np.int64),
+        mean_nll=summed(table["nll"].astype(np.float64)) / tokens,
+        mean_weight=summed(weights) / tokens,
+        first_choice_percent=100 * summed((table["rank"] == 1).astype(np.float64)) / tokens,
+        trimmed_mass_percent=100 * (1 - kept),
+    )
+
+
+# ---- the end of a solution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """The last tokens of all solutions that end: how sure the model is of them, and what the objectives make of them.
+
+    A token trimmed away is not learned from; when it is the one that ends a solution, the model does not learn to stop.
+    """
+
+    examples: int
+    ended: int
+    """How many end with eos; the others were cut."""
+    known: bool
+    """Whether the table names its eos; without it the last token of each example is taken for it."""
+    mean_nll: float
+    median_gap: float
+    median_rank: float
+    first_choice_percent: float
+    """Share of them that no other token has a larger logit than."""
+    tokens_percent: float
+    """Their share of all tokens."""
+    mean_weight: Mapping[str, float]
+    """By objective."""
+    mass_percent: Mapping[str, float]
+    """Their share of all gradient mass, by objective."""
+
+
+def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> Ending | None:
+    """None where no example ends."""
+    where, known = _last(table)
+    if not where.any():
+        return None
+    norm = table["gradient_norm"].astype(np.float64)
+    mean_weight, mass_percent = {}, {}
+    for name in OBJECTIVES:
+        weights = weights_of(objective_of(name, parameters), table)
+        masses = gradient_mass(weights, norm)
+        mean_weight[name] = float(weights[where].mean())
+        mass_percent[name] = 100 * float(masses[where].sum() / masses.sum()) if masses.sum() > 0 else float("nan")
+    return Ending(
+        examples=len(np.unique(table["example"])),
+        ended=int(where.sum()),
+        known=known,
+        mean_nll=float(table["nll"][where].mean(dtype=np.float64)),
+        median_gap=float(np.median(table["gap"][where])),
+        median_rank=float(np.median(table["rank"][where])),
+        first_choice_percent=100 * float(np.mean(table["rank"][where] == 1)),
+        tokens_percent=100 * float(where.mean()),
+        mean_weight=mean_weight,
+        mass_percent=mass_percent,
+    )
+
+
+def _last(table: TokenTable) -> tuple[NDArray[np.bool_], bool]:
+    place, length = places(table)
+    last = place == length - 1
+    eos = table.metadata.get("eos_id")
+    if eos is None:
+        return last, False
+    return last & np.isin(table["token_id"], eos), True

@@ -3,7 +3,7 @@
     >>> import numpy as np
     >>> effective_ratio(np.array([1.0, 1.0, 0.0, 0.0]))
     0.5
-    >>> region_shares(np.array([-1.0, 1.5, 9.0]), np.array([1.0, 2.0, 1.0]), margin=1.5, bandwidth=0.8)
+    >>> region_percents(np.array([-1.0, 1.5, 9.0]), np.array([1.0, 2.0, 1.0]), margin=1.5, bandwidth=0.8)
     Regions(low=25.0, middle=50.0, high=25.0)
 
 Shares are in percent. Where nothing has any weight they are not defined: NaN.
@@ -45,9 +45,9 @@ class Diagnostics:
     tokens: int
     mean_weight: float
     effective_ratio: float
-    high_weight: float
-    """Percent of the tokens."""
-    mass: Regions
+    high_weight_percent: float
+    """Tokens with a weight above one half."""
+    mass_percent: Regions
     """Where the weighted gradient lies."""
 
 
@@ -58,11 +58,11 @@ class Confidence:
     tokens: int
     mean_nll: float
     median_gap: float
-    top: float
-    """Percent of the tokens that no other one has a larger logit than."""
+    first_choice_percent: float
+    """Tokens that no other one has a larger logit than."""
     mean_entropy: float
-    regions: Regions
-    """Percent of the tokens, by their gap."""
+    regions_percent: Regions
+    """Tokens by their gap."""
 
 
 def effective_ratio(weights: Array) -> float:
@@ -74,7 +74,7 @@ def effective_ratio(weights: Array) -> float:
     return float(scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum()))
 
 
-def high_weight_share(weights: Array, above: float = HIGH_WEIGHT) -> float:
+def high_weight_percent(weights: Array, above: float = HIGH_WEIGHT) -> float:
     """Percent of the tokens with a weight above one half."""
     return 100 * float(np.mean(weights > above)) if len(weights) else math.nan
 
@@ -86,11 +86,11 @@ def gradient_mass(weights: Array, gradient_norm: Array) -> Array:
 
 def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
     """The sum of the values of each of `count` groups."""
-    found: Array = np.bincount(groups, weights=values, minlength=count).astype(np.float64)
-    return found
+    sums: Array = np.bincount(groups, weights=values, minlength=count).astype(np.float64)
+    return sums
 
 
-def region_shares(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
+def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
     """Percent of the mass in each region; the borders belong to the middle."""
     total = float(mass.sum())
     if total == 0:
@@ -120,8 +120,8 @@ def diagnose(table: TokenTable, objective: WeighsTokens, *, margin: float, bandw
         tokens=len(table),
         mean_weight=float(weights.mean()),
         effective_ratio=effective_ratio(weights),
-        high_weight=high_weight_share(weights),
-        mass=region_shares(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth),
+        high_weight_percent=high_weight_percent(weights),
+        mass_percent=region_percents(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth),
     )
 
 
@@ -132,7 +132,7 @@ def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confide
         tokens=len(table),
         mean_nll=float(table["nll"].mean(dtype=np.float64)),
         median_gap=float(np.median(gap)),
-        top=100 * float(np.mean(table["rank"] == 1)),
+        first_choice_percent=100 * float(np.mean(table["rank"] == 1)),
         mean_entropy=float(table["entropy"].mean(dtype=np.float64)),
-        regions=region_shares(gap, np.ones_like(gap), margin=margin, bandwidth=bandwidth),
+        regions_percent=region_percents(gap, np.ones_like(gap), margin=margin, bandwidth=bandwidth),
     )

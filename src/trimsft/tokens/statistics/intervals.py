@@ -1,34 +1,70 @@
-"""The quantities of the paper's appendix tables with their 95 % intervals over examples.
+"""Statistics of a token table with their 95 % intervals, by resampling examples: the tokens of one are not independent.
+
+    sums = ByExample(table, [np.ones(len(table)), table["nll"]])
+    sums.interval(lambda means: means[:, 1] / means[:, 0])          # of the mean nll
+
+Every such quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
+Those of the paper's appendix tables, with the values of `grids` and `groups`:
 
     weight_intervals(table)[Setting(1, 1)]["r_eff"]
     mass_intervals(table)[Setting(1, 1), "trim"]["low"]
-    category_intervals(table, Setting(1, 1))["numeric"]["trim_mass"]
+    category_intervals(table, Setting(1, 1))["numeric"]["trim_mass_percent"]
 
-Their values are those of `grids` and `groups`.
+Shapes: E examples, K columns, R resamples.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
-from trimsft.scoring.intervals import Interval
+from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.by_example import ByExample
+from trimsft.tokens.statistics.gaps import REGIONS
 from trimsft.tokens.statistics.grids import PAPER_MASS, PAPER_SETTINGS, TRIMS
-from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, Array, weights_of
+from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, weights_of
 from trimsft.tokens.table import TokenTable
 
 Intervals: TypeAlias = dict[str, Interval]
-REGIONS = ("low", "middle", "high")
+RESAMPLES = 1_000
+
+
+class ByExample:
+    """Sums of columns of numbers, one for each token, over the tokens of each example."""
+
+    def __init__(self, table: TokenTable, columns: Sequence[Array]) -> None:
+        _, which = np.unique(table["example"], return_inverse=True)
+        weights = (np.asarray(column, dtype=np.float64) for column in columns)
+        self._sums_EK: Array = np.stack(
+            [np.bincount(which, weights=column).astype(np.float64) for column in weights], axis=1
+        )
+
+    def value(self, statistic: Callable[[Array], Array]) -> float:
+        """Of the table as it is; `statistic` takes [R, K] means of the columns and gives [R]."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(statistic(self._sums_EK.mean(axis=0, keepdims=True))[0])
+
+    def interval(self, statistic: Callable[[Array], Array]) -> Interval:
+        """With its 95 % interval; NaN at both ends where there is a single example."""
+        value = self.value(statistic)
+        if len(self._sums_EK) < 2:
+            return Interval(value, math.nan, math.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return bias_corrected(value, statistic(self._draws_RK))
+
+    @cached_property
+    def _draws_RK(self) -> Array:
+        return resampled_means(self._sums_EK, RESAMPLES, np.random.default_rng(0))
 
 
 def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
-    """mean_weight, high_weight (percent) and r_eff of TrimSFT."""
+    """mean_weight, high_weight_percent and r_eff of TrimSFT, for each setting."""
     columns: list[Array] = [np.ones(len(table))]
     for setting in settings:
         weights = weights_of(TrimSFT(*setting), table)
@@ -38,7 +74,7 @@ def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETT
     return {
         setting: {
             "mean_weight": sums.interval(_ratio(at, 0)),
-            "high_weight": sums.interval(_ratio(at + 1, 0, scale=100.0)),
+            "high_weight_percent": sums.interval(_ratio(at + 1, 0, scale=100.0)),
             "r_eff": sums.interval(effective(at + 2, at + 3)),
         }
         for at, setting in zip(range(1, len(columns), 4), settings, strict=True)
@@ -48,7 +84,7 @@ def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETT
 def mass_intervals(
     table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
 ) -> dict[tuple[Setting, str], Intervals]:
-    """Percent of the gradient mass in each region."""
+    """Percent of the gradient mass in each region, for each setting and objective."""
     norm = table["gradient_norm"].astype(np.float64)
     columns: list[Array] = []
     for setting in settings:
@@ -66,24 +102,24 @@ def mass_intervals(
 
 
 def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
-    """Of each category: ratio, middle, sft_mass and trim_mass (percent), mean_weight."""
+    """The columns of `groups.Group` for each category, but for its mean nll."""
     which, norm = table["category"], table["gradient_norm"].astype(np.float64)
     weights = weights_of(TrimSFT(*setting), table)
     _, middle, _ = _regions(table, setting)
     each = [np.ones(len(table)), weights, middle, norm, weights * norm]
     columns = [*each, *(column * (which == n) for n in range(len(CATEGORIES)) for column in each)]
     sums = ByExample(table, columns)
-    found = {}
+    intervals = {}
     for n, name in enumerate(CATEGORIES):
         at = len(each) * (n + 1)
-        found[name] = {
-            "ratio": sums.interval(_ratio(at, 0, scale=100.0)),
+        intervals[name] = {
+            "ratio_percent": sums.interval(_ratio(at, 0, scale=100.0)),
             "mean_weight": sums.interval(_ratio(at + 1, at)),
-            "middle": sums.interval(_ratio(at + 2, at, scale=100.0)),
-            "sft_mass": sums.interval(_ratio(at + 3, 3, scale=100.0)),
-            "trim_mass": sums.interval(_ratio(at + 4, 4, scale=100.0)),
+            "middle_percent": sums.interval(_ratio(at + 2, at, scale=100.0)),
+            "sft_mass_percent": sums.interval(_ratio(at + 3, 3, scale=100.0)),
+            "trim_mass_percent": sums.interval(_ratio(at + 4, 4, scale=100.0)),
         }
-    return found
+    return intervals
 
 
 def effective(weight: int, square: int, count: int = 0) -> Callable[[Array], Array]:

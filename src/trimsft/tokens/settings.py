@@ -1,0 +1,107 @@
+"""The settings of `trimsft tokens`, and where its tables go; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimsft.errors import UsageError
+from trimsft.options import check_options, option
+from trimsft.runs import RunDirectory
+from trimsft.text.data_config import NUMINA
+from trimsft.text.templates import check_template_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenSettings:
+    """Which models are measured on which rows, and how."""
+
+    models: tuple[str, ...] = option(
+        argument="MODEL...", help="Run directories, model folders or names of models on the hub."
+    )
+    data: str = option(help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.")
+    limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
+    sample: int | None = option(None, help="Choose this many rows at random.", least=1)
+    seed: int | None = option(None, help="Seed of the random choice of rows (default 0).", least=0)
+    out: Path | None = option(
+        None,
+        help="File or folder of the table. By default tokens.parquet in a run directory, else ./tokens-NAME.parquet.",
+    )
+    template: str = option(
+        "auto", help="How a problem becomes a prompt; auto takes the template that the run was trained with."
+    )
+    system_prompt: str | None = option(
+        None, help="System prompt ('' for none); by default the one that the run was trained with."
+    )
+    max_length: int | None = option(
+        None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
+    )
+    problem_column: str = option("problem", help="The column of problems.")
+    solution_column: str = option("solution", help="The column of solutions.")
+    drop_incomplete: bool = option(
+        False,
+        flags=("--drop-incomplete",),
+        help="Drop and count rows without problem or solution, instead of refusing the data.",
+    )
+    top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
+    device: str = option("auto", help="auto (all GPUs, else cpu), cpu, cuda or cuda:N; several joined by commas.")
+    batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
+    shard: str | None = option(None, help="K/N does the K-th of N shares; the last one to end joins them all.")
+    overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_template_name(self.template)
+        if not self.models:
+            raise UsageError("there are none", field="models", hint="name at least one")
+        if self.seed is not None and self.sample is None and self.data != NUMINA:
+            raise UsageError("has no effect without a sample", field="seed", value=self.seed, hint="leave it out")
+        self.places()
+
+    def places(self) -> dict[str, Path]:
+        """Where the table of each model goes.
+
+        By default a run directory has its own and any other model's is ./tokens-NAME.parquet. `out` is a .parquet
+        file or a folder for one model; for several it is a folder, with one inside for each.
+        """
+        if self.out is not None:
+            _check_out(self.out, len(self.models))
+        places: dict[str, Path] = {}
+        for model in self.models:
+            place = self._place(model)
+            if model in places or place in places.values():
+                raise UsageError(
+                    f"{model!r} would be written to {str(place)!r}, as another one", field="models", hint="name it once"
+                )
+            places[model] = place
+        return places
+
+    def _place(self, model: str) -> Path:
+        if self.out is None:
+            run = RunDirectory(model)
+            return run.tokens_path if run.is_run() else Path(f"tokens-{name_of(model)}.parquet")
+        if len(self.models) > 1:
+            return self.out / name_of(model) / "tokens.parquet"
+        return self.out if self.out.suffix == ".parquet" else self.out / "tokens.parquet"
+
+
+def _check_out(out: Path, models: int) -> None:
+    is_file = out.suffix == ".parquet"
+    if is_file and models > 1:
+        raise UsageError(f"is one file for {models} models", field="out", value=str(out), hint="name a folder")
+    if is_file and out.is_dir():
+        raise UsageError(
+            "is a folder", field="out", value=str(out), hint="name a file in it, or a folder without .parquet"
+        )
+    for folder in [out, *out.parents][is_file:]:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(
+                "is a file", field="out", value=str(folder), hint="name a folder, or a file that ends in .parquet"
+            )
+
+
+def name_of(model: str) -> str:
+    """The last part of a path or of a name of the hub; of RUN/model, the run's."""
+    path = Path(model)
+    path = path.resolve() if path.exists() else path
+    return path.parent.name if path.name == "model" and path.parent.name else path.name

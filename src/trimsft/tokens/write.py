@@ -1,0 +1,304 @@
+"""`write_token_table`: one pass of a model over rows, one line for each token it is trained on.
+
+    write_token_table("runs/trim", rows, Path("runs/trim/tokens.parquet"), limit=100)
+    write_token_tables({"Base": "Qwen/Qwen2.5-Math-1.5B", "TrimSFT": "runs/trim"}, rows, Path("compared"))
+
+A start that was cut short is continued by the same call; see `trimsft.tokens.parts`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trimsft.errors import UsageError
+from trimsft.runs import environment, find_weights
+from trimsft.text.encoding import Encoder, and_more, checked_rows, load_tokenizer
+from trimsft.text.templates import choose_template, resolve_template_name
+from trimsft.tokens import passes
+from trimsft.tokens.heads import Reader
+from trimsft.tokens.models import Limits, Rendering, fingerprint_model, limits_of, load_model
+from trimsft.tokens.parts import Parts
+from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
+from trimsft.tokens.table import VERSION, read_metadata
+
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
+_PROMPTS_KEPT, _PROMPT_LENGTH, _PROMPTS_SIZE = 200, 4000, 1_900_000
+"""Rows whose prompt the metadata keeps for whoever shows examples, characters of each, and bytes in all."""
+
+log = logging.getLogger("trimsft")
+Progress = Callable[[int, int], None]
+Rows = list[dict[str, str]]
+
+
+def write_token_table(
+    model: Any,
+    rows: Iterable[Mapping[str, Any]],
+    out: Path,
+    *,
+    tokenizer: Any = None,
+    template: str = "auto",
+    system_prompt: str | None = None,
+    max_length: int | None = None,
+    truncation_mode: str | None = None,
+    batch_tokens: int | None = None,
+    device: str | Sequence[str] = "auto",
+    limit: int | None = None,
+    top: int = 0,
+    shard: str | None = None,
+    overwrite: bool = False,
+    on_progress: Progress | None = None,
+) -> Path:
+    """Write `tokens.parquet` (see `trimsft.tokens.table`); returns its path.
+
+    Args:
+        model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
+            tokenizer, which stays on its device and in its dtype.
+        rows: with the fields problem and solution; rendered and masked as `trimsft train` does.
+        template, system_prompt, max_length, truncation_mode: as in training, where a completion is cut too. A run
+            directory is by default rendered as it was trained; another model with the template that fits it, and
+            uncut. With a `max_length` of 0 rows of a run are not cut either.
+        batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
+        device: auto is every GPU there is, a process for each, else cpu; or one, or a list. The model runs in float32
+            on the CPU, else in its own dtype. A rank of torchrun or accelerate takes its own GPU and its share.
+        limit: only so many rows, the first ones.
+        top: so many of the most probable tokens beside each, in the columns top_ids, top_logprobs and top_texts.
+        shard: "2/4" does the second of four shares; whoever does the last one makes the table of all.
+        overwrite: begin again where the table, or parts of it, are there with other inputs.
+        on_progress: called with how many rows are done, and of how many.
+    """
+    _check_least(1, batch_tokens=batch_tokens, limit=limit)
+    _check_least(0, max_length=max_length, top=top)
+    checked = checked_rows(rows, limit)
+    share = _share(shard)
+    count = -(-len(checked) // passes.WINDOW)
+    windows, out = windows_of(share, count), Path(out)
+    if not windows:  # more ranks than windows
+        return out
+    devices = _devices_for(model, device, tokenizer, is_rank=shard is None and share is not None)
+    rendering = Rendering(template, system_prompt, max_length, truncation_mode)
+    source = find_weights(model) if isinstance(model, str | Path) else model
+    inputs = _Inputs.of(source, tokenizer, rendering.as_trained([model]))
+    inputs.check_room(checked, top=top)
+    parts = Parts(out, inputs.facts(checked, top=top, dtype=_dtype_name(model, devices)), count)
+    if not parts.begin(overwrite=overwrite):
+        _warn_of_lengths(out)
+        return out
+    job = {"model": str(model), "shard": share, **asdict(rendering), "top": top, "batch_tokens": batch_tokens}
+    try:
+        _fill(parts, inputs, checked, windows, devices, job, on_progress)
+        is_whole = parts.join(inputs.metadata(checked))
+    except BaseException as error:
+        parts.leave(refused=isinstance(error, ValueError))
+        raise
+    if is_whole:
+        _warn_of_lengths(out)
+    return out
+
+
+def write_token_tables(
+    models: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], out: Path, **options: Any
+) -> dict[str, Path]:
+    """A table for each model over the same rows, in a folder of its label; options as for `write_token_table`.
+
+    Models that are no runs are rendered as the runs among them were trained, so that they can be compared.
+    """
+    rows, options = list(rows), alike(models.values(), options)
+    for label in models:
+        if not label.strip() or Path(label).name != label:
+            raise UsageError("a label must be able to name a folder", field="models", value=label)
+    return {
+        label: write_token_table(model, rows, Path(out) / label / "tokens.parquet", **options)
+        for label, model in models.items()
+    }
+
+
+def alike(models: Iterable[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with which all of these models are given the same prompts."""
+    named = {field.name: options[field.name] for field in fields(Rendering) if field.name in options}
+    return {**options, **asdict(Rendering(**named).as_trained(models))}
+
+
+def _fill(
+    parts: Parts,
+    inputs: _Inputs,
+    rows: Rows,
+    windows: Sequence[int],
+    devices: Sequence[str],
+    job: Mapping[str, Any],
+    on_progress: Progress | None,
+) -> None:
+    """Do those of the windows that are not done, here or in a process for each device."""
+    missing, total = parts.missing(windows), _rows_in(windows, len(rows))
+    devices = devices[: max(1, len(missing))]
+    if len(devices) > 1:
+        run_on_each(devices, {**job, "rows": rows, "out": str(parts.out)}, on_progress)
+    elif missing:
+        with parts.working_on((job["shard"] or "1/1").replace("/", "of")):
+            source = inputs.source
+            model = load_model(source, devices[0]) if isinstance(source, str) else source
+            reader = Reader(model, top=job["top"])
+            size = job["batch_tokens"] or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
+            before = total - _rows_in(missing, len(rows))
+            on_rows = (lambda done: on_progress(before + done, total)) if on_progress else lambda done: None
+            # kernels and events belong to the current device
+            here = torch.cuda.device(reader.device) if reader.device.type == "cuda" else nullcontext()
+            with torch.inference_mode(), here:
+                passes.Pass(reader, rows, inputs.encoder, parts, batch_tokens=size).run(missing, on_rows)
+    elif on_progress is not None:
+        on_progress(total, total)
+
+
+def _warn_of_lengths(out: Path) -> None:
+    """Say what a maximum length took, and which rows are longer than the model knows."""
+    metadata = read_metadata(out)
+    cut, longest, positions = metadata.get("cut", {}), metadata.get("longest", 0), metadata.get("positions")
+    if cut.get("rows_cut"):
+        lost = f"; {_counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
+        rows, tokens = _counted(cut["rows_cut"], "row"), _counted(cut["tokens_cut"], "token")
+        log.warning("%s: a maximum length of %s cuts %s by %s%s", out, metadata["max_length"], rows, tokens, lost)
+    if positions and longest > positions:
+        log.warning(
+            "%s: the longest row has %s tokens, the model knows %s positions, and what it says beyond is worth little; "
+            "a maximum length of %s cuts there", out, f"{longest:,}", f"{positions:,}", positions,
+        )  # fmt: skip
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What a table is made of, before the weights are loaded."""
+
+    source: Any
+    """What `from_pretrained` loads, or a model in memory."""
+    encoder: Encoder
+    names: Mapping[str, Any]
+    """How rows are rendered, as the metadata say it."""
+    limits: Limits
+
+    @classmethod
+    def of(cls, source: Any, tokenizer: Any, rendering: Rendering) -> _Inputs:
+        tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
+        if tokenizer.eos_token_id is None:
+            raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
+        names = {
+            "template": resolve_template_name(rendering.template, tokenizer),
+            "system_prompt": rendering.system_prompt,
+            "max_length": rendering.max_length or None,
+        }
+        if names["max_length"] and rendering.keep == "end":
+            names["truncation_mode"] = "keep_end"
+        template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
+        encoder = Encoder(tokenizer, template, rendering.max_length or None, rendering.keep)
+        return cls(source, encoder, names, limits_of(source))
+
+    def check_room(self, rows: Rows, *, top: int) -> None:
+        """Refuse what does not fit into the model."""
+        known, positions, longest = self.limits.vocabulary, self.limits.positions or 0, self.encoder.max_length
+        if known is not None and top > known:
+            raise UsageError(f"is more than the {known:,} tokens that the model knows", field="top", value=top)
+        if not self.limits.is_hard or (longest is not None and longest <= positions):
+            return
+        long = [example for example in self.encoder.examples(rows) if len(example) > positions]
+        if long:
+            raise UsageError(
+                f"row {long[0].number} has {len(long[0]):,} tokens{and_more(len(long), 'rows')}, the model only "
+                f"{positions:,} positions",
+                field="rows",
+                hint="cut them",
+                remedy=("max_length", positions),
+            )
+
+    def facts(self, rows: Rows, *, top: int, dtype: str) -> dict[str, Any]:
+        """By which a second start is known to be about the same table."""
+        digest = hashlib.sha256()
+        for row in rows:
+            digest.update(json.dumps([row["problem"], row["solution"]]).encode())
+        return {
+            "schema": VERSION,
+            "model": _name(self.source),
+            "model_sha256": fingerprint_model(self.source),
+            "data": {"rows": len(rows), "sha256": digest.hexdigest()},
+            **self.names,
+            "top": top,
+            "dtype": dtype,
+            "window": passes.WINDOW,
+        }
+
+    def metadata(self, rows: Rows) -> dict[str, Any]:
+        """What else its readers may want to know."""
+        rendered = self.encoder.template.render([row["problem"] for row in rows[:_PROMPTS_KEPT]])
+        return {
+            "model": _name(self.source),
+            "eos_id": int(self.encoder.tokenizer.eos_token_id),
+            "positions": self.limits.positions,
+            "prompts": _prompts(rendered),
+            "versions": environment()["versions"],
+        }
+
+
+def _prompts(rendered: Sequence[str]) -> list[str]:
+    kept, size = [], 0
+    for prompt in rendered:
+        cut = prompt[:_PROMPT_LENGTH]
+        size += len(json.dumps(cut)) + 2
+        if size > _PROMPTS_SIZE:
+            break
+        kept.append(cut)
+    return kept
+
+
+def _check_least(least: int, **numbers: int | None) -> None:
+    for name, value in numbers.items():
+        if value is not None and value < least:
+            raise UsageError(f"must be at least {least}", field=name, value=value)
+
+
+def _share(shard: str | None) -> str | None:
+    rank = share_of_rank()
+    if shard is not None and rank is not None:
+        raise UsageError(
+            f"has no effect on a rank, which takes share {rank}", field="shard", value=shard, hint="leave it out"
+        )
+    return shard or rank
+
+
+def _devices_for(model: Any, device: str | Sequence[str], tokenizer: Any, *, is_rank: bool) -> list[str]:
+    if isinstance(model, str | Path):
+        if tokenizer is not None:
+            raise UsageError(
+                f"has no effect on {str(model)!r}, which brings its own", field="tokenizer", hint="leave it out"
+            )
+        return choose_devices(device, is_rank=is_rank)
+    if tokenizer is None:
+        raise UsageError(
+            "is needed for a model in memory", field="tokenizer", hint="give the one that belongs to the model"
+        )
+    if device != "auto":
+        raise UsageError("has no effect on a model in memory", field="device", value=device, hint="leave it out")
+    return [str(model.get_output_embeddings().weight.device)]
+
+
+def _dtype_name(model: Any, devices: Sequence[str]) -> str:
+    if not isinstance(model, str | Path):
+        return str(model.dtype).removeprefix("torch.")
+    return "float32" if devices[0] == "cpu" else "auto"
+
+
+def _name(source: Any) -> str:
+    return source if isinstance(source, str) else str(source.config._name_or_path or type(source).__name__)
+
+
+def _rows_in(windows: Sequence[int], rows: int) -> int:
+    return sum(min(rows, (window + 1) * passes.WINDOW) - window * passes.WINDOW for window in windows)
