@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.evaluate.judge import judge
-from trimsft.evaluate.problem_files import Problem, fingerprint
+from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader
 from trimsft.scoring.scores import BenchmarkScore

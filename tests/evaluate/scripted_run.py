@@ -1,15 +1,15 @@
-"""An evaluation with a scripted engine that a test can kill: `python -m tests.evaluate.scripted_run FOLDER DELAY`."""
+"""Evaluations with a scripted engine, which a test can kill: `python -m tests.evaluate.scripted_run FOLDER DELAY`."""
 
 import sys
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.engines import ScriptedEngine
-from trimsft.evaluate.engines.base import Request
-from trimsft.evaluate.generate import Evaluation, Outcome, fill
-from trimsft.evaluate.problem_files import Problem
+from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.engines import Request, ScriptedEngine
+from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.settings import EvalSettings
 
 PROBLEMS = [Problem(f"p{number}", f"What is {number}+1?", str(number + 1)) for number in range(6)]
 
@@ -19,15 +19,27 @@ def answer(request: Request) -> str:
     return f"seed {request.seed} at {request.sampling.temperature} " + "and so on " * 300
 
 
-def evaluation(**changes: Any) -> Evaluation:
-    prompts = make_prompts([problem.problem for problem in PROBLEMS], template="plain")
-    return Evaluation(**{"benchmark": "mine", "problems": PROBLEMS, "prompts": prompts, "samples": 3} | changes)
+def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protocol: Any) -> Evaluation:
+    settings = EvalSettings(**{"model": "m", "benchmarks": ("mine",), "samples": 3} | protocol)
+    prompts = prompts or make_prompts([problem.problem for problem in problems], template="plain")
+    return Evaluation("mine", problems, prompts, settings)
 
 
-def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Outcome, ScriptedEngine]:
+def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Progress, ScriptedEngine]:
     engine = ScriptedEngine(answer, delay=delay)
     return fill(SampleRecord(folder), evaluation(), engine, **options), engine
 
 
+def command_line(delay: float) -> None:
+    """`trimsft` itself, with an engine that takes its time."""
+    from trimsft import cli
+    from trimsft.evaluate import run as module
+
+    module.make_engine = lambda settings: ScriptedEngine(answer, delay=delay)  # type: ignore[assignment]
+    cli.main()
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "eval":
+        command_line(0.05)
     run(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,22 +1,30 @@
-"""Benchmarks: the declared ones, files of one's own, and what a bad file is told."""
+"""Benchmarks: files of one's own, what a bad file is told, and those of the hub.
+
+No hub is reached: `datasets.load_dataset` is replaced by one that checks what it is asked and gives a real `Dataset`.
+Names of columns are as published; types of columns and forms of answers are assumed.
+"""
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset, Features, List, Value
 
+from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import (
     BENCHMARKS,
-    BenchmarkError,
     Problem,
     benchmark_name,
     describe_source,
+    fingerprint,
     from_hub,
     load_benchmark,
+    read_problems,
+    write_problems,
 )
-from trimsft.evaluate.problem_files import fingerprint, read_problems, write_problems
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -64,15 +72,12 @@ def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:
 def test_an_id_may_be_used_again_for_another_problem_only(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, ROW | {"problem": "And 2+2?"})
     assert [problem.id for problem in read_problems(path)] == ["a", "a#2"]
-    with pytest.raises(BenchmarkError, match=r"mine\.jsonl, line 2: the problem with id 'a' occurs twice"):
+    with pytest.raises(DataError, match=r"mine\.jsonl, line 2: the problem with id 'a' occurs twice"):
         read_problems(write(path, ROW, ROW))
 
 
 def test_problems_survive_being_written(tmp_path: Path) -> None:
-    problems = [
-        Problem("a", "What\u2028is {0}?", "2", True, 1e-3, 0.1, "%"),
-        Problem("b", "\U0001f600", "\\frac{1}{2}"),
-    ]
+    problems = [Problem("a", "What\u2028is {0}?", "2", True, 1e-3, 0.1, "%"), Problem("b", "\U0001f600", "\\pi")]
     path = tmp_path / "problems.jsonl"
     path.write_bytes(write_problems(problems))
     assert read_problems(path) == problems
@@ -100,70 +105,169 @@ def test_problems_survive_being_written(tmp_path: Path) -> None:
 )
 def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
     path = write(tmp_path / "mine.jsonl", ROW, row)
-    with pytest.raises(BenchmarkError, match=says) as error:
+    with pytest.raises(DataError, match=says) as error:
         load_benchmark(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BenchmarkError, match=r"unknown name 'maths500'; did you mean 'math500'\? known: math500, "):
+    with pytest.raises(UsageError, match=r"unknown name 'maths500'; did you mean 'math500'\? known: math500, "):
         load_benchmark("maths500")
-    with pytest.raises(BenchmarkError, match=r"no such file: 'gone\.jsonl'"):
+    with pytest.raises(DataError, match=r"no such file: 'gone\.jsonl'"):
         load_benchmark("gone.jsonl")
-    with pytest.raises(BenchmarkError, match="data_dir: no such folder"):
+    with pytest.raises(DataError, match="data_dir: no such folder"):
         load_benchmark("math500", tmp_path / "gone")
     write(tmp_path / "mine.jsonl", ROW)
-    with pytest.raises(BenchmarkError, match=r"has no math500\.jsonl; it holds mine"):
+    with pytest.raises(DataError, match=r"has no math500\.jsonl; it holds mine"):
         load_benchmark("math500", tmp_path)
-    with pytest.raises(BenchmarkError, match=r"unknown name 'main'; did you mean 'mine'\?"):
+    with pytest.raises(UsageError, match=r"unknown name 'main'; did you mean 'mine'\?"):
         load_benchmark("main", tmp_path)
-    with pytest.raises(BenchmarkError, match="limit: must be at least 1, got 0"):
+    with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
         load_benchmark("math500", limit=0)
-    with pytest.raises(BenchmarkError, match="holds no problems"):
+    with pytest.raises(DataError, match="holds no problems"):
         load_benchmark(write(tmp_path / "empty.jsonl"))
-
-
-@pytest.mark.parametrize(
-    ("name", "row", "problem"),
-    [
-        (
-            "math500",
-            {"unique_id": "t/1.json", "problem": "?", "answer": "\\pi"},
-            Problem("t/1.json", "?", "\\pi"),
-        ),
-        (
-            "olympiadbench",
-            {"id": 7, "question": "?", "final_answer": ["$2,3$"], "is_multiple_answer": True, "error": None},
-            Problem("7", "?", "2,3", multiple=True),
-        ),
-        (
-            "olympiadbench",
-            {"id": 8, "question": "?", "final_answer": ["$1$ or $2$"]},
-            Problem("8", "?", "$1$ or $2$"),
-        ),
-        ("minerva", {"question": "?", "answer": "1.6"}, Problem("minerva-5", "?", "1.6")),
-        ("amc", {"id": 3, "problem": "?", "answer": 142.0}, Problem("3", "?", "142")),
-        ("aime24", {"id": 60, "problem": "?", "answer": "073"}, Problem("60", "?", "73")),
-        ("gsm8k", {"question": "?", "answer": "so\n#### 1,234"}, Problem("gsm8k-5", "?", "1234")),
-    ],
-)
-def test_rows_of_the_hub(name: str, row: dict[str, Any], problem: Problem) -> None:
-    assert from_hub(BENCHMARKS[name], row, 5) == problem
-
-
-def test_a_changed_dataset_is_noticed() -> None:
-    with pytest.raises(BenchmarkError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
-        from_hub(BENCHMARKS["amc"], {"id": 3, "problem": "?", "answer": "(C)"}, 5)
-    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("minerva", None), ("gsm8k", "so it is 5")):
-        with pytest.raises(BenchmarkError, match="row 5: no answer in it"):
-            from_hub(BENCHMARKS[name], {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
-    with pytest.raises(BenchmarkError, match="row 5: no field 'problem'"):
-        from_hub(BENCHMARKS["gsm8k"], {"answer": "#### 1"}, 5)
 
 
 def test_the_lab_needs_neither_hub_nor_file(tmp_path: Path) -> None:
     problems = load_benchmark("lab-medium", tmp_path, limit=7)  # whatever a folder of other benchmarks holds
     assert [problem.id for problem in problems] == [f"lab-medium-{number}" for number in range(7)]
     assert describe_source("lab-medium") == "the lab"
-    with pytest.raises(BenchmarkError, match="did you mean 'lab-hard'"):
+    with pytest.raises(UsageError, match="did you mean 'lab-hard'"):
         load_benchmark("lab-hrd")
+
+
+# ---- the hub
+
+TEXT, INTEGER = Value("string"), Value("int64")
+OTHERS = [
+    "question",
+    "context",
+    "modality",
+    "difficulty",
+    "unit",
+    "answer_type",
+    "error",
+    "question_type",
+    "subfield",
+    "subject",
+    "language",
+]
+OLYMPIAD = {
+    **dict.fromkeys((*OTHERS, *(f"image_{number}" for number in range(1, 10))), TEXT),
+    "id": INTEGER,
+    "solution": List(TEXT),
+    "final_answer": List(TEXT),
+    "is_multiple_answer": Value("bool"),
+}
+HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list[Problem]]] = {
+    "math500": (
+        ("HuggingFaceH4/MATH-500", None, "test"),
+        dict.fromkeys(("problem", "solution", "answer", "subject", "unique_id"), TEXT) | {"level": INTEGER},
+        [{"problem": "1+1?", "answer": "2", "unique_id": "test/algebra/1.json", "level": 2}],
+        [Problem("test/algebra/1.json", "1+1?", "2")],
+    ),
+    "olympiadbench": (
+        ("Hothan/OlympiadBench", "OE_TO_maths_en_COMP", "train"),
+        OLYMPIAD,
+        [
+            {"id": 1606, "question": "1+1?", "final_answer": ["$2$"], "is_multiple_answer": False},
+            {"id": 1607, "question": "x?", "final_answer": ["$1$ or $2$"], "is_multiple_answer": True, "error": ""},
+            {"id": 1608, "question": "y?", "final_answer": ["3.1"], "is_multiple_answer": False, "error": "1e-1"},
+        ],
+        [
+            Problem("1606", "1+1?", "2"),
+            Problem("1607", "x?", "$1$ or $2$", multiple=True),
+            Problem("1608", "y?", "3.1", absolute=0.1),
+        ],
+    ),
+    "minerva": (
+        ("math-ai/minervamath", None, "test"),
+        {"question": TEXT, "answer": TEXT},
+        [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4e33"}],
+        [
+            Problem("minerva-0", "1+1?", "2", tolerance=1e-4),
+            Problem("minerva-1", "2+2?", "4e33", tolerance=1e-4),
+        ],
+    ),
+    "amc": (
+        ("AI-MO/aimo-validation-amc", None, "train"),
+        {"id": INTEGER, "problem": TEXT, "answer": Value("float64"), "url": TEXT},
+        [{"id": 0, "problem": "1+1?", "answer": 142.0, "url": "..."}],
+        [Problem("0", "1+1?", "142")],
+    ),
+    "amc23": (
+        ("math-ai/amc23", None, "test"),
+        {"id": INTEGER, "answer": TEXT, "url": TEXT, "question": TEXT},
+        [{"id": 0, "answer": "27.0", "question": "1+1?"}, {"id": 1, "answer": "-1", "question": "0-1?"}],
+        [Problem("0", "1+1?", "27"), Problem("1", "0-1?", "-1")],
+    ),
+    "aime24": (
+        ("HuggingFaceH4/aime_2024", None, "train"),
+        {"id": INTEGER} | dict.fromkeys(("problem", "solution", "answer", "url", "year"), TEXT),
+        [{"id": 60, "problem": "1+1?", "answer": "073"}],
+        [Problem("60", "1+1?", "73")],
+    ),
+    "gsm8k": (
+        ("openai/gsm8k", "main", "test"),
+        {"question": TEXT, "answer": TEXT},
+        [{"question": "1+1?", "answer": "It is\n#### 1,002"}],
+        [Problem("gsm8k-0", "1+1?", "1002")],
+    ),
+}
+
+
+def test_every_benchmark_is_tested_and_names_a_commit() -> None:
+    assert HUB.keys() == BENCHMARKS.keys()
+    for name, benchmark in BENCHMARKS.items():
+        assert re.fullmatch("[0-9a-f]{40}", benchmark.revision)
+        assert describe_source(name).endswith(f"({benchmark.split}) at {benchmark.revision}")
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_what_is_asked_and_how_it_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (dataset, config, split), features, rows, expected = HUB[name]
+
+    def load(path: str, name: str | None = None, *, split: str, revision: str) -> Dataset:
+        asked.append((path, name, split, revision))
+        return Dataset.from_list([dict.fromkeys(features) | row for row in rows], features=Features(features))
+
+    asked: list[Any] = []
+    monkeypatch.setattr("datasets.load_dataset", load)
+    assert load_benchmark(name) == expected
+    assert asked == [(dataset, config, split, BENCHMARKS[name].revision)]
+    assert load_benchmark(name, limit=1) == expected[:1]
+
+
+def test_a_local_file_needs_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.load_dataset", None)
+    path = tmp_path / "gsm8k.jsonl"
+    path.write_text(json.dumps({"problem": "1+1?", "answer": "2"}) + "\n")
+    assert len(load_benchmark("gsm8k", tmp_path)) == 1
+    assert describe_source("gsm8k", tmp_path) == str(path)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no\nroute."), ConnectionError()])
+def test_out_of_reach_it_names_the_way_out(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **settings: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("datasets.load_dataset", refuse)
+    with pytest.raises(DataError) as told:
+        load_benchmark("minerva")
+    what = "no route" if str(error) else "ConnectionError"
+    assert (told.value.field, told.value.remedy) == ("benchmarks", ("data_dir", "FOLDER"))
+    assert str(told.value) == (
+        "benchmarks: cannot load 'minerva' from the hub, math-ai/minervamath (test) at "
+        f"{BENCHMARKS['minerva'].revision}: {what}; without the hub, name a folder that holds minerva.jsonl; "
+        "set data_dir='FOLDER'"
+    )
+
+
+def test_a_changed_dataset_is_noticed() -> None:
+    with pytest.raises(DataError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
+        from_hub(BENCHMARKS["amc"], {"id": 3, "problem": "?", "answer": "(C)"}, 5)
+    for name, answer in (("amc", 7.5), ("amc", float("inf")), ("minerva", None), ("gsm8k", "so it is 5")):
+        with pytest.raises(DataError, match="row 5: no answer in it"):
+            from_hub(BENCHMARKS[name], {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
+    with pytest.raises(DataError, match="row 5: no field 'problem'"):
+        from_hub(BENCHMARKS["gsm8k"], {"answer": "#### 1"}, 5)

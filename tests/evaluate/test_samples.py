@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
-from trimsft.evaluate.problem_files import Problem, fingerprint
+from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
@@ -106,7 +106,7 @@ def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) 
     [
         (
             {"samples": 1},
-            r"samples: was 2, now 1 \(a record never shrinks: give --samples 2 and read pass@1 or",
+            r"samples: was 2, now 1 \(a record never shrinks: ask for 2 and read pass@1 or",
         ),
         ({"greedy": False}, r"greedy: was True, now False \(a record never shrinks"),
         ({"samples": 4, "seed": 1}, "seed: was not set, now 1"),  # what may grow is not complained about

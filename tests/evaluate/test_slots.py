@@ -4,78 +4,36 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
-    PhimoeConfig,
-    PhimoeForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+import transformers as hf
 
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, slot_attention, slots
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-from .tiny_model import make_model, make_tokenizer
+from .tiny_model import TINY, make_model, make_tokenizer
 
-SIZES = {
-    "vocab_size": 262,
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.4,
-    "bos_token_id": None,
-    "eos_token_id": 0,
-    "pad_token_id": None,
-}
+SIZES = {**TINY, "num_attention_heads": 4, "pad_token_id": None}
 GROUPED = {**SIZES, "num_key_value_heads": 2}
 MODELS = {
     "llama": lambda: make_model(num_attention_heads=4, num_key_value_heads=2),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**GROUPED)),
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=16)),
-    "mistral, window of 8": lambda: MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=8)),
-    "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES)),
+    "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**GROUPED)),
+    "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**GROUPED, head_dim=16)),
+    "mistral, window of 8": lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=8)),
+    "gpt-neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SIZES)),
 }
 MIXED = {"num_experts_per_tok": 2, "num_local_experts": 4}
-LONG_ROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "short_factor": [1.0] * 8,
-    "long_factor": [4.0] * 8,
-    "original_max_position_embeddings": 16,
-}
+FACTORS = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0, **FACTORS, "original_max_position_embeddings": 16}
 UNSUITED = {
-    "phimoe, window in its masks": lambda: PhimoeForCausalLM(PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)),
-    "phi3, longrope": lambda: Phi3ForCausalLM(
-        Phi3Config(**GROUPED, original_max_position_embeddings=16, rope_parameters=LONG_ROPE)
+    "phimoe, window in its masks": lambda: hf.PhimoeForCausalLM(hf.PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)),
+    "phi3, longrope": lambda: hf.Phi3ForCausalLM(
+        hf.Phi3Config(**GROUPED, original_max_position_embeddings=16, rope_parameters=LONG_ROPE)
     ),
-    "mamba": lambda: MambaForCausalLM(
-        MambaConfig(vocab_size=262, hidden_size=32, num_hidden_layers=2, eos_token_id=0, bos_token_id=0)
+    "mamba": lambda: hf.MambaForCausalLM(
+        hf.MambaConfig(vocab_size=262, hidden_size=32, num_hidden_layers=2, eos_token_id=0, bos_token_id=0)
     ),
-    "gemma2, capped attention": lambda: Gemma2ForCausalLM(Gemma2Config(**GROUPED, head_dim=16)),
+    "gemma2, capped attention": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**GROUPED, head_dim=16)),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """So small a model only loses time to more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def build(make: Any) -> Any:
@@ -207,7 +165,10 @@ def test_all_kinds_of_sampling_are_known_before_the_first_step(monkeypatch: pyte
     short = Request("", 2, Sampling(max_tokens=4, top_k=1), (1, 2))
     found = complete(make_model(), [long, short], batch_size=1)
     assert ways == {True}
-    assert found[1].text == complete(make_model(), [Request("", 2, Sampling(0.0, max_tokens=4), (1, 2))])[0].text
+    assert (
+        found[1].text
+        == complete(make_model(), [Request("", 2, Sampling(temperature=0.0, max_tokens=4), (1, 2))])[0].text
+    )
 
 
 def test_the_model_is_left_as_it_was() -> None:

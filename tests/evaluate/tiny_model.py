@@ -11,6 +11,17 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TINY: dict[str, Any] = {
+    "vocab_size": 262,
+    "hidden_size": 64,  # heads of 32, the least that vLLM has for a CPU
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.4,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+}
 SPECIAL = ["<eos>", "<|im_start|>", "<|im_end|>"]
 
 
@@ -33,18 +44,7 @@ def make_tokenizer(chat: str | None = CHAT, special: list[str] = SPECIAL) -> Pre
 def make_model(seed: int = 0, **settings: Any) -> LlamaForCausalLM:
     """Random weights, large enough that its next token depends on the whole text."""
     torch.manual_seed(seed)
-    sizes = {
-        "vocab_size": 262,
-        "hidden_size": 64,  # heads of 32, the least that vLLM has for a CPU
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 256,
-        "initializer_range": 0.4,
-        "bos_token_id": None,
-        "eos_token_id": 0,
-    }
-    return LlamaForCausalLM(LlamaConfig(**sizes | settings)).eval()
+    return LlamaForCausalLM(LlamaConfig(**TINY | settings)).eval()
 
 
 def save_model(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.report.evaluated import make_evaluated
 from tests.report.test_report import HOSTILE, Page
 from trimsft.cli import app
-from trimsft.evaluate import command
+from trimsft.evaluate import run
 from trimsft.evaluate.engines import Request, ScriptedEngine
 from trimsft.report import write_report
 from trimsft.report.page import evaluation, evaluation_answers, evaluation_pairs
@@ -59,7 +59,7 @@ def evaluated(tmp_path, monkeypatch) -> tuple[dict[str, Path], dict[str, str]]:
 
     said = {}
     for label, often in (("low", 1), ("high", 7)):
-        monkeypatch.setattr(command, "make_engine", lambda _, o=often: ScriptedEngine(lambda r: answer(r, o)))
+        monkeypatch.setattr(run, "make_engine", lambda _, o=often: ScriptedEngine(lambda r: answer(r, o)))
         options = [f"-b{tmp_path}/sums.jsonl", f"-b{tmp_path}/more.jsonl", "--template", "plain"]
         done = CliRunner().invoke(app, ["eval", "model", *options, "--out", str(tmp_path / label)])
         assert done.exit_code == 0, done.output
@@ -99,7 +99,7 @@ def signed(value: float) -> str:
 def test_a_record_says_who_voted_together(tmp_path, monkeypatch) -> None:
     (tmp_path / "half.jsonl").write_text(json.dumps({"id": "a", "problem": "Half?", "answer": "0.5"}) + "\n")
     words = ["\\boxed{\\frac{1}{2}}", "\\boxed{0.5}", "none", "\\boxed{3}"]
-    monkeypatch.setattr(command, "make_engine", lambda _: ScriptedEngine(lambda request: words[request.seed % 4]))
+    monkeypatch.setattr(run, "make_engine", lambda _: ScriptedEngine(lambda request: words[request.seed % 4]))
     options = ["-b", str(tmp_path / "half.jsonl"), "--template", "plain", "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, ["eval", "model", *options])
     assert done.exit_code == 0, done.output

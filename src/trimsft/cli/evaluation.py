@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from trimsft.cli.base import JsonFlag, make_console, refuse, status_line, whole_number
+from trimsft.cli.base import JsonFlag, make_console, status_line, whole_number
+from trimsft.cli.declared import command_of
 from trimsft.errors import one_line
+from trimsft.report.comparison import CompareSettings
 
 
 def evaluate(
@@ -52,53 +54,53 @@ def evaluate(
       trimsft eval ./model -b problems.jsonl --max-tokens 512
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
-    from trimsft.evaluate import command
+    from trimsft.errors import TrimSFTError, exit_code
     from trimsft.evaluate.engines.base import Sampling
+    from trimsft.evaluate.run import evaluate as run_evaluation
+    from trimsft.evaluate.settings import EvalSettings
 
     try:
-        settings = command.EvalSettings(
+        settings = EvalSettings(
             model=model, benchmarks=benchmark, data_dir=data_dir, out=out, engine=engine, server=server,
-            samples=samples, greedy=greedy, sampling=Sampling(temperature, top_p, top_k, max_tokens), seed=seed,
+            samples=samples, greedy=greedy, seed=seed,
+            sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens),
             limit=limit, template=template, system_prompt=system_prompt, dtype=dtype, revision=revision,
             grader=grader, gpu_memory=gpu_memory,
         )  # fmt: skip
         with status_line() as status:
-            scores = command.evaluate(
+            evaluated = run_evaluation(
                 settings,
                 on_start=lambda name, prompts: _show_prompt(name, prompts.example, prompts.notes),
                 on_progress=lambda name, progress: status(f"{name}: {progress.line()}"),
             )
-    except command.REFUSALS as error:
+    except TrimSFTError as error:
         typer.echo(f"trimsft: {one_line(error)}", err=True)
-        raise typer.Exit(1 if isinstance(error, command.IncompleteEvaluation) else 2) from None
+        raise typer.Exit(exit_code(error)) from None
     except KeyboardInterrupt:
         typer.echo("trimsft: interrupted; the same command continues", err=True)
         raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(command.as_json(scores)))
+        typer.echo(json.dumps(evaluated.as_json()))
         return
-    from trimsft.report.compare import summary
-    from trimsft.report.tables.formats import to_rich
+    from trimsft.report.table import to_rich
+    from trimsft.report.tables.scores import summary_table
 
-    make_console().print(to_rich(summary(scores, Path(model).name)))
-    typer.echo(f"Recorded in {settings.run.eval_dir}", err=True)
+    make_console().print(to_rich(summary_table(evaluated.scores, Path(model).name)))
+    typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
 
 
 def _show_prompt(benchmark: str, prompt: str, notes: tuple[str, ...]) -> None:
     # a template is somebody's text: nothing in it may act on the terminal
-    visible = "".join(c if c.isprintable() else "\n  " if c == "\n" else f"<U+{ord(c):04X}>" for c in prompt)
-    typer.echo(f"{benchmark}, the first prompt:\n  {visible}", err=True)
+    from trimsft.text.visible import visible
+
+    shown = visible(prompt).replace("\n", "\n  ")
+    typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
     for note in notes:
         typer.echo(f"trimsft: {note}", err=True)
 
 
-def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories; the first is the baseline.")],
-    metric: Annotated[str, typer.Option(help="average, greedy, pass@K, majority@K.")] = "average",
-    benchmark: Annotated[list[str] | None, typer.Option("--benchmark", "-b", help="Only this one; repeatable.")] = None,
-    style: Annotated[str, typer.Option("--format", help="terminal, markdown, latex, csv or json.")] = "terminal",
-    out: Annotated[Path | None, typer.Option(help="File for it.")] = None,
-) -> None:
+@command_of(CompareSettings)
+def compare(settings: CompareSettings) -> None:
     """Compare evaluated runs, problem by problem.
 
     Differences to the first run with 95 % intervals and sign-flip p-values, corrected for how many there are.
@@ -107,18 +109,8 @@ def compare(
     Example:
       trimsft compare runs/sft runs/trim --metric greedy
     """
-    styles = ("terminal", "markdown", "latex", "csv", "json")
-    if style not in styles:
-        refuse("--format", style, f"must be one of {', '.join(styles)}")
-    if len(runs) < 2:
-        refuse("RUNS", " ".join(map(str, runs)), "is one run; name two or more")
-    if out is not None and style == "terminal":
-        refuse("--out", out, "needs a --format to write: markdown, latex, csv or json")
-    from trimsft.evaluate import command
-    from trimsft.report.compare import compare_main
+    from trimsft.report.comparison import compare as compare_scores
 
-    try:
-        compare_main(runs, metric, benchmark or (), style, out)
-    except command.REFUSALS as error:
-        typer.echo(f"trimsft: {one_line(error)}", err=True)
-        raise typer.Exit(2) from None
+    compared = compare_scores(settings)
+    if settings.out is None:
+        typer.echo(compared.render(settings.style))

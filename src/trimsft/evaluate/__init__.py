@@ -6,13 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimsft.evaluate.run import Evaluated, evaluate, evaluate_model
+    from trimsft.evaluate.settings import EvalSettings
     from trimsft.grading import Grade, grade
     from trimsft.scoring.metrics import majority_at_k, pass_at_k
 
-__all__ = ["Grade", "grade", "majority_at_k", "pass_at_k"]
+__all__ = [
+    "EvalSettings",
+    "Evaluated",
+    "Grade",
+    "evaluate",
+    "evaluate_model",
+    "grade",
+    "majority_at_k",
+    "pass_at_k",
+]
 
 _HOMES = {
+    "EvalSettings": "trimsft.evaluate.settings",
+    "Evaluated": "trimsft.evaluate.run",
     "Grade": "trimsft.grading",
+    "evaluate": "trimsft.evaluate.run",
+    "evaluate_model": "trimsft.evaluate.run",
     "grade": "trimsft.grading",
     "majority_at_k": "trimsft.scoring.metrics",
     "pass_at_k": "trimsft.scoring.metrics",

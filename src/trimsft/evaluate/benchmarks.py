@@ -1,7 +1,12 @@
-"""Benchmarks: where problems come from.
+"""Benchmarks: where problems come from, and files of problems and answers.
 
 A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; those of the lab are made
-on the spot; any other file of problems and answers (see `problem_files`) is a benchmark too.
+on the spot; any other file of JSON Lines is a benchmark too:
+
+    {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
+
+A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
+and `tolerance` (relative). Other fields do not matter.
 
 problems = load_benchmark("math500")
 problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
@@ -10,39 +15,42 @@ problems = load_benchmark("my/problems.jsonl")
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import one_line
-from trimsft.evaluate.problem_files import (
-    SUFFIXES,
-    BenchmarkError,
-    Problem,
-    as_problem,
-    benchmark_name,
-    read_problems,
-    with_distinct_ids,
-)
+from trimsft.errors import DataError, UsageError, one_line
 from trimsft.lab import TIERS, benchmark
+from trimsft.options import unknown_name
 
-__all__ = [
-    "BENCHMARKS",
-    "Benchmark",
-    "BenchmarkError",
-    "Problem",
-    "benchmark_name",
-    "describe_source",
-    "find_file",
-    "load_benchmark",
-]
+SUFFIXES = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem, its answer, and what grading has to know about it."""
+
+    id: str
+    problem: str
+    answer: str
+    multiple: bool = False
+    """The answer is a list of values, all of which are asked for."""
+    tolerance: float | None = None
+    """How far a number may be off, relative to it, where the benchmark says so."""
+    absolute: float | None = None
+    """The same in absolute terms."""
+    unit: str | None = None
+    """The unit that the answer is in, where the benchmark says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One declaration: where the rows are and what their columns mean."""
+    """A published benchmark: where its rows are and what their columns mean."""
 
     name: str
     description: str
@@ -50,7 +58,7 @@ class Benchmark:
     """Problems in the published set."""
     hub: str
     revision: str
-    """Commit on the hub, so that a score names its data."""
+    """Commit on the hub, so that a score names its data; several independent public projects pin the same."""
     config: str | None = None
     split: str = "test"
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -160,7 +168,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         ),
     )
 }
-"""Each revision is pinned by several independent public projects."""
 
 
 def load_benchmark(
@@ -168,7 +175,7 @@ def load_benchmark(
 ) -> list[Problem]:
     """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file."""
     if limit is not None and limit < 1:
-        raise BenchmarkError(f"limit: must be at least 1, got {limit}; leave it out for all problems")
+        raise UsageError("must be at least 1", field="limit", value=limit, hint="leave it out for all problems")
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if path is not None:
         problems = read_problems(path)
@@ -176,9 +183,9 @@ def load_benchmark(
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
         problems = _load_from_hub(BENCHMARKS[name])
-    declared = BENCHMARKS.get(benchmark_name(name))
-    if declared is not None and declared.tolerance is not None:
-        problems = [replace(p, tolerance=p.tolerance or declared.tolerance) for p in problems]
+    published = BENCHMARKS.get(benchmark_name(name))
+    if published is not None and published.tolerance is not None:
+        problems = [replace(p, tolerance=p.tolerance or published.tolerance) for p in problems]
     return problems[:limit]
 
 
@@ -190,71 +197,187 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
     return "the lab" if name in TIERS else BENCHMARKS[name].source
 
 
+def benchmark_name(name_or_path: str | Path) -> str:
+    """What a benchmark is called in a run directory: its name, or the file's without the ending."""
+    name = Path(name_or_path).name
+    suffix = next((suffix for suffix in reversed(SUFFIXES) if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)] or name
+
+
+# ---- where it is
+
+
 def find_file(name_or_path: str | Path, data_dir: str | Path | None = None) -> Path | None:
     """The local file that a benchmark is read from; None: the hub, or the lab."""
-    name, known = str(name_or_path), [*BENCHMARKS, *TIERS]
-    if name.lower().endswith(SUFFIXES) or (name not in known and Path(name).expanduser().is_file()):
+    name = str(name_or_path)
+    if _is_path(name):
         path = Path(name).expanduser()
         if not path.is_file():
-            raise BenchmarkError(f"benchmark: no such file: {name!r}")
+            raise DataError(f"no such file: {name!r}", field="benchmarks")
         return path
     if data_dir is not None and name not in TIERS:
         return _find_in_folder(name, Path(data_dir).expanduser())
-    if name not in known:
-        raise BenchmarkError(_unknown(name, known))
+    if name not in BENCHMARKS and name not in TIERS:
+        raise unknown_name("benchmarks", name, [*BENCHMARKS, *TIERS, "the path of a .jsonl file"])
     return None
+
+
+def refuse_unused_folder(benchmarks: Sequence[str], data_dir: str | Path | None) -> None:
+    """Refuse a folder of benchmarks from which none of these would be read."""
+    if data_dir is not None and all(name in TIERS or _is_path(name) for name in benchmarks):
+        raise UsageError(
+            "has no effect: files are read where they are, and the lab makes its benchmarks itself",
+            field="data_dir",
+            value=str(data_dir),
+            hint="remove it",
+        )
+
+
+def _is_path(name: str) -> bool:
+    is_known = name in BENCHMARKS or name in TIERS
+    return name.lower().endswith(SUFFIXES) or (not is_known and Path(name).expanduser().is_file())
 
 
 def _find_in_folder(name: str, folder: Path) -> Path:
     if not folder.is_dir():
-        raise BenchmarkError(f"data_dir: no such folder: {str(folder)!r}")
+        raise DataError("no such folder", field="data_dir", value=str(folder))
     for suffix in SUFFIXES:
         if (folder / f"{name}{suffix}").is_file():
             return folder / f"{name}{suffix}"
     there = sorted(benchmark_name(file) for file in folder.iterdir() if file.name.endswith(SUFFIXES))
     if name in BENCHMARKS or not there:
         held = f"it holds {', '.join(there)}" if there else "it holds no .jsonl file"
-        raise BenchmarkError(
-            f"data_dir: {str(folder)!r} has no {name}.jsonl; {held}. Without data_dir, the hub is asked"
+        raise DataError(
+            f"{str(folder)!r} has no {name}.jsonl", field="data_dir", hint=f"{held}; without it, the hub is asked"
         )
-    raise BenchmarkError(_unknown(name, there))
+    raise unknown_name("benchmarks", name, there)
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"benchmark: unknown name {name!r}; {hint}known: {', '.join(names)}, or the path of a .jsonl file"
+# ---- the hub
 
 
-def _load_from_hub(benchmark: Benchmark) -> list[Problem]:
+def _load_from_hub(published: Benchmark) -> list[Problem]:
     import datasets
 
     try:
         rows = datasets.load_dataset(
-            benchmark.hub, benchmark.config, split=benchmark.split, revision=benchmark.revision
+            published.hub, published.config, split=published.split, revision=published.revision
         )
     except Exception as error:  # the hub's client raises dozens of kinds
-        raise BenchmarkError(
-            f"benchmark: cannot load {benchmark.name!r} from the hub, {benchmark.source}: "
-            f"{one_line(error).rstrip('.')}. Without the hub, name a folder "
-            f"that holds {benchmark.name}.jsonl: --data-dir FOLDER"
+        raise DataError(
+            f"cannot load {published.name!r} from the hub, {published.source}: {one_line(error).rstrip('.')}",
+            field="benchmarks",
+            hint=f"without the hub, name a folder that holds {published.name}.jsonl",
+            remedy=("data_dir", "FOLDER"),
         ) from error
-    return with_distinct_ids(
-        (f"{benchmark.hub}, row {number}", from_hub(benchmark, row, number)) for number, row in enumerate(rows)
+    return _with_distinct_ids(
+        (f"{published.hub}, row {number}", from_hub(published, row, number)) for number, row in enumerate(rows)
     )
 
 
-def from_hub(benchmark: Benchmark, row: Mapping[str, Any], number: int) -> Problem:
+def from_hub(published: Benchmark, row: Mapping[str, Any], number: int) -> Problem:
     """A row of the hub as a problem."""
-    place = f"{benchmark.hub}, row {number}"
-    renamed = dict(row)
-    for name, column in benchmark.columns.items():
-        renamed[name] = row.get(column)
+    place = f"{published.hub}, row {number}"
+    renamed = {**row, **{name: row.get(column) for name, column in published.columns.items()}}
     try:
         if renamed["answer"] is None:
             raise ValueError("it is null")
-        renamed["answer"] = benchmark.read_answer(renamed["answer"])
+        renamed["answer"] = published.read_answer(renamed["answer"])
     except (KeyError, ValueError, TypeError, IndexError, ArithmeticError) as error:
-        raise BenchmarkError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return as_problem(renamed, place, default_id=f"{benchmark.name}-{number}")
+        raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
+    return _as_problem(renamed, place, default_id=f"{published.name}-{number}")
+
+
+# ---- files of problems
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """The problems of a JSON Lines file; an error names the line."""
+    name = benchmark_name(path)
+    places = ((number, row, f"{path}, line {number}") for number, row in _read_rows(path))
+    problems = _with_distinct_ids((place, _as_problem(row, place, f"{name}-{number}")) for number, row, place in places)
+    if not problems:
+        raise DataError(f"{path}: holds no problems")
+    return problems
+
+
+def write_problems(problems: Iterable[Problem]) -> bytes:
+    """JSON Lines that `read_problems` reads back."""
+    names = {"multiple": "is_multiple_answer", "absolute": "error"}
+    lines = ({names.get(key, key): value for key, value in asdict(p).items()} for p in problems)
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def fingerprint(problems: Iterable[Problem]) -> str:
+    """SHA-256 of the problems, answers and grading fields, in order."""
+    return hashlib.sha256(write_problems(problems)).hexdigest()
+
+
+def _with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
+    """Another problem under a known id gets a number: the AMC set counts each of its two years from 0."""
+    known: dict[str, Problem] = {}
+    for place, problem in problems:
+        identity, times = problem.id, 1
+        while identity in known:
+            if known[identity].problem == problem.problem:
+                raise DataError(f"{place}: the problem with id {identity!r} occurs twice; remove one of them")
+            times += 1
+            identity = f"{problem.id}#{times}"
+        known[identity] = replace(problem, id=identity)
+    return list(known.values())
+
+
+def _as_problem(row: Mapping[str, Any], place: str, default_id: str) -> Problem:
+    for name in ("problem", "answer"):
+        if row.get(name) is None:
+            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(repr, row))}")
+    problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
+    is_text, is_plain = isinstance(problem, str), isinstance(answer, str | int | float) and not isinstance(answer, bool)
+    is_id = identity is None or (isinstance(identity, str | int) and not isinstance(identity, bool))
+    for name, what, holds in (
+        ("problem", "a text", is_text and str(problem).strip()),
+        ("answer", "a text or a number", is_plain and str(answer).strip()),
+        ("id", "a text or an integer", is_id),
+        ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
+    ):
+        if not holds:
+            raise DataError(f"{place}: {name!r} must be {what}, got {row[name]!r}")
+    return Problem(
+        id=default_id if identity is None else str(identity),
+        problem=str(problem),
+        answer=str(answer).strip(),
+        multiple=bool(several),
+        tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
+        absolute=_as_tolerance(row.get("error"), "error", place),
+        unit=str(row["unit"]) if row.get("unit") else None,
+    )
+
+
+def _as_tolerance(value: Any, name: str, place: str) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        tolerance = float(value)
+    except (TypeError, ValueError):
+        tolerance = math.nan
+    if not 0 < tolerance < 1:
+        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {value!r}")
+    return tolerance
+
+
+def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        content = path.read_bytes()
+        lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}")
+        yield number, row

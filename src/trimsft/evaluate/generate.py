@@ -1,8 +1,8 @@
 """Fill the record of an evaluation: ask an engine for every sample that is not there yet, and write each down at once.
 
-evaluation = Evaluation("math500", problems, make_prompts([p.problem for p in problems], tokenizer))
-outcome = fill(SampleRecord(run.eval_dir / "math500"), evaluation, engine, on_progress=lambda p: print(p.line()))
-outcome.require_complete()
+evaluation = Evaluation("math500", problems, make_prompts([p.problem for p in problems], tokenizer), settings)
+progress = fill(SampleRecord(run.eval_dir / "math500"), evaluation, engine, on_progress=lambda p: print(p.line()))
+progress.is_complete
 
 Killed at any moment, the same call goes on: what is recorded is not generated again, and what was in flight comes out
 the same, because the seed of a sample depends on the evaluation's seed, the problem and the sample's number only.
@@ -13,15 +13,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trimsft.errors import RunError
+from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.engines.base import Completion, Engine, EngineError, Request, Sampling
-from trimsft.evaluate.problem_files import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompt, Prompts
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.settings import EvalSettings
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
@@ -29,26 +30,14 @@ GIVE_UP_AFTER = 20
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is asked of a model; the defaults are the paper's protocol."""
+    """What is asked of a model on one benchmark."""
 
     benchmark: str
     problems: Sequence[Problem]
     prompts: Prompts
-    sampling: Sampling = field(default_factory=Sampling)
-    samples: int = 8
-    """Samples of each problem."""
-    greedy: bool = True
-    """Beside them, one greedy answer to each problem."""
-    seed: int = 0
+    protocol: EvalSettings
     source: str | None = None
     """Where the problems were read from, for the record; what they are is known by their fingerprint."""
-
-    def __post_init__(self) -> None:
-        check_protocol(self.samples, self.greedy, self.sampling)
-        if len(self.problems) != len(self.prompts.prompts):
-            raise ValueError(
-                f"prompts: {len(self.prompts.prompts)} of them for {len(self.problems)} problems; make one for each"
-            )
 
     def settings(self, engine: Engine) -> dict[str, Any]:
         """Everything that the samples depend on; under `details`, what else is worth knowing."""
@@ -61,9 +50,9 @@ class Evaluation:
                 "example": self.prompts.example,
             },
             "sampling": asdict(self._sampling()),
-            "samples": self.samples,
-            "greedy": self.greedy,
-            "seed": self.seed,
+            "samples": self.protocol.samples,
+            "greedy": self.protocol.greedy,
+            "seed": self.protocol.seed,
             "engine": {"name": engine.name, **engine.identity},
             "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
@@ -73,11 +62,11 @@ class Evaluation:
         sampled = self._sampling()
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
         prompts = self._prompt_by_problem()
-        keys = wanted_keys({"greedy": self.greedy, "samples": self.samples}, prompts)
+        keys = wanted_keys({"greedy": self.protocol.greedy, "samples": self.protocol.samples}, prompts)
         return {
             key: Request(
                 prompt=prompts[key.problem].text,
-                seed=sample_seed(self.seed, key),
+                seed=sample_seed(self.protocol.seed, key),
                 sampling=greedy if key.sample == GREEDY else sampled,
                 tokens=prompts[key.problem].tokens,
                 messages=prompts[key.problem].messages,
@@ -86,28 +75,18 @@ class Evaluation:
         }
 
     def prompt_shas(self) -> dict[str, str]:
-        """Of each problem: the fingerprint of its prompt."""
+        """The fingerprint of each problem's prompt."""
         return {problem: prompt.sha for problem, prompt in self._prompt_by_problem().items()}
 
     def _prompt_by_problem(self) -> dict[str, Prompt]:
         return {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
 
     def _sampling(self) -> Sampling:
+        sampling = self.protocol.sampling
         return replace(
-            self.sampling,
-            stop=tuple(dict.fromkeys([*self.sampling.stop, *self.prompts.stop])),
-            stop_tokens=tuple(dict.fromkeys([*self.sampling.stop_tokens, *self.prompts.stop_tokens])),
-        )
-
-
-def check_protocol(samples: int, greedy: bool, sampling: Sampling) -> None:
-    """Refuse what could not be scored."""
-    if samples < 0 or (samples == 0 and not greedy):
-        raise ValueError(f"samples: must be at least 1, or 0 with greedy, got {samples}")
-    if samples > 0 and sampling.is_greedy:
-        raise ValueError(
-            f"temperature: 0 makes all {samples} samples of a problem the same; ask for none (--samples 0): the greedy "
-            "answer is what you want"
+            sampling,
+            stop=tuple(dict.fromkeys([*sampling.stop, *self.prompts.stop])),
+            stop_tokens=tuple(dict.fromkeys([*sampling.stop_tokens, *self.prompts.stop_tokens])),
         )
 
 
@@ -133,6 +112,10 @@ class Progress:
     @property
     def done(self) -> int:
         return self.resumed + self.generated
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done == self.total
 
     @property
     def seconds(self) -> float:
@@ -161,35 +144,6 @@ class Progress:
         )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one call of `fill` came to."""
-
-    folder: str
-    total: int
-    recorded: int
-    generated: int
-    """Of those, how many by this call."""
-    failures: Mapping[Key, str]
-    """Requests that failed to the last: what they said."""
-    tokens: int
-    seconds: float
-
-    @property
-    def complete(self) -> bool:
-        return self.recorded == self.total
-
-    def require_complete(self) -> None:
-        """Refuse to go on to scores while samples are missing."""
-        if self.complete:
-            return
-        why = f" (last error: {list(self.failures.values())[-1]})" if self.failures else ""
-        raise IncompleteEvaluation(
-            f"{self.folder}: {self.total - self.recorded:,} of {self.total:,} samples are missing, so there is no "
-            f"score{why}; give the same command again to go on"
-        )
-
-
 def fill(
     record: SampleRecord,
     evaluation: Evaluation,
@@ -198,10 +152,8 @@ def fill(
     attempts: int = 3,
     pause: float = 2.0,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Outcome:
+) -> Progress:
     """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
-    if attempts < 1:
-        raise ValueError(f"attempts: must be at least 1, got {attempts}")
     requests = evaluation.requests()
     with record.lock(), contextlib.closing(record):
         record.settle(evaluation.settings(engine), evaluation.problems)
@@ -210,22 +162,13 @@ def fill(
         missing = record.missing(requests)
         progress = Progress(len(requests), resumed=len(requests) - len(missing))
         on_progress(progress)
-        failures: dict[Key, str] = {}
         for attempt in range(attempts):
             if not missing:
                 break
             time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            failures = dict(_ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress))
+            _ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress)
             missing = record.missing(missing)
-        return Outcome(
-            str(record.folder),
-            total=len(requests),
-            recorded=len(requests) - len(missing),
-            generated=progress.generated,
-            failures=failures,
-            tokens=progress.tokens,
-            seconds=progress.seconds,
-        )
+        return progress
 
 
 def _ask(
@@ -235,8 +178,8 @@ def _ask(
     engine: Engine,
     progress: Progress,
     on_progress: Callable[[Progress], None],
-) -> Iterator[tuple[Key, str]]:
-    """Record each completion as it comes; yields the failures."""
+) -> None:
+    """Record each completion, and each failure, as it comes."""
     keys, in_a_row = list(requests), 0
     with contextlib.closing(_completions(engine, list(requests.values()))) as completions:
         for completion in completions:
@@ -244,12 +187,11 @@ def _ask(
             if completion.finish == "error":
                 progress.failed += 1
                 in_a_row += 1
-                error = completion.error or "the engine did not say why"
-                record.append_error(key, error)
-                yield key, error
+                record.append_error(key, completion.error or "the engine did not say why")
             else:
                 in_a_row = 0
-                record.append(_sample(key, requests[key], completion, shas[key.problem]))
+                text, tokens, finish = completion.text, completion.tokens, completion.finish
+                record.append(Sample(*key, requests[key].seed, text, tokens, finish, shas[key.problem]))
                 progress.generated += 1
                 progress.tokens += completion.tokens
             on_progress(progress)
@@ -264,7 +206,9 @@ def _completions(engine: Engine, requests: Sequence[Request]) -> Generator[Compl
     try:
         for completion in completions:
             if completion.index in answered or not 0 <= completion.index < len(requests):
-                raise EngineError(f"engine {engine.name}: answers request {completion.index} twice, or nobody's")
+                raise EngineError(
+                    f"{engine.name} answers request {completion.index} twice, or nobody's", field="engine"
+                )
             answered.add(completion.index)
             yield completion
     finally:
@@ -273,24 +217,13 @@ def _completions(engine: Engine, requests: Sequence[Request]) -> Generator[Compl
             close()
 
 
-def _sample(key: Key, request: Request, completion: Completion, prompt_sha: str) -> Sample:
-    return Sample(
-        key.problem,
-        key.sample,
-        seed=request.seed,
-        text=completion.text,
-        tokens=completion.tokens,
-        finish=completion.finish,
-        prompt_sha=prompt_sha,
-    )
-
-
 def _refuse_other_prompts(record: SampleRecord, shas: Mapping[str, str]) -> None:
     for sample in record.read():
         if shas.get(sample.problem) != sample.prompt_sha:
             raise RunError(
                 f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the one "
-                "asked now (has the chat template changed?); choose another output directory"
+                "asked now (has the chat template changed?)",
+                hint="choose another output directory",
             )
 
 

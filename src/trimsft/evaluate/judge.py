@@ -14,13 +14,13 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.runs import write_whole
 from trimsft.scoring.intervals import RESAMPLES
 from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
+from trimsft.scoring.records import write_scores
 from trimsft.scoring.scores import BenchmarkScore, score
 
 
@@ -32,23 +32,17 @@ def judge(record: SampleRecord, grader: Grader, *, resamples: int = RESAMPLES, s
 
 def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> BenchmarkScore:
     samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
-    results = grade_samples(samples, problems, grader)
+    results = _grade_samples(samples, problems, grader)
     equivalents = {
-        name: functools.partial(grader.equivalent, rules=rules_of(problem)) for name, problem in problems.items()
+        name: functools.partial(grader.equivalent, rules=_rules_of(problem)) for name, problem in problems.items()
     }
     votes = _votes(results, equivalents)
     lines = (
-        {
-            "problem": r.problem,
-            "sample": s.sample,
-            "status": r.status,
-            "answer": r.answer,
-            "cluster": votes.get(s.key),
-        }
+        {"problem": r.problem, "sample": s.sample, "status": r.status, "answer": r.answer, "cluster": votes.get(s.key)}
         for r, s in zip(results, samples, strict=True)
     )
     write_whole(record.folder / "grades.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    found = score(
+    scores = score(
         record.settings()["benchmark"],
         results,
         grader.equivalent,
@@ -58,9 +52,8 @@ def _judge(record: SampleRecord, grader: Grader, resamples: int, seed: int) -> B
         seed=seed,
     )
     how = {"kind": grader.kind, "version": GRADER_VERSION, "ignored_rules": sorted(grader.ignored_rules)}
-    content = {"grader": how, **found.as_dict()}
-    write_whole(record.folder / "scores.json", (json.dumps(content, indent=1) + "\n").encode())
-    return found
+    write_scores(record.folder, scores, how)
+    return scores
 
 
 def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent]) -> dict[Key, int | None]:
@@ -78,9 +71,9 @@ def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent
     }
 
 
-def grade_samples(samples: Sequence[Sample], problems: dict[str, Problem], grader: Grader) -> list[SampleResult]:
+def _grade_samples(samples: Sequence[Sample], problems: dict[str, Problem], grader: Grader) -> list[SampleResult]:
     """A graded answer for every sample, in order."""
-    items = [(s.text, problems[s.problem].answer, rules_of(problems[s.problem]), s.truncated) for s in samples]
+    items = [(s.text, problems[s.problem].answer, _rules_of(problems[s.problem]), s.truncated) for s in samples]
     return [
         SampleResult(
             problem=sample.problem,
@@ -96,19 +89,6 @@ def grade_samples(samples: Sequence[Sample], problems: dict[str, Problem], grade
     ]
 
 
-def rules_of(problem: Problem) -> Rules:
+def _rules_of(problem: Problem) -> Rules:
     """What a problem declares about its answer."""
     return Rules(multiple=problem.multiple, tolerance=problem.tolerance, absolute=problem.absolute, unit=problem.unit)
-
-
-def read_scores(record: SampleRecord) -> tuple[BenchmarkScore, str]:
-    """The scores in the folder of a benchmark, and the grader that gave them."""
-    path = record.folder / "scores.json"
-    try:
-        content = json.loads(path.read_bytes())
-        grader = content.pop("grader")
-        return BenchmarkScore.from_dict(content), f"{grader['kind']} {grader['version']}"
-    except FileNotFoundError:
-        raise RunError(f"{record.folder}: holds no scores; finish it with trimsft eval") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: not readable as scores ({error}); make it again with trimsft eval") from error

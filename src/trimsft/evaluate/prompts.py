@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimsft.text.encoding import encode_prompts, encode_texts
 from trimsft.text.families import choose_for_family
 from trimsft.text.templates import (
     SYSTEM_PROMPT,
@@ -27,8 +28,6 @@ from trimsft.text.templates import (
     TextTemplate,
     check_template_name,
     choose_template,
-    encode_prompts,
-    encode_texts,
     messages_of,
     resolve_template_name,
 )

@@ -18,15 +18,14 @@ with record.lock():
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trimsft.errors import RunError
-from trimsft.evaluate.growth import changes, refusals
-from trimsft.evaluate.problem_files import Problem, read_problems, write_problems
+from trimsft.errors import FAILED, RunError
+from trimsft.evaluate.benchmarks import Problem, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
 
 GREEDY = -1
@@ -35,6 +34,8 @@ GREEDY = -1
 
 class IncompleteEvaluation(RunError):
     """Samples are missing, so there is no score."""
+
+    exit_code = FAILED
 
 
 class Key(NamedTuple):
@@ -93,19 +94,19 @@ class SampleRecord:
         if not self.settings_path.exists():
             if self._samples.read():
                 raise RunError(
-                    f"{self.folder}: holds samples but no settings.json, so nobody knows how they were made; "
-                    "restore it, or choose another output directory"
+                    f"{self.folder}: holds samples but no settings.json, so nobody knows how they were made",
+                    hint="restore it, or choose another output directory",
                 )
             write_whole(self.problems_path, write_problems(problems))
             write_whole(self.settings_path, content.encode())
             return
         was, now = self.settings(), json.loads(content)
-        changed = changes(was, now)
+        changed = _changes(was, now)
         recorded = self.problems() if any(name.startswith("problems.") for name in changed) else []
-        if refused := refusals(was, now, recorded, problems):
+        if refused := _refusals(changed, was, now, recorded, problems):
             raise RunError(
-                f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}. "
-                "Give it the same settings to continue it, or choose another output directory"
+                f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
+                hint="give it the same settings to continue it, or choose another output directory",
             )
         if changed:
             # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
@@ -122,9 +123,9 @@ class SampleRecord:
         except FileNotFoundError:
             raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
         except ValueError as error:
-            raise RunError(f"{self.settings_path}: not readable as JSON ({error}); restore it") from error
+            raise RunError(f"{self.settings_path}: not readable as JSON ({error})", hint="restore it") from error
         if not isinstance(settings, dict):
-            raise RunError(f"{self.settings_path}: holds no JSON object; restore it")
+            raise RunError(f"{self.settings_path}: holds no JSON object", hint="restore it")
         return settings
 
     def problems(self) -> list[Problem]:
@@ -138,8 +139,8 @@ class SampleRecord:
             sample = _as_sample(line, f"{self._samples.path}, line {number}")
             if sample.key in samples:
                 raise RunError(
-                    f"{self._samples.path}, line {number}: sample {sample.sample} of {sample.problem!r} occurs "
-                    "twice; remove one of them"
+                    f"{self._samples.path}, line {number}: sample {sample.sample} of {sample.problem!r} occurs twice",
+                    hint="remove one of them",
                 )
             samples[sample.key] = sample
         return list(samples.values())
@@ -150,9 +151,11 @@ class SampleRecord:
         samples = {sample.key: sample for sample in self.read()}
         missing = [key for key in keys if key not in samples]
         if missing:
+            errors = self.errors()
+            why = f" (last error: {errors[-1]['error']})" if errors else ""
             raise IncompleteEvaluation(
-                f"{self.folder}: {len(missing):,} of {len(keys):,} samples are missing, so there is no score"
-                f"{self._last_error()}; give the same command again to go on"
+                f"{self.folder}: {len(missing):,} of {len(keys):,} samples are missing, so there is no score{why}",
+                hint="give the same command again to go on",
             )
         return [samples[key] for key in keys]
 
@@ -188,10 +191,6 @@ class SampleRecord:
             self._known = {sample.key for sample in self.read()}
         return self._known
 
-    def _last_error(self) -> str:
-        errors = self.errors()
-        return f" (last error: {errors[-1]['error']})" if errors else ""
-
 
 def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> list[Key]:
     """Every sample that the settings ask for, greedy first."""
@@ -204,3 +203,84 @@ def _as_sample(line: Mapping[str, Any], place: str) -> Sample:
         return Sample(**{field.name: line[field.name] for field in fields(Sample)})
     except KeyError as error:
         raise RunError(f"{place}: no field {error}; this is no sample") from None
+
+
+# ---- whether a record may go on under new settings: it may grow, and nothing else
+
+HARMLESS = ("details",)
+"""Settings that may differ between two starts of one evaluation."""
+OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
+"""Settings that say nothing about a greedy answer."""
+
+
+def _refusals(
+    changed: Mapping[str, str],
+    was: Mapping[str, Any],
+    now: Mapping[str, Any],
+    recorded: Sequence[Problem],
+    problems: Sequence[Problem],
+) -> list[str]:
+    """What stands in the way, each in words; nothing where the evaluation is the same or has grown.
+
+    More samples, the greedy answer beside them and more problems after the same first ones leave every recorded sample
+    as it would have come out, because a sample's seed depends on the seed, the problem and its own number alone.
+    """
+    refused: list[str] = []
+    if any(name.startswith("problems.") for name in changed):
+        refused += _other_problems(recorded, problems)
+    for name, text in changed.items():
+        if name == "samples" and was["samples"] > now["samples"]:
+            refused.append(
+                f"{text} (a record never shrinks: ask for {was['samples']} and read pass@{now['samples']} or "
+                f"majority@{now['samples']}, which average over every choice of {now['samples']})"
+            )
+        elif name == "greedy" and was["greedy"]:
+            refused.append(f"{text} (a record never shrinks: leave the greedy answers in)")
+        elif name in OF_SAMPLES and was["samples"] == 0:
+            continue
+        elif name not in ("samples", "greedy") and not name.startswith("problems."):
+            refused.append(text)
+    return refused
+
+
+def _other_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) -> list[str]:
+    counts = f"problems: was {len(recorded)}, now {len(problems)}"
+    shared = min(len(recorded), len(problems))
+    other = next((at for at in range(shared) if recorded[at] != problems[at]), None)
+    if other is not None:
+        return [
+            f"{counts}, and number {other + 1} is another (recorded {recorded[other].id!r}, now "
+            f"{problems[other].id!r}, or another text, answer or grading field)"
+        ]
+    if len(problems) < len(recorded):
+        return [f"{counts} (a record never shrinks: ask for {len(recorded)}, or choose another output directory)"]
+    return []
+
+
+def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """What differs, by name and in words, but for what may always differ."""
+    old, new, changed = dict(_flat(was)), dict(_flat(now)), {}
+    for name in old | new:
+        if name.startswith(HARMLESS) or (name in old and name in new and old[name] == new[name]):
+            continue
+        texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
+        # of two long prompts, show where they part
+        part = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
+        before, after = (_around(text, part) for text in texts)
+        changed[name] = f"{name}: was {before}, now {after}"
+    return changed
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, entry in value.items():
+            yield from _flat(entry, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _around(text: str, at: int, longest: int = 160) -> str:
+    if len(text) <= longest:
+        return text
+    start = max(0, at - 40)
+    return f"{'...' if start else ''}{text[start : start + longest]}{'...' if start + longest < len(text) else ''}"

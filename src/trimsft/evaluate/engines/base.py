@@ -7,14 +7,13 @@ for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Samp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from numbers import Real
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from trimsft.errors import UsageError
+from trimsft.options import check_options, option
 from trimsft.runs import fingerprint_folder
 
 _LARGEST = 2**31 - 1
@@ -22,39 +21,39 @@ Finish = Literal["stop", "length", "error"]
 
 
 class EngineError(UsageError):
-    """An engine that cannot work at all, in one line; a single request that fails is a `Completion` instead."""
+    """An engine that cannot work at all; a single request that fails is a `Completion` instead."""
 
 
 class UnsuitedModel(Exception):
     """A model that cannot be decoded in slots; `generate` of transformers can."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How a text is drawn; the defaults are the paper's, and nothing is left to a checkpoint or an engine."""
 
-    temperature: float = 1.0
-    """0: greedy."""
-    top_p: float = 1.0
-    top_k: int = 0
-    """0: all tokens."""
-    max_tokens: int = 2048
-    """New tokens at most."""
+    temperature: float = option(1.0, help="Temperature of the samples; 0 is greedy decoding.", least=0, most=10_000)
+    top_p: float = option(
+        1.0, help="Samples come from the likeliest tokens that hold this share (1: all tokens).", above=0, most=1
+    )
+    top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0, most=_LARGEST)
+    max_tokens: int = option(2048, help="New tokens of an answer at most.", least=1)
     stop: tuple[str, ...] = ()
     """Texts that end the answer and are not part of it."""
-    stop_tokens: tuple[int, ...] = field(default=())
+    stop_tokens: tuple[int, ...] = ()
     """Tokens that do the same, beside the eos of tokenizer and model."""
 
     def __post_init__(self) -> None:
-        warm = _is_number(self.temperature, 1e-4, 1e4)
-        _require(self, "temperature", "0 (greedy), or from 0.0001 to 10,000", self.temperature == 0 or warm)
-        _require(self, "top_p", "above 0 and at most 1", _is_number(self.top_p, 0, 1) and self.top_p > 0)
-        _require(self, "top_k", "an integer >= 0, 0 for all tokens", _is_count(self.top_k, 0))
-        _require(self, "top_k", f"at most {_LARGEST:,}", self.top_k <= _LARGEST)
-        _require(self, "max_tokens", "an integer >= 1", _is_count(self.max_tokens, 1))
-        _require(self, "stop", "a tuple of texts, none of them empty", all(_is_text(s) for s in self.stop))
-        are_ids = all(_is_count(t, 0) and t <= _LARGEST for t in self.stop_tokens)
-        _require(self, "stop_tokens", "token ids", are_ids)
+        check_options(self)
+        if 0 < self.temperature < 1e-4:
+            raise UsageError("must be 0 (greedy), or at least 0.0001", field="temperature", value=self.temperature)
+        for name in ("top_k", "max_tokens"):
+            if not isinstance(getattr(self, name), int):
+                raise UsageError("must be a whole number", field=name, value=getattr(self, name))
+        if not all(isinstance(text, str) and text for text in self.stop):
+            raise UsageError("must be texts, none of them empty", field="stop", value=self.stop)
+        if not all(isinstance(token, int) and 0 <= token <= _LARGEST for token in self.stop_tokens):
+            raise UsageError("must be token ids", field="stop_tokens", value=self.stop_tokens)
 
     @property
     def is_greedy(self) -> bool:
@@ -111,21 +110,3 @@ def identify_model(model: str | Path, revision: str | None = None) -> dict[str, 
     if Path(model).is_dir():
         return {"model_sha256": fingerprint_folder(Path(model))}
     return {"model": str(model), "revision": revision}
-
-
-def _require(sampling: Sampling, name: str, what: str, holds: bool) -> None:
-    if not holds:
-        raise ValueError(f"{name}: must be {what}, got {getattr(sampling, name)!r}")
-
-
-def _is_number(value: object, low: float, high: float) -> bool:
-    is_real = isinstance(value, Real) and not isinstance(value, bool)
-    return is_real and math.isfinite(value) and low <= value <= high  # type: ignore[arg-type, operator]
-
-
-def _is_count(value: object, low: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= low
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""

@@ -52,7 +52,7 @@ class ServerEngine:
     ) -> None:
         """`model` None: the only one served; `dialect` None: ask the server; `timeout`: seconds of one request."""
         if not address.startswith(("http://", "https://")):
-            raise EngineError(f"server: the address must begin with http:// or https://, got {address!r}")
+            raise EngineError("the address must begin with http:// or https://", field="server", value=address)
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
         self.address = address.rstrip("/").removesuffix("/v1")
@@ -113,7 +113,7 @@ class ServerEngine:
                 return _read_answer(index, response, request.sampling)
             error = f"status {response.status_code}: {_message(response)}"
             if response.status_code in (401, 403, 404):
-                raise EngineError(f"server {self.address}: {error}; {self._advice(response.status_code)}")
+                raise self._refused(response.status_code, f"{self.address} answers: {error}")
             if response.status_code != 429 and response.status_code < 500:
                 break
         return Completion(index, "", 0, "error", error)
@@ -143,11 +143,12 @@ class ServerEngine:
             response = client.get("/v1/models", timeout=30.0)
         except httpx.TransportError as error:
             raise EngineError(
-                f"server: nothing answers at {self.address} ({one_line(error)}); start the server, or correct "
-                "the address"
+                f"nothing answers at {self.address} ({one_line(error)})",
+                field="server",
+                hint="start the server, or correct the address",
             ) from error
         if response.status_code in (401, 403):
-            raise EngineError(f"server {self.address}: {_message(response)}; {self._advice(401)}")
+            raise self._refused(401, f"{self.address} answers: {_message(response)}")
         try:
             return [entry for entry in response.json()["data"] if isinstance(entry, dict)]
         except (ValueError, KeyError, TypeError):
@@ -158,21 +159,24 @@ class ServerEngine:
             return served[0]
         names = ", ".join(served[:20]) or "none"
         if model is None:
-            raise EngineError(
-                f"model: name the one to ask at {self.address}; its list of models (/v1/models) has {names}"
-            )
+            raise EngineError(f"name the one to ask at {self.address}", field="model", hint=f"it lists {names}")
         if self.dialect == "vllm" and model not in served:  # other lists are not complete
-            raise EngineError(f"model: {model!r} is not served at {self.address}; it serves {names}")
+            raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=f"it serves {names}")
         return model
 
     def _refuse_what_has_no_effect(self, sampling: Sampling) -> None:
         if self.dialect == "openai" and sampling.top_k:
-            raise EngineError(f"top_k: {sampling.top_k} has no effect on {self.address}, whose interface has none")
+            raise EngineError(
+                f"has no effect on {self.address}, whose interface has none",
+                field="top_k",
+                value=sampling.top_k,
+                hint="remove it",
+            )
 
-    def _advice(self, status: int) -> str:
-        if status == 404:
-            return f"does it know the model {self.model!r}?"
-        return f"put the key that the server asks for into the environment variable {_KEY}"
+    def _refused(self, status: int, problem: str) -> EngineError:
+        key = f"put the key that the server asks for into the environment variable {_KEY}"
+        hint = f"does it know the model {self.model!r}?" if status == 404 else key
+        return EngineError(problem, field="server", hint=hint)
 
 
 def _ask_dialect(client: httpx.Client, served: Sequence[Mapping[str, Any]]) -> Dialect:

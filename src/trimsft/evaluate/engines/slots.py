@@ -23,7 +23,6 @@ from trimsft.errors import one_line
 from trimsft.evaluate.engines import slot_attention
 from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel
 from trimsft.evaluate.engines.draw import Drawer
-from trimsft.evaluate.engines.slot_cache import SlotCache
 
 STEPS_AT_ONCE = 8
 """On a GPU, steps between two looks at who has ended: a look waits for the device."""
@@ -53,7 +52,7 @@ class SlotDecoder:
     def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
         layers = model.config.get_text_config().num_hidden_layers
-        self.cache = SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
+        self.cache = slot_attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
         self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
         self.made = torch.zeros_like(self.token)
         self.active = torch.zeros(rows, dtype=torch.bool, device=self.device)
@@ -134,8 +133,10 @@ class SlotDecoder:
         wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1].float()
         if not wanted.isfinite().all():
             raise EngineError(
-                f"model: its logits for a prompt of {len(job.prompt):,} tokens are not finite in "
-                f"{str(self.model.dtype).removeprefix('torch.')}; try another dtype, and check the weights"
+                f"its logits for a prompt of {len(job.prompt):,} tokens are not finite in "
+                f"{str(self.model.dtype).removeprefix('torch.')}",
+                field="model",
+                hint="try another dtype, and check the weights",
             )
         return float((self._logits[row].float() - wanted).abs().max() / wanted.std().clamp(min=1e-6))
 
@@ -292,10 +293,7 @@ def _refuse_positions(config: Any, width: int) -> None:
 def _refuse_hidden_windows(config: Any, width: int) -> None:
     """A window that layers do not ask for would be forgotten as soon as a text outgrows it."""
     kinds = getattr(config, "layer_types", None)
-    for name, kind in (
-        ("sliding_window", "sliding_attention"),
-        ("attention_chunk_size", "chunked_attention"),
-    ):
+    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
         window = getattr(config, name, None)
         if not isinstance(window, int) or (kinds is not None and kind not in kinds):
             continue
@@ -309,7 +307,7 @@ def _attention(model: Any) -> Iterator[None]:
     slot_attention.register()
     before = model.config._attn_implementation
     if before == slot_attention.NAME:
-        raise EngineError("engine transformers: this model is generating already; finish or close that first")
+        raise EngineError("this model is generating already", field="engine", hint="finish or close that first")
     model.set_attn_implementation(slot_attention.NAME)
     if model.config._attn_implementation != slot_attention.NAME:
         raise UnsuitedModel(f"{type(model).__name__} does not let its attention be chosen")

@@ -11,18 +11,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trimsft.errors import one_line
-from trimsft.evaluate.engines.base import (
-    Completion,
-    EngineError,
-    Request,
-    Sampling,
-    UnsuitedModel,
-    identify_model,
-)
+from trimsft.errors import UsageError, one_line
+from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, UnsuitedModel, identify_model
+from trimsft.text.encoding import load_tokenizer
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
@@ -46,11 +41,11 @@ class TransformersEngine:
         device: str = "auto",
         batch_size: int | None = None,
         decoding: Literal["slots", "batches"] = "slots",
-        gpu_memory: float = 1.0,
+        gpu_memory: float | None = None,
     ) -> None:
         """`model`: a folder, a name of the hub, or a loaded model; `batch_size` None: what memory allows.
 
-        `gpu_memory`: share of a GPU's memory that caches may take, and of what is free never more than four fifths.
+        `gpu_memory`: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
 
         `decoding`: in slots (see `slots`), or in batches by the model's own `generate`, which is slower and takes
         models of every build; a model that does not suit slots is found out and decoded in batches.
@@ -61,16 +56,18 @@ class TransformersEngine:
             raise ValueError(f"batch_size: must be at least 1, got {batch_size}; leave it out to fit memory")
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        if gpu_memory is not None and not device.startswith("cuda"):
+            raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self._source = model if isinstance(model, str | Path) else None
         self._revision = revision
         self.model: Any = _load_model(model, revision, dtype, device) if self._source else model
         if tokenizer is None and self._source is None:
             raise ValueError("tokenizer: must be given with a loaded model, got None")
-        self.tokenizer = tokenizer or load_tokenizer(model, revision)
+        self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
         self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
         self.decoding = decoding
-        self.gpu_memory = gpu_memory
+        self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
         self._model_eos = _eos_of(self.model)
 
     @property
@@ -87,12 +84,8 @@ class TransformersEngine:
         import transformers
 
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        return {
-            "versions": versions,
-            "model": str(self._model_name),
-            "batch_size": self.batch_size,
-            "decoding": self.decoding,
-        }
+        how = {"batch_size": self.batch_size, "decoding": self.decoding}
+        return {"versions": versions, "model": str(self._model_name), **how}
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """The longest prompts first: if memory fails, it fails at once."""
@@ -149,21 +142,13 @@ class TransformersEngine:
     def _in_batches(self, group: dict[int, Request]) -> Iterator[Completion]:
         import torch
 
-        from trimsft.evaluate.engines.batches import complete
-
         waiting = sorted(group.items(), key=lambda item: -len(self._tokens(item[1])))
         while waiting:
             sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
             rows = self._rows_that_fit(longest, sampling.max_tokens)
             batch = waiting[:rows]
             try:
-                texts = complete(
-                    self.model,
-                    self.tokenizer,
-                    [self._tokens(request) for _, request in batch],
-                    [request for _, request in batch],
-                    self._stops(sampling),
-                )
+                texts = self._generate([request for _, request in batch])
             except torch.OutOfMemoryError:
                 self._halve(len(batch), longest, sampling)
                 continue
@@ -171,14 +156,54 @@ class TransformersEngine:
                 yield self._completion(index, row, request.sampling)
             waiting = waiting[rows:]
 
+    def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
+        """New tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList
+
+        from trimsft.evaluate.engines.draw import Drawer
+
+        model, sampling = self.model, requests[0].sampling
+        stops = self._stops(sampling)
+        pad = stops[0] if stops else 0
+        rows = [torch.tensor(self._tokens(request)) for request in requests]
+        pad_left = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True, padding_side="left")
+        ids = pad_left(rows, padding_value=pad).to(model.device)
+        mask = pad_left([torch.ones_like(row) for row in rows]).to(model.device)
+        drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], ids.device)
+        config = GenerationConfig(
+            max_new_tokens=sampling.max_tokens,
+            do_sample=False,  # the drawing is ours
+            eos_token_id=stops or None,
+            pad_token_id=pad,
+            stop_strings=list(sampling.stop) or None,
+        )
+        own, model.generation_config = model.generation_config, GenerationConfig()  # it fills what ours leaves open
+        try:
+            with torch.inference_mode():
+                texts = model.generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=config,
+                    logits_processor=LogitsProcessorList(
+                        [lambda seen, logits: drawer.scores(logits, step=seen.shape[1] - ids.shape[1])]
+                    ),
+                    tokenizer=self.tokenizer,
+                )
+        finally:
+            model.generation_config = own
+        tokens: list[list[int]] = texts[:, ids.shape[1] :].tolist()
+        return tokens
+
     def _halve(self, rows: int, longest: int, sampling: Sampling) -> None:
         """Go on with half as many rows."""
         import torch
 
         if rows == 1:
             raise EngineError(
-                f"engine transformers: one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does "
-                "not fit into memory; lower max_tokens"
+                f"one row of {longest:,} prompt tokens and {sampling.max_tokens:,} new ones does not fit into memory",
+                field="max_tokens",
+                hint="lower it",
             ) from None
         self.batch_size = (rows + 1) // 2
         torch.cuda.empty_cache()
@@ -220,16 +245,18 @@ class TransformersEngine:
         tokens, new = self._tokens(request), request.sampling.max_tokens
         prompt, known = len(tokens), self.model.get_input_embeddings().num_embeddings
         if prompt == 0:
-            raise EngineError(f"engine transformers: the prompt of request {index} has no tokens")
+            raise EngineError(f"the prompt of request {index} has no tokens", field="model")
         if not 0 <= min(tokens) <= max(tokens) < known:
             raise EngineError(
-                f"engine transformers: the prompt of request {index} has a token {max(tokens)}, but the model knows "
-                f"{known:,}; is the tokenizer another model's?"
+                f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}",
+                field="model",
+                hint="is the tokenizer another model's?",
             )
         if limit is not None and prompt + new > limit:
             raise EngineError(
-                f"max_tokens: {new:,} new tokens after a prompt of {prompt:,} exceed the model's {limit:,} positions; "
-                f"use at most {max(0, limit - prompt):,}"
+                f"{new:,} new tokens after a prompt of {prompt:,} exceed the model's {limit:,} positions",
+                field="max_tokens",
+                hint=f"use at most {max(0, limit - prompt):,}",
             )
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
@@ -252,29 +279,16 @@ class TransformersEngine:
         return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
 
 
-def load_tokenizer(model: str | Path, revision: str | None = None) -> Any:
-    """The tokenizer that belongs to a model, with a message that says what is missing."""
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(str(model), revision=revision)
-    except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(f"model: no tokenizer at {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
-
-
 def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
         loaded = AutoModelForCausalLM.from_pretrained(str(model), revision=revision, dtype=dtype)
     except Exception as error:  # the library raises whatever the files make it
-        raise EngineError(f"model: cannot load {str(model)!r}{_unfound(model)}: {one_line(error)}") from error
+        # said first where a name is no folder, since the library then speaks of the hub alone
+        asked = "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
+        raise EngineError(f"cannot load {str(model)!r}{asked}: {one_line(error)}", field="model") from error
     return loaded.to(device)
-
-
-def _unfound(model: str | Path) -> str:
-    """Said first where a name is no folder, since the library then speaks of the hub alone."""
-    return "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
 
 
 def _eos_of(model: Any) -> list[int]:

@@ -14,13 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines.base import (
-    Completion,
-    EngineError,
-    Request,
-    Sampling,
-    identify_model,
-)
+from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, identify_model
 
 AHEAD = 2048
 """Requests given to vLLM before the first of them is done: enough to fill it, few enough to abort."""
@@ -47,7 +41,9 @@ class VllmEngine:
             import vllm
         except ImportError as error:
             raise EngineError(
-                f"engine: vllm cannot be imported ({one_line(error)}); install trimsft[vllm], or use another engine"
+                f"vllm cannot be imported ({one_line(error)})",
+                field="engine",
+                hint="install trimsft[vllm], or use another engine",
             ) from error
         self._vllm = vllm
         self._source, self._revision = model, revision
@@ -62,7 +58,7 @@ class VllmEngine:
                 enforce_eager=eager,
             )
         except Exception as error:  # vLLM raises whatever it likes
-            raise EngineError(f"engine vllm: cannot load {str(model)!r}: {one_line(error)}") from error
+            raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
         self._dtype = str(self._llm.llm_engine.model_config.dtype).removeprefix("torch.")
         self._limit = int(self._llm.llm_engine.model_config.max_model_len)
 
@@ -105,8 +101,10 @@ class VllmEngine:
         tokens = list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
         if len(tokens) + request.sampling.max_tokens > self._limit:
             raise EngineError(
-                f"max_tokens: {request.sampling.max_tokens:,} new tokens after a prompt of {len(tokens):,} exceed the "
-                f"engine's {self._limit:,} positions; lower it, or raise max_length as far as the model goes"
+                f"{request.sampling.max_tokens:,} new tokens after a prompt of {len(tokens):,} exceed the engine's "
+                f"{self._limit:,} positions",
+                field="max_tokens",
+                hint="lower it, or raise max_length as far as the model goes",
             )
         name = f"request-{index}"
         try:

@@ -1,0 +1,129 @@
+"""From a model to scores in a run directory: load, generate, grade, score.
+
+runs/trim/eval/math500/     settings.json  problems.jsonl  samples.jsonl  grades.jsonl  scores.json
+
+evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
+evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, load_benchmark
+from trimsft.evaluate.engines.base import Engine, Sampling
+from trimsft.evaluate.generate import Evaluation, Progress, fill
+from trimsft.evaluate.judge import judge
+from trimsft.evaluate.prompts import Prompts, make_prompts
+from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.settings import EvalSettings
+from trimsft.grading import Grader
+from trimsft.runs import RunDirectory, find_weights
+from trimsft.scoring.scores import BenchmarkScore
+from trimsft.text.templates import TemplateError, resolve_template_name
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The scores of an evaluation, in the order of its benchmarks, and where it is recorded."""
+
+    run: RunDirectory
+    scores: tuple[BenchmarkScore, ...]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The scores for a program: without the counts of every problem."""
+        return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
+
+
+def evaluate_model(model: str | Path, benchmarks: str | Sequence[str], **options: Any) -> Evaluated:
+    """Sample, grade and score a model; what is recorded already is not generated again.
+
+    Args:
+        model: a run directory, a model folder, or a name of the hub or of a server.
+        benchmarks: names or .jsonl files; one or several.
+        options: fields of `EvalSettings` and of `Sampling`, such as samples=4, max_tokens=512.
+    """
+    names = (benchmarks,) if isinstance(benchmarks, str) else tuple(benchmarks)
+    drawing = {field.name: options.pop(field.name) for field in fields(Sampling) if field.name in options}
+    sampling: dict[str, Any] = {"sampling": Sampling(**drawing)} if drawing else {}
+    return evaluate(EvalSettings(model=str(model), benchmarks=names, **sampling, **options))
+
+
+def evaluate(
+    settings: EvalSettings,
+    *,
+    on_start: Callable[[str, Prompts], None] = lambda name, prompts: None,
+    on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
+) -> Evaluated:
+    """Generate what is missing, grade and score, benchmark by benchmark.
+
+    Interrupted at any moment, it leaves whole files and no processes; the same call continues.
+    """
+    names = {benchmark_name(name): name for name in settings.benchmarks}
+    problems = {name: load_benchmark(path, settings.data_dir, settings.limit) for name, path in names.items()}
+    engine = make_engine(settings)
+    scores = []
+    with Grader(os.cpu_count() or 1, kind=cast(Literal["strict", "qwen"], settings.grader)) as grader:
+        for name, path in names.items():
+            prompts = _prompts(settings, engine, problems[name])
+            on_start(name, prompts)
+            source = describe_source(path, settings.data_dir)
+            evaluation = Evaluation(name, problems[name], prompts, settings, source)
+            record = SampleRecord(settings.run.eval_dir / name)
+            fill(record, evaluation, engine, on_progress=partial(on_progress, name))
+            scores.append(judge(record, grader))
+    return Evaluated(settings.run, tuple(scores))
+
+
+def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
+    tokenizer = getattr(engine, "tokenizer", None)
+    prompts = make_prompts(
+        [problem.problem for problem in problems],
+        tokenizer,
+        template=settings.template,
+        system_prompt=settings.system_prompt,
+    )
+    taught = _trained_template(settings, tokenizer)
+    if settings.template != "auto" or taught in (None, prompts.template):
+        return prompts
+    note = f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
+    return replace(prompts, notes=(*prompts.notes, note))
+
+
+def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
+    """The template that a run directory was trained with; None where nothing is known of it."""
+    try:
+        config = RunDirectory(settings.model).read_config()
+        if tokenizer is None or config is None:
+            return None
+        return resolve_template_name(str(config.get("template", "auto")), tokenizer)
+    except (RunError, TemplateError):
+        return None  # only a hint hangs on it
+
+
+def make_engine(settings: EvalSettings) -> Engine:
+    """The engine that the settings name; auto is a server where there is an address, vLLM where it is installed."""
+    if settings.server is not None:
+        from trimsft.evaluate.engines.server_engine import ServerEngine
+
+        return ServerEngine(settings.server, settings.model)
+    weights = find_weights(settings.model)
+    if settings.revision is not None and Path(weights).is_dir():
+        raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
+    loading: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
+    if settings.gpu_memory is not None:
+        loading["gpu_memory"] = settings.gpu_memory
+    if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
+        from trimsft.evaluate.engines.vllm_engine import VllmEngine
+
+        return VllmEngine(weights, **loading)
+    from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+
+    return TransformersEngine(weights, **loading)

@@ -1,0 +1,122 @@
+"""The settings of an evaluation; the defaults are the paper's protocol. `trimsft eval` is made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimsft.errors import UsageError
+from trimsft.evaluate.benchmarks import benchmark_name, refuse_unused_folder
+from trimsft.evaluate.engines.base import Sampling
+from trimsft.options import check_options, given_options, option
+from trimsft.runs import RunDirectory
+from trimsft.text.templates import check_template_name
+
+ENGINES = ("auto", "transformers", "vllm", "server")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+GRADERS = ("strict", "qwen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """What is evaluated, on what and how."""
+
+    model: str = option(argument="MODEL", help="A run directory, a model folder, or a name of the hub or the server.")
+    benchmarks: Sequence[str] = option(
+        flags=("--benchmark", "-b"),
+        help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
+    )
+    data_dir: Path | None = option(None, help="A folder of NAME.jsonl files to read benchmarks from, not the hub.")
+    out: Path | None = option(
+        None, help="The run directory to record in (default: the model's own, else runs/NAME-eval)."
+    )
+    engine: str = option(
+        "auto",
+        help="What generates the answers; auto is the server if there is an address, else vllm if it is installed.",
+        choices=ENGINES,
+    )
+    server: str | None = option(None, help="The address of an OpenAI-compatible server, such as http://localhost:8000.")
+    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0)
+    greedy: bool = option(
+        True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
+    )
+    sampling: Sampling = option(factory=Sampling, inline=Sampling, help="How samples are drawn.")
+    seed: int = option(0, help="Seed of all samples.")
+    limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
+    template: str = option("auto", help="How a problem becomes a prompt; auto goes by the tokenizer.")
+    system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
+    dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
+    revision: str | None = option(None, help="Branch, tag or commit of a model of the hub.")
+    grader: str = option(
+        "strict",
+        help="The rules of grading; qwen repeats the lenient rules behind published figures, for comparison only.",
+        choices=GRADERS,
+    )
+    gpu_memory: float | None = option(
+        None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what is wrong without looking at any model."""
+        check_options(self)
+        check_template_name(self.template)
+        self._check_benchmarks()
+        self._check_protocol()
+        self._check_engine()
+
+    def _check_benchmarks(self) -> None:
+        names = [benchmark_name(name) for name in self.benchmarks]
+        if not names:
+            raise UsageError("must be one or more", field="benchmarks", value=[])
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            paths = [str(path) for path in self.benchmarks if benchmark_name(path) == twice]
+            raise UsageError(
+                f"{' and '.join(map(repr, paths))} would both be recorded as {twice!r}",
+                field="benchmarks",
+                hint="name it once, or rename a file",
+            )
+        refuse_unused_folder(self.benchmarks, self.data_dir)
+
+    def _check_protocol(self) -> None:
+        if self.samples == 0 and not self.greedy:
+            raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
+        if self.samples > 0 and self.sampling.is_greedy:
+            raise UsageError(
+                f"0 makes all {self.samples} samples of a problem the same",
+                field="temperature",
+                hint="the greedy answer is what you want",
+                remedy=("samples", 0),
+            )
+        if self.samples == 0:
+            drawn = {name: value for name, value in given_options(self.sampling).items() if name != "max_tokens"}
+            given = drawn | ({"seed": self.seed} if self.seed else {})
+            # temperature 0 says what happens anyway
+            self._refuse(given if drawn.get("temperature") != 0 else {}, "on the greedy answer alone")
+
+    def _check_engine(self) -> None:
+        if self.server is None and self.engine == "server":
+            raise UsageError(
+                "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
+            )
+        if self.server is None:
+            return
+        if self.engine not in ("auto", "server"):
+            self._refuse({"server": self.server}, f"with the engine {self.engine!r}")
+        loading = ("dtype", "revision", "gpu_memory")
+        given = {name: value for name, value in given_options(self).items() if name in loading}
+        self._refuse(given, "on a server, which has loaded its model already")
+
+    @staticmethod
+    def _refuse(given: dict[str, object], where: str) -> None:
+        """Refuse options without effect."""
+        for name, value in given.items():
+            raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
+
+    @property
+    def run(self) -> RunDirectory:
+        """Where it is recorded: beside the training of the model, or in a directory of its own."""
+        if self.out is not None:
+            return RunDirectory(self.out)
+        trained = RunDirectory(self.model)
+        return trained if trained.is_run() else RunDirectory(Path("runs") / f"{Path(self.model).name.lower()}-eval")

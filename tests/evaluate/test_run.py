@@ -1,0 +1,184 @@
+"""From problems to scores with a scripted engine: what is written, what goes on, and what an interrupt leaves."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import finish, start, wait_for
+from trimsft.errors import FAILED, REFUSED, RunError, Stopped, exit_code
+from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
+from trimsft.evaluate.engines import Request, Sampling, ScriptedEngine
+from trimsft.evaluate.samples import IncompleteEvaluation
+from trimsft.grading import Grader, grader
+from trimsft.scoring.records import load_run
+
+from .tiny_model import make_tokenizer
+
+PROBLEMS = [{"id": f"sum-{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(1, 7)]
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Path:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PROBLEMS))
+    return path
+
+
+def able(request: Request) -> str:
+    """Right when greedy, and in three of four samples."""
+    text = request.prompt or (request.messages or ())[-1]["content"]
+    wrong = not request.sampling.is_greedy and request.seed % 4 == 0
+    return f"It is \\boxed{{{2 * int(text.split('What is ')[1].split('+')[0]) + wrong}}}."
+
+
+@pytest.fixture
+def run_eval(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
+    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)  # nothing here needs algebra
+
+    def evaluate_with(answers: Callable[[Request], str] = able, **options: Any) -> Evaluated:
+        engine = answers if isinstance(answers, ScriptedEngine) else ScriptedEngine(answers)
+        monkeypatch.setattr(run, "make_engine", lambda settings: engine)
+        given = {"model": "m", "benchmarks": [str(benchmark)], "out": tmp_path / "run", "template": "plain"}
+        return evaluate(EvalSettings(**given | options))
+
+    return evaluate_with
+
+
+def samples_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "eval/sums/samples.jsonl").read_text().splitlines()]
+
+
+def test_from_problems_to_scores(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
+    evaluated = run_eval()
+    assert evaluated.run.path == tmp_path / "run"
+    (scores,) = json.loads(json.dumps(evaluated.as_json()))
+    assert scores["greedy"]["value"] == 1.0 and scores["samples"] == 8 and "per_problem" not in scores
+    samples, folder = samples_of(tmp_path / "run"), tmp_path / "run/eval/sums"
+    right = sum(s["text"] == f"It is \\boxed{{{2 * int(s['problem'][4:])}}}." for s in samples if s["sample"] >= 0)
+    assert scores["average"]["value"] == pytest.approx(right / 48)
+    grades = [json.loads(line) for line in (folder / "grades.jsonl").read_text().splitlines()]
+    assert len(grades) == len(samples) == 54
+    assert {grade["status"] for grade in grades} == {"correct", "wrong"}
+    assert json.loads((folder / "scores.json").read_text())["grader"]["kind"] == "strict"
+    settings = json.loads((folder / "settings.json").read_text())
+    assert settings["details"]["source"] == str(benchmark) and settings["problems"]["count"] == 6
+    assert load_run(tmp_path / "run") == list(evaluated.scores)
+
+
+def test_a_second_time_generates_nothing_and_other_settings_are_refused(
+    run_eval: Callable[..., Evaluated], tmp_path: Path
+) -> None:
+    first, before = run_eval().scores, samples_of(tmp_path / "run")
+
+    def never(request: Request) -> str:
+        raise AssertionError("asked again")
+
+    assert run_eval(never).scores == first and samples_of(tmp_path / "run") == before
+    with pytest.raises(RunError, match=r"temperature: was 1\.0, now 0\.7") as refused:
+        run_eval(never, sampling=Sampling(temperature=0.7))
+    assert exit_code(refused.value) == REFUSED
+
+
+def test_greedy_alone_may_grow_into_samples_of_any_kind(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    (greedy,) = run_eval(samples=0).scores
+    assert greedy.samples == 0 and greedy.average is None and greedy.greedy is not None
+    hot = {"sampling": Sampling(temperature=0.7), "seed": 3}
+    (grown,) = run_eval(samples=2, **hot).scores
+    assert grown.samples == 2 and len(samples_of(tmp_path / "run")) == 18
+    with pytest.raises(RunError, match=r"samples: was 2, now 1 .*ask for 2 and read pass@1"):
+        run_eval(samples=1, **hot)
+    with pytest.raises(RunError, match="seed: was 3, now 0"):
+        run_eval(samples=2, sampling=Sampling(temperature=0.7))
+
+
+def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
+    """The same, with the options of both settings as keywords."""
+    (first,) = run_eval(samples=2, sampling=Sampling(max_tokens=9)).scores
+    again = evaluate_model("m", str(benchmark), out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
+    assert again.scores == (first,)
+    with pytest.raises(TypeError, match="sampling"):
+        evaluate_model("m", str(benchmark), sampling=Sampling(), max_tokens=9)
+
+
+def test_scores_by_different_graders_are_not_mixed(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    run_eval(samples=1)
+    (tmp_path / "run/eval/sums").rename(tmp_path / "run/eval/other")
+    run_eval(samples=1, grader="qwen")
+    with pytest.raises(RunError, match="was graded by qwen 3 and strict 3; grade it again with one of them"):
+        load_run(tmp_path / "run")
+    assert load_run(tmp_path / "run", ["sums"])[0].benchmark == "sums"
+
+
+def test_a_run_that_was_taught_with_another_prompt_is_told(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    folder, engine = tmp_path / "run", ScriptedEngine(able)
+    engine.tokenizer = make_tokenizer()  # type: ignore[attr-defined]
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    taught = "this run was trained with template 'plain': --template plain asks as it was taught"
+    for template, is_other in (("plain", True), ("chat", False), ("auto", False), ("[broken", False)):
+        (folder / "config.yaml").write_text(f"objective: trim\ntemplate: {template}\n")
+        run_eval(engine, model=str(folder), template="auto", samples=1)
+        notes = json.loads((folder / "eval/sums/settings.json").read_text())["details"]["notes"]
+        assert any("template auto: chat, because" in note for note in notes)
+        assert (taught in notes) == is_other
+
+
+def test_a_server_that_gives_up_is_a_failure_and_no_misuse(
+    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
+    with pytest.raises(IncompleteEvaluation, match=r"so there is no score \(last error: the server is tired\)") as told:
+        run_eval(ScriptedEngine(able, fails=lambda request: "the server is tired"))
+    assert exit_code(told.value) == FAILED
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
+def test_interrupted_it_keeps_what_is_done_and_ends_its_workers(
+    interruption: type[BaseException],
+    run_eval: Callable[..., Evaluated],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    workers: list[Any] = []
+
+    class Seen(Grader):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(1)
+            workers.extend(self._pool._workers)
+
+    def interrupted(request: Request) -> str:
+        if len(engine.requests) == 10:
+            assert workers[-1]._process.poll() is None  # it was started early
+            raise interruption
+        return able(request)
+
+    monkeypatch.setattr(grader, "_EARLY_WORKERS", 1)
+    monkeypatch.setattr(run, "Grader", Seen)
+    engine = ScriptedEngine(interrupted)
+    with pytest.raises(interruption):
+        run_eval(engine)
+    assert workers[0]._process is None
+    before = samples_of(tmp_path / "run")
+    assert len(before) == 9 and not (tmp_path / "run/eval/sums/scores.json").exists()
+    assert run_eval().scores[0].greedy.value == 1.0  # type: ignore[union-attr]
+    assert samples_of(tmp_path / "run")[:9] == before
+
+
+def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> None:
+    """Also where SIGINT was inherited as ignored, as by a process in the background."""
+    samples = tmp_path / "run/eval/sums/samples.jsonl"
+    words = ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path / "run"), "--template", "plain"]
+    inherited = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = start("tests.evaluate.scripted_run", *words)
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+    wait_for(process, lambda: samples.exists() and samples.read_bytes().count(b"\n") > 3)
+    process.send_signal(signal.SIGINT)
+    code, _, said = finish(process)
+    assert code == 130 and "Traceback" not in said and "continue" in said.splitlines()[-1]
+    assert 3 < samples.read_bytes().count(b"\n") < 54

@@ -1,0 +1,112 @@
+"""Settings of an evaluation: what is refused, by field, before anything is loaded or written."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.engines import Sampling
+from trimsft.evaluate.run import make_engine
+from trimsft.evaluate.settings import EvalSettings
+
+SERVER = {"server": "http://localhost:8000"}
+
+
+def settings(**changes: Any) -> EvalSettings:
+    return EvalSettings(**{"model": "m", "benchmarks": ("math500",)} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"benchmarks": ()}, "benchmarks", "must be one or more"),
+        ({"benchmarks": ("a", "a")}, "benchmarks", "'a' and 'a' would both be recorded as 'a'"),
+        ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "'a/x.jsonl' and 'b/x.jsonl.gz' would both"),
+        ({"sampling": Sampling(temperature=0)}, "temperature", "the greedy answer is what you want; set samples=0"),
+        ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
+        ({"samples": -1}, "samples", "must be at least 0, got -1"),
+        ({"limit": 0}, "limit", "must be at least 1, got 0"),
+        ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
+        ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),
+        ({"grader": "kind"}, "grader", "unknown name 'kind'; known: strict, qwen"),
+        ({"engine": "gpt"}, "engine", "unknown name 'gpt'"),
+        ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
+        ({"gpu_memory": 0}, "gpu_memory", "must be above 0, got 0"),
+        ({"engine": "server"}, "server", "is missing for the engine 'server'"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        settings(**changes)
+    assert refused.value.field == field and says in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        (SERVER | {"dtype": "float16"}, "dtype", "float16"),
+        (SERVER | {"revision": "abc"}, "revision", "abc"),
+        (SERVER | {"gpu_memory": 0.5}, "gpu_memory", 0.5),
+        (SERVER | {"engine": "vllm"}, "server", SERVER["server"]),
+        (SERVER | {"engine": "transformers"}, "server", SERVER["server"]),
+        ({"samples": 0, "sampling": Sampling(temperature=0.6)}, "temperature", 0.6),
+        ({"samples": 0, "sampling": Sampling(top_p=0.9)}, "top_p", 0.9),
+        ({"samples": 0, "sampling": Sampling(top_k=20)}, "top_k", 20),
+        ({"samples": 0, "seed": 1}, "seed", 1),
+        ({"benchmarks": ("lab-easy", "mine.jsonl"), "data_dir": Path("data")}, "data_dir", "data"),
+    ],
+)
+def test_an_option_without_effect_is_refused(changes: dict[str, Any], field: str, value: object) -> None:
+    with pytest.raises(UsageError, match="has no effect") as refused:
+        settings(**changes)
+    assert (refused.value.field, refused.value.value) == (field, value)
+
+
+def test_the_same_options_pass_where_they_have_an_effect() -> None:
+    settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, sampling=Sampling(temperature=0.6, top_k=20))
+    settings(samples=0, sampling=Sampling(max_tokens=9))
+    settings(samples=0, sampling=Sampling(temperature=0))  # says what happens anyway
+    settings(benchmarks=("lab-easy", "math500"), data_dir=Path("data"))
+    settings(**SERVER, engine="server", seed=1)
+
+
+def test_what_only_the_model_shows_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="revision: has no effect on a local folder, got 'abc'"):
+        make_engine(settings(model=str(tmp_path), revision="abc", engine="transformers"))
+    with pytest.raises(UsageError, match=r"gpu_memory: has no effect without a GPU, got 0\.5"):
+        make_engine(settings(model=str(tmp_path), gpu_memory=0.5, engine="transformers"))
+    with pytest.raises(RunError, match=r"model: no such folder: '\./gone'"):
+        make_engine(settings(model="./gone", engine="transformers"))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match=r"model: is a run without a model yet, got .*; finish its training first"):
+        make_engine(settings(model=str(tmp_path), engine="transformers"))
+
+
+def test_where_it_is_recorded(tmp_path: Path) -> None:
+    assert settings(model="org/Some-Model").run.path == Path("runs/some-model-eval")
+    assert settings(model=str(tmp_path), out=tmp_path / "there").run.path == tmp_path / "there"
+    (tmp_path / "manifest.json").write_text("{}")
+    assert settings(model=str(tmp_path)).run.path == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"temperature": -0.1}, "temperature: must be at least 0, got -0.1"),
+        ({"temperature": math.nan}, "temperature: must be a number"),
+        ({"temperature": 1e-40}, r"temperature: must be 0 \(greedy\), or at least 0.0001"),
+        ({"top_k": 2**63}, "top_k: must be at most"),
+        ({"stop_tokens": (2**70,)}, "stop_tokens: must be token ids"),
+        ({"top_p": 0}, "top_p: must be above 0, got 0"),
+        ({"top_k": -1}, "top_k: must be at least 0, got -1"),
+        ({"max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
+        ({"max_tokens": 2.5}, "max_tokens: must be a whole number, got 2.5"),
+        ({"stop": ("",)}, "stop: must be texts, none of them empty"),
+        ({"stop_tokens": ("a",)}, "stop_tokens: must be token ids"),
+    ],
+)
+def test_senseless_sampling(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Sampling(**setting)
