@@ -26,15 +26,19 @@ def test_categories_by_hand() -> None:
     found = {row.name: row for row in by_category(table, **BAND)}
     assert list(found) == list(CATEGORIES)
     assert [found[name].tokens for name in CATEGORIES] == [2, 1, 0, 1]
-    assert [found[name].ratio for name in CATEGORIES] == [50, 25, 0, 25]
+    assert [found[name].ratio_percent for name in CATEGORIES] == [50, 25, 0, 25]
     assert found["numeric"].mean_weight == pytest.approx((1 + FAR) / 2)
     assert found["numeric"].mean_nll == pytest.approx(0.2)
-    assert found["numeric"].middle == 50 and found["symbol"].middle == 100 and found["other"].middle == 0
-    assert [found[name].sft_mass for name in CATEGORIES] == pytest.approx([25, 25, 0, 50])
+    assert (
+        found["numeric"].middle_percent == 50
+        and found["symbol"].middle_percent == 100
+        and found["other"].middle_percent == 0
+    )
+    assert [found[name].sft_mass_percent for name in CATEGORIES] == pytest.approx([25, 25, 0, 50])
     total = 1 + FAR + 2 + 4 * FAR
     shares = [100 * (1 + FAR) / total, 200 / total, 0, 400 * FAR / total]
-    assert [found[name].trim_mass for name in CATEGORIES] == pytest.approx(shares, rel=1e-6)
-    assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass == 0
+    assert [found[name].trim_mass_percent for name in CATEGORIES] == pytest.approx(shares, rel=1e-6)
+    assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass_percent == 0
 
 
 def test_places_do_not_depend_on_the_order_of_lines() -> None:
@@ -71,9 +75,9 @@ def test_shares_of_a_grouping_sum_to_100(tokens) -> None:
     table = hand_table(gaps, category=[CATEGORIES[kind] for kind in kinds], example=examples)
     for rows in (by_category(table, **BAND), by_tenth(table, **BAND), by_end(table, **BAND)):
         assert sum(row.tokens for row in rows) == len(tokens)
-        assert sum(row.ratio for row in rows) == pytest.approx(100)
-        assert sum(row.sft_mass for row in rows) == pytest.approx(100)
-        total = sum(row.trim_mass for row in rows)
+        assert sum(row.ratio_percent for row in rows) == pytest.approx(100)
+        assert sum(row.sft_mass_percent for row in rows) == pytest.approx(100)
+        total = sum(row.trim_mass_percent for row in rows)
         assert math.isnan(total) or total == pytest.approx(100)
 
 
@@ -81,10 +85,10 @@ def test_examples_by_hand() -> None:
     table = hand_table([1.0, 3.0, -1.0, 1.0], norm=[1.0, 1.0, 3.0, 0.0], nll=[0.0, 1.0, 4.0, 2.0], example=[3, 3, 8, 8])
     found = per_example(table, TrimSFT(1, 1))
     assert found.example.tolist() == [3, 8] and found.tokens.tolist() == [2, 2]
-    assert found.mean_nll.tolist() == [0.5, 3.0] and found.first_choice.tolist() == [100, 50]
+    assert found.mean_nll.tolist() == [0.5, 3.0] and found.first_choice_percent.tolist() == [100, 50]
     assert found.mean_weight == pytest.approx([(1 + FAR) / 2, (1 + FAR) / 2])
-    assert found.trimmed_mass == pytest.approx([100 * (1 - (1 + FAR) / 2), 100 * (1 - FAR)])
-    assert per_example(table, SFT()).trimmed_mass.tolist() == [0, 0]
+    assert found.trimmed_mass_percent == pytest.approx([100 * (1 - (1 + FAR) / 2), 100 * (1 - FAR)])
+    assert per_example(table, SFT()).trimmed_mass_percent.tolist() == [0, 0]
 
 
 def test_endings_by_hand() -> None:
@@ -101,12 +105,12 @@ def test_endings_by_hand() -> None:
     assert found is not None and found.known
     assert (found.examples, found.ended) == (3, 2)
     assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5
-    assert found.first_choice == 50 and found.share == pytest.approx(100 / 3)
-    assert set(found.mass) == set(found.mean_weight) == set(OBJECTIVES)
-    assert found.mean_weight["sft"] == 1 and found.mass["sft"] == pytest.approx(50)
+    assert found.first_choice_percent == 50 and found.tokens_percent == pytest.approx(100 / 3)
+    assert set(found.mass_percent) == set(found.mean_weight) == set(OBJECTIVES)
+    assert found.mean_weight["sft"] == 1 and found.mass_percent["sft"] == pytest.approx(50)
     assert found.mean_weight["trim"] == pytest.approx((1 + FAR) / 2)
     rest = 4 * math.exp(-8)
-    assert found.mass["trim"] == pytest.approx(100 * (1 + 3 * FAR) / (1 + 3 * FAR + rest), rel=1e-6)
+    assert found.mass_percent["trim"] == pytest.approx(100 * (1 + 3 * FAR) / (1 + 3 * FAR + rest), rel=1e-6)
     assert found.mean_weight["dft"] == pytest.approx((math.exp(-0.25) + math.exp(-1.75)) / 2)
 
 
@@ -127,7 +131,7 @@ def test_the_order_of_lines_does_not_matter(gaps, random) -> None:
     random.shuffle(order)
     moved = reordered(table, order)
     one, other = per_example(table, TrimSFT()), per_example(moved, TrimSFT())
-    assert np.allclose(one.trimmed_mass, other.trimmed_mass, equal_nan=True)
+    assert np.allclose(one.trimmed_mass_percent, other.trimmed_mass_percent, equal_nan=True)
     assert [row.tokens for row in by_tenth(table, **BAND)] == [row.tokens for row in by_tenth(moved, **BAND)]
     first, second = ending(table), ending(moved)
     assert first is not None and second is not None and first.median_gap == second.median_gap

@@ -1,35 +1,18 @@
 """A token table in parts: continued, shared, refused."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.tokens.tiny import ROWS, make_folder
-from trimsft.errors import RunError
-from trimsft.tokens import passes, read_token_table, write_token_table
-from trimsft.tokens.measure import _prompts, write_token_tables
-from trimsft.tokens.shards import choose_devices, share_of_rank, windows_of
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_folder(tmp_path_factory.mktemp("llama"))
+from tests.tokens.tiny import ROWS
+from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError
+from trimsft.tokens import passes, read_token_table, shards, write_token_table, write_token_tables
+from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
+from trimsft.tokens.write import _prompts
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +20,12 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(passes, "WINDOW", 3)
 
 
-@pytest.fixture
-def whole(folder, tmp_path):
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
     """The table of all rows, made in one go."""
-    return pq.read_table(write_token_table(folder, ROWS, tmp_path / "whole.parquet"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "WINDOW", 3)
+        return pq.read_table(write_token_table(folder, ROWS, tmp_path_factory.mktemp("whole") / "t.parquet"))
 
 
 def stop_at(rows):
@@ -65,15 +50,15 @@ def test_a_second_start_does_what_is_missing(folder, tmp_path, whole, monkeypatc
     seen = []
     read = passes.Pass._read
     monkeypatch.setattr(passes.Pass, "_read", lambda self, window: seen.append(window) or read(self, window))
-    told = []
-    write_token_table(folder, ROWS, out, on_progress=lambda *progress: told.append(progress))
+    progress = []
+    write_token_table(folder, ROWS, out, on_progress=lambda *counts: progress.append(counts))
     assert seen == [2, 3]
-    assert told[0][0] > 6 and told[-1] == (12, 12)
+    assert progress[0][0] > 6 and progress[-1] == (12, 12)
     assert pq.read_table(out).equals(whole)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.parquet", "whole.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_other_inputs_are_refused_and_nothing_is_lost(folder, tmp_path, whole) -> None:
+def test_other_inputs_are_refused_and_nothing_is_lost(folder, phi, tmp_path, whole) -> None:
     out = tmp_path / "t.parquet"
     cut_short(folder, out)
     with pytest.raises(RunError, match=r"holds parts of a table with other inputs.*max_length: was None, now 99"):
@@ -82,14 +67,14 @@ def test_other_inputs_are_refused_and_nothing_is_lost(folder, tmp_path, whole) -
         write_token_table(folder, ROWS[:-1], out)
     with pytest.raises(RunError, match="top: was 0, now 2"):
         write_token_table(folder, ROWS, out, top=2)
+    with pytest.raises(RunError, match="model_sha256: was"):
+        write_token_table(phi, ROWS, out)
     assert pq.read_table(write_token_table(folder, ROWS, out)).equals(whole)
-    with pytest.raises(RunError, match=r"is there, made with other inputs \(max_length.*overwrite=True"):
+    with pytest.raises(RunError, match=r"is there, made with other inputs \(max_length.*set overwrite=True"):
         write_token_table(folder, ROWS, out, max_length=99)
     assert pq.read_table(out).equals(whole)
-    assert (
-        read_token_table(write_token_table(folder, ROWS, out, max_length=99, overwrite=True)).metadata["max_length"]
-        == 99
-    )
+    write_token_table(folder, ROWS, out, max_length=99, overwrite=True)
+    assert read_token_table(out).metadata["max_length"] == 99
 
 
 def test_overwrite_begins_again(folder, tmp_path, whole) -> None:
@@ -98,17 +83,10 @@ def test_overwrite_begins_again(folder, tmp_path, whole) -> None:
     assert pq.read_table(write_token_table(folder, ROWS, out, overwrite=True)).equals(whole)
 
 
-def test_other_weights_are_other_inputs(folder, tmp_path) -> None:
-    out = tmp_path / "t.parquet"
-    cut_short(folder, out)
-    with pytest.raises(RunError, match="model_sha256: was"):
-        write_token_table(make_folder(tmp_path / "phi", "phi"), ROWS, out)
-
-
 def test_a_finished_table_is_not_made_again(folder, tmp_path, monkeypatch) -> None:
     out = write_token_table(folder, ROWS, tmp_path / "t.parquet")
     made = out.stat().st_mtime_ns
-    monkeypatch.setattr("trimsft.tokens.measure.load_model", None)
+    monkeypatch.setattr("trimsft.tokens.write.load_model", None)
     write_token_table(folder, ROWS, out)
     assert out.stat().st_mtime_ns == made
 
@@ -138,7 +116,7 @@ def test_ranks_take_their_share(folder, tmp_path, whole, monkeypatch) -> None:
         assert not out.exists()
         write_token_table(folder, ROWS, out)
     assert pq.read_table(out).equals(whole)
-    with pytest.raises(ValueError, match="shard: '1/2' has no effect on a rank"):
+    with pytest.raises(UsageError, match="shard: has no effect on a rank, which takes share 1/2, got '1/2'"):
         write_token_table(folder, ROWS, out, shard="1/2")
 
 
@@ -154,84 +132,88 @@ def test_several_devices_have_a_process_each(folder, tmp_path, monkeypatch) -> N
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     rows = [ROWS[number % 12] for number in range(270)]
     single = write_token_table(folder, rows, tmp_path / "one.parquet", top=2)
-    told = []
+    progress, options = [], {"top": 2, "device": ["cpu", "cpu"]}
     out = write_token_table(
-        folder,
-        rows,
-        tmp_path / "two.parquet",
-        top=2,
-        device=["cpu", "cpu"],
-        on_progress=lambda *progress: told.append(progress),
+        folder, rows, tmp_path / "two.parquet", on_progress=lambda *counts: progress.append(counts), **options
     )
     assert pq.read_table(out).equals(pq.read_table(single))
     assert read_token_table(out).metadata == read_token_table(single).metadata
-    assert told[-1] == (270, 270)
+    assert progress[-1] == (270, 270)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.parquet", "two.parquet"]
 
 
-def test_a_process_that_fails_says_why(folder, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(passes, "WINDOW", 256)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    rows = [ROWS[number % 12] for number in range(270)]
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    model.get_output_embeddings().weight.data[3] = torch.nan
-    model.save_pretrained(tmp_path / "broken")
-    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "broken")
-    with pytest.raises(RunError, match=r"device cpu: rows .*non-finite logits"):
-        write_token_table(tmp_path / "broken", rows, tmp_path / "t.parquet", device=["cpu", "cpu"])
-    assert (tmp_path / "t.parquet.parts").is_dir() and not (tmp_path / "t.parquet").exists()
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ('print(\'{"error": "rows 3: NaN"}\'); sys.exit(1)', "device cuda:1: rows 3: NaN"),
+        ("raise MemoryError('all of it')", "device cuda:1: MemoryError: all of it"),
+        ("import os; os.kill(os.getpid(), 9)", "device cuda:1: its process was killed"),
+    ],
+)
+def test_a_process_that_fails_says_why_and_ends_the_others(code, says, monkeypatch) -> None:
+    started = []
+
+    def start(command, **options):
+        number = len(started)
+        work = f"import sys; {code}" if number == 1 else "import time; time.sleep(600)"
+        started.append(popen([sys.executable, "-c", work], **options))
+        return started[-1]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(shards.subprocess, "Popen", start)
+    with pytest.raises(TrimSFTError, match=says):
+        run_on_each(["cuda:0", "cuda:1"], {"shard": None}, None)
+    assert [process.poll() is None for process in started] == [False, False]
 
 
-KILLED = """
+HOLDER = """
 import sys, time
-from trimsft.tokens import passes, write_token_table
-from tests.tokens.tiny import ROWS
-passes.WINDOW = 3
-
-def slow(done, total):
-    print(done, flush=True)
-    time.sleep(0.05 if done < 7 else 60)
-
-write_token_table(sys.argv[1], ROWS, sys.argv[2], on_progress=slow)
+from pathlib import Path
+from trimsft.runs import RunLock
+lock = RunLock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(600)
 """
 
 
-def test_kill_loses_a_window_at_most(folder, tmp_path, whole) -> None:
+def test_windows_in_work_are_left_to_their_process_until_it_is_killed(folder, tmp_path, whole) -> None:
     out = tmp_path / "t.parquet"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(folder), str(out)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    assert process.stdout is not None
-    while int(process.stdout.readline()) < 7:
-        pass
-    deadline = time.monotonic() + 20
-    while len(list(tmp_path.glob("t.parquet.parts/*.arrow"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    with pytest.raises(RunError, match=f"in use by process {process.pid} on "):
-        write_token_table(folder, ROWS, out)
-    with pytest.raises(RunError, match=f"in use by process {process.pid} on "):
-        write_token_table(folder, ROWS, out, max_length=50, overwrite=True)
-    assert len(list(tmp_path.glob("t.parquet.parts/*.arrow"))) >= 2
-    process.send_signal(signal.SIGKILL)
+    cut_short(folder, out)
+    lock = tmp_path / "t.parquet.parts" / ".1of1.lock"
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    for options in ({}, {"max_length": 50, "overwrite": True}):
+        with pytest.raises(RunInUse, match=f"in use by process {process.pid} on "):
+            write_token_table(folder, ROWS, out, **options)
+    assert len(list(tmp_path.glob("t.parquet.parts/*.arrow"))) == 2
+    process.kill()
     process.wait()
     process.stdout.close()
-    told = []
-    write_token_table(folder, ROWS, out, on_progress=lambda *progress: told.append(progress))
-    assert told[0][0] > 6  # the two windows before the one it was at are not done again
+    progress = []
+    write_token_table(folder, ROWS, out, on_progress=lambda *counts: progress.append(counts))
+    assert progress[0][0] > 6  # the two windows before are not done again
     assert pq.read_table(out).equals(whole)
 
 
-def test_several_models_over_the_same_rows(folder, tmp_path) -> None:
-    other = make_folder(tmp_path / "phi", "phi")
-    made = write_token_tables({"Base": folder, "Phi": other}, ROWS, tmp_path / "both", limit=5)
+def test_a_process_that_comes_late_sees_the_table_of_the_others(folder, tmp_path, whole, monkeypatch) -> None:
+    """Another one joins the parts while this one waits to do so."""
+    out, join = tmp_path / "t.parquet", passes.Parts.join
+
+    def joined_twice(parts, metadata):
+        assert join(parts, metadata)
+        return join(parts, metadata)
+
+    monkeypatch.setattr("trimsft.tokens.parts.Parts.join", joined_twice)
+    write_token_table(folder, ROWS, out)
+    assert pq.read_table(out).equals(whole) and [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_several_models_over_the_same_rows(folder, phi, tmp_path) -> None:
+    made = write_token_tables({"Base": folder, "Phi": phi}, ROWS, tmp_path / "both", limit=5)
     assert made == {name: tmp_path / "both" / name / "tokens.parquet" for name in ("Base", "Phi")}
     metadata = [read_token_table(path).metadata for path in made.values()]
     assert metadata[0]["data"] == metadata[1]["data"] and metadata[0]["model"] == str(folder)
-    with pytest.raises(ValueError, match=r"models: '\.\./x' must be a label"):
+    with pytest.raises(UsageError, match=r"models: a label must be able to name a folder, got '\.\./x'"):
         write_token_tables({"../x": folder}, ROWS, tmp_path)
 
 
@@ -242,7 +224,7 @@ def test_whose_windows() -> None:
     everything = [window for part in range(1, 4) for half in (1, 2) for window in windows_of(f"{part}/3+{half}/2", 20)]
     assert sorted(everything) == list(range(20))
     for wrong in ("0/3", "4/3", "2", "a/b", "1/2+", "-1/2"):
-        with pytest.raises(ValueError, match="must be K/N with K from 1 to N"):
+        with pytest.raises(UsageError, match="shard: must be K/N with K from 1 to N"):
             windows_of(wrong, 3)
 
 
@@ -257,9 +239,9 @@ def test_devices(monkeypatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert choose_devices("auto", is_rank=True) == ["cuda:1"]
     for wrong in ([], "cuda:x", "", ["cpu", "0"], "foo", "gpu", "cuda:"):
-        with pytest.raises(ValueError, match=r"device: .* must be auto, cpu, cuda or cuda:N"):
+        with pytest.raises(UsageError, match="device: must be auto, cpu, cuda or cuda:N"):
             choose_devices(wrong, is_rank=False)
-    with pytest.raises(ValueError, match="'cuda:2' is not there: torch sees 2"):
+    with pytest.raises(UsageError, match="device: is not there, got 'cuda:2'; torch sees 2"):
         choose_devices("cuda:2", is_rank=False)
     assert share_of_rank() is None
 

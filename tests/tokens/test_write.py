@@ -1,3 +1,5 @@
+"""`write_token_table`: its numbers, what rows and models it takes, and how runs are rendered."""
+
 import copy
 import importlib.metadata
 import json
@@ -7,32 +9,26 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
-from trimsft.text.encoding import Example, encode_rows, make_batches
+from trimsft.text.data_config import DataConfig
+from trimsft.text.encoding import Encoder, Example
 from trimsft.text.templates import choose_template
-from trimsft.tokens import heads, passes, read_token_table, same_tokens, write_token_table
-from trimsft.tokens import measure as tokens
+from trimsft.text.training_data import encode
+from trimsft.tokens import heads, passes, read_token_table, same_tokens, write, write_token_table, write_token_tables
 from trimsft.tokens.models import TRAINED_LENGTH
 from trimsft.train import TrimSFTConfig
 
 NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_folder(tmp_path_factory.mktemp("llama"))
+def examples_of(folder, rows=ROWS, **truncation):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return Encoder(tokenizer, choose_template("auto", tokenizer), **truncation).examples(rows)
 
 
 def plain_statistics(model, examples):
@@ -55,14 +51,9 @@ def plain_statistics(model, examples):
     return {name: np.array(values) for name, values in found.items()}
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
-    """Softcap, scale and bias included: as near to float64 as plain float32 logits are."""
-    folder = make_folder(tmp_path / kind, kind)
-    table = read_token_table(write_token_table(folder, ROWS, tmp_path / "tokens.parquet"))
+def assert_exact(table, folder, examples) -> None:
+    """As near to float64 as plain float32 logits are."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    examples = encode_rows(ROWS, tokenizer, choose_template("auto", tokenizer))
     plain = plain_statistics(model, examples)
     exact = plain_statistics(copy.deepcopy(model).double(), examples)
     assert table["token_id"].tolist() == [token for example in examples for token in example.completion]
@@ -76,6 +67,14 @@ def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
     assert np.ptp(exact["gap"]) > 1 and exact["rank"].max() > 10  # or the test would show little
 
 
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
+    """Softcap, scale and bias included."""
+    folder = make_folder(tmp_path / kind, kind)
+    table = read_token_table(write_token_table(folder, ROWS, tmp_path / "tokens.parquet"))
+    assert_exact(table, folder, examples_of(folder))
+
+
 def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch) -> None:
     whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), first_examples=99)
     monkeypatch.setattr(passes, "WINDOW", 5)
@@ -85,10 +84,9 @@ def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch
     parts = read_token_table(tmp_path / "b.parquet", first_examples=99)
     assert parts.texts == whole.texts
     for name, values in whole.columns.items():
-        if name in NUMBERS:
-            assert np.allclose(parts[name], values, rtol=1e-4, atol=1e-5), name
-        else:
+        if name not in NUMBERS:
             assert parts[name].tolist() == values.tolist(), name
+    assert_exact(parts, folder, examples_of(folder))
 
 
 def test_lines_are_in_order_and_texts_make_up_the_solution(folder, tmp_path) -> None:
@@ -138,7 +136,7 @@ def test_rows_cut_before_their_solution_have_no_lines(folder, tmp_path) -> None:
     long = {"problem": "x" * 300, "solution": "It is so."}
     path = write_token_table(folder, [long, ROWS[0]], tmp_path / "t.parquet", max_length=200)
     assert set(read_token_table(path)["example"].tolist()) == {1}
-    with pytest.raises(ValueError, match="max_length: 10 leaves no token"):
+    with pytest.raises(ValueError, match="max_length: leaves no token to train on in any row, got 10"):
         write_token_table(folder, ROWS, tmp_path / "new/folder/none.parquet", max_length=10)
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]  # and not the folders
 
@@ -150,8 +148,7 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert whole.metadata["cut"] == {"rows_cut": 0, "tokens_cut": 0, "rows_lost": 0}
     caplog.clear()
     monkeypatch.setattr(passes, "WINDOW", 5)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    lengths = list(map(len, encode_rows(rows, tokenizer, choose_template("auto", tokenizer))))
+    lengths = list(map(len, examples_of(folder, rows)))
     length = sorted(lengths)[6]
     for _ in range(2):
         path = write_token_table(folder, rows, tmp_path / "t.parquet", max_length=length)
@@ -160,8 +157,8 @@ def test_what_is_cut_is_counted(folder, tmp_path, monkeypatch, caplog) -> None:
     assert 1 < len(over) < len(rows)
     assert table.metadata["cut"] == {"rows_cut": len(over), "tokens_cut": sum(over), "rows_lost": 1}
     assert table.metadata["longest"] == length
-    told = f"max_length={length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
-    assert [told in message for message in caplog.messages] == [True, True]
+    line = f"a maximum length of {length} cuts {len(over)} rows by {sum(over)} tokens; 1 row of them with all"
+    assert [line in message for message in caplog.messages] == [True, True]
 
 
 def trained_run(folder, run, **config):
@@ -172,35 +169,54 @@ def trained_run(folder, run, **config):
     return run
 
 
-def test_a_run_is_asked_as_it_was_trained(folder, tmp_path) -> None:
-    def told(run, **options):
+def test_a_run_is_rendered_as_it_was_trained(folder, tmp_path) -> None:
+    def rendering(run, **options):
         path = write_token_table(run, ROWS, tmp_path / "t.parquet", overwrite=True, **options)
         metadata = read_token_table(path).metadata
         return [metadata[name] for name in ("template", "system_prompt", "max_length")]
 
     plain = trained_run(folder, tmp_path / "a", template="boxed", system_prompt="Think.", max_length=90)
-    assert told(plain) == ["plain", "Think.", 90]
+    assert rendering(plain) == ["plain", "Think.", 90]
     assert read_token_table(tmp_path / "t.parquet").metadata["prompts"][0].startswith("Think.\n")
-    assert told(plain, system_prompt="", max_length=0) == ["plain", "", None]
-    assert told(plain, template="deepseek", max_length=180) == ["deepseek", None, 180]
-    assert told(plain / "model") == ["plain", None, None]  # a folder as any other
-    assert told(trained_run(folder, tmp_path / "b", template="deepseek")) == ["deepseek", None, 1024]
+    assert rendering(plain, system_prompt="", max_length=0) == ["plain", "", None]
+    assert rendering(plain, template="deepseek", max_length=180) == ["deepseek", None, 180]
+    assert rendering(plain / "model") == ["plain", None, None]  # a folder as any other
+    assert rendering(trained_run(folder, tmp_path / "b", template="deepseek")) == ["deepseek", None, 1024]
     assert TrimSFTConfig(output_dir=str(tmp_path / "x"), bf16=False).max_length == TRAINED_LENGTH
-    assert told(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
+    assert rendering(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
     packed = {"packing": True, "packing_strategy": "wrapped", "max_length": 90}
-    assert told(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
+    assert rendering(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
     (tmp_path / "d/config.yaml").write_text("a: [")
     with pytest.raises(RunError, match=r"config\.yaml: not readable as YAML"):
-        told(tmp_path / "d")
+        rendering(tmp_path / "d")
 
 
-def test_models_beside_runs_are_asked_like_them(folder, tmp_path) -> None:
+def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) -> None:
+    """The tokens are those that the trainer is left with, their numbers those of the model after what is left."""
+    length = sorted(map(len, examples_of(folder)))[0] - 2
+    run = trained_run(folder, tmp_path / "run", max_length=length, truncation_mode="keep_end")
+    table = read_token_table(write_token_table(run, ROWS, tmp_path / "t.parquet"))
+    config = DataConfig(dataset_name="x.jsonl")
+    trained = encode(Dataset.from_list(ROWS), AutoTokenizer.from_pretrained(folder), config)
+    left = [label for labels in trained["labels"] for label in labels[-length:][1:] if label != -100]
+    assert table["token_id"].tolist() == left and set(table["example"].tolist()) == set(range(12))
+    assert (table["token_id"][table["position"] == 0] != 1).all()  # positions are those of the whole completion
+    assert_exact(table, folder, examples_of(folder, max_length=length, keep="end"))
+    assert table.metadata["truncation_mode"] == "keep_end" and table.metadata["cut"]["rows_cut"] == 12
+    packed = trained_run(folder, tmp_path / "packed", max_length=length, truncation_mode="keep_end", packing=True)
+    same = write_token_tables({"Base": folder, "Run": run, "Packed": packed}, ROWS, tmp_path / "apart")
+    assert "truncation_mode" not in read_token_table(same["Packed"]).metadata  # packing cuts the end
+    beside = write_token_tables({"Base": folder, "Run": run}, ROWS, tmp_path / "beside")
+    assert read_token_table(beside["Base"])["token_id"].tolist() == left
+
+
+def test_models_beside_runs_are_rendered_like_them(folder, tmp_path) -> None:
     one = trained_run(folder, tmp_path / "a", template="plain", system_prompt="Think.", max_length=90)
     other = trained_run(folder, tmp_path / "b", template="deepseek", max_length=180)
-    made = tokens.write_token_tables({"Base": folder, "One": one}, ROWS, tmp_path / "out")
+    made = write_token_tables({"Base": folder, "One": one}, ROWS, tmp_path / "out")
     same_tokens({label: read_token_table(path) for label, path in made.items()})
     assert read_token_table(made["Base"]).metadata["system_prompt"] == "Think."
-    made = tokens.write_token_tables({"One": one, "Other": other}, ROWS, tmp_path / "more")
+    made = write_token_tables({"One": one, "Other": other}, ROWS, tmp_path / "more")
     with pytest.raises(RunError, match="template is 'plain' and 'deepseek'"):
         same_tokens({label: read_token_table(path) for label, path in made.items()})
 
@@ -211,14 +227,11 @@ def gpt2(size):
 
 def test_rows_longer_than_the_model_has_positions(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(CONFIGS, "gpt2", gpt2)
-    monkeypatch.setattr(tokens, "load_model", None)  # told before
+    monkeypatch.setattr(write, "load_model", None)  # told before
     folder = make_folder(tmp_path / "gpt2", "gpt2", chat=CHAT)
-    rows = [
-        ROWS[0],
-        {"problem": "x" * 300, "solution": "It is so."},
-        {"problem": "y" * 200, "solution": "No."},
-    ]
-    message = r"row 1 has \d+ tokens \(and 1 more rows\), the model only 120 positions; cut.* max_length=120"
+    long = [{"problem": "x" * 300, "solution": "It is so."}, {"problem": "y" * 200, "solution": "No."}]
+    rows = [ROWS[0], *long]
+    message = r"row 1 has \d+ tokens \(and 1 more rows\), the model only 120 positions; cut them; set max_length=120"
     for limit in (None, 121):
         with pytest.raises(ValueError, match=message):
             write_token_table(folder, rows, tmp_path / "t.parquet", max_length=limit, system_prompt="")
@@ -231,46 +244,34 @@ def test_rows_longer_than_the_model_has_positions(tmp_path, monkeypatch) -> None
 def test_rows_longer_than_the_model_knows(folder, tmp_path, caplog) -> None:
     rows = [ROWS[0], {"problem": "x" * 300, "solution": "It is so."}]
     write_token_table(folder, rows, tmp_path / "t.parquet")
-    assert "tokens, the model knows 256 positions" in caplog.text and "max_length=256 cuts" in caplog.text
+    assert "tokens, the model knows 256 positions" in caplog.text and "a maximum length of 256 cuts" in caplog.text
     caplog.clear()
     write_token_table(folder, ROWS, tmp_path / "u.parquet")
     assert not caplog.messages
 
 
-def test_a_folder_that_holds_no_tokenizer_says_all_that_is_known(tmp_path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(RunError, match=r"cannot load a tokenizer from .*\(1\) .*\(2\)"):
-        write_token_table(tmp_path, ROWS, tmp_path / "t.parquet")
-
-
 def test_numbers_out_of_range_are_named(folder, tmp_path) -> None:
     for least, names in enumerate([("max_length", "top"), ("batch_tokens", "limit")]):
         for name in names:
-            with pytest.raises(ValueError, match=f"{name}: must be {least} or more, got {least - 1}"):
+            with pytest.raises(UsageError, match=f"{name}: must be at least {least}, got {least - 1}"):
                 write_token_table(folder, ROWS, tmp_path / "t.parquet", **{name: least - 1})
-    with pytest.raises(ValueError, match="top: 5,000 is more than the 288 tokens that the model knows"):
+    with pytest.raises(UsageError, match="top: is more than the 288 tokens that the model knows, got 5000"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet", top=5000)
+    with pytest.raises(UsageError, match="truncation_mode: must be keep_start or keep_end, got 'end'"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet", truncation_mode="end")
     assert not list(tmp_path.iterdir())
     with pytest.raises(RunError, match="no such folder"):
         write_token_table("/no/where", ROWS, tmp_path / "t.parquet")
 
 
-def test_non_finite_logits_name_the_rows(folder, tmp_path, monkeypatch) -> None:
-    load = tokens.load_model
-
-    def broken(*args):
-        model = load(*args)
-        model.get_output_embeddings().weight.data[3] = torch.nan
-        return model
-
-    monkeypatch.setattr(tokens, "load_model", broken)
+def test_non_finite_logits_name_the_rows(folder, tmp_path, broken_head) -> None:
     with pytest.raises(FloatingPointError, match=r"rows 0, .*non-finite logits"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
 def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(heads, "logit_transform", lambda model: (0.5, None))
-    with pytest.raises(NotImplementedError, match="changes its logits in a way"):
+    with pytest.raises(UsageError, match=r"model: .* changes its logits in a way"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
@@ -279,7 +280,7 @@ def test_the_model_stays_what_it_was(folder) -> None:
     ids = torch.randint(2, 250, (8, 50))
     before = model(ids).logits
     example = Example(0, [5, 6, 7], [8, 9])
-    (batch,) = make_batches([example], 100)
+    (batch,) = passes.make_batches([example], 100)
     assert len(heads.Reader(model).start(batch).wait()["rank"]) == 2
     assert torch.equal(model(ids).logits, before)
 
@@ -292,7 +293,7 @@ def test_a_model_in_memory(folder, tmp_path) -> None:
     assert pq.read_table(one).equals(pq.read_table(other))
     with pytest.raises(ValueError, match="tokenizer: is needed for a model in memory"):
         write_token_table(model, ROWS, tmp_path / "c.parquet")
-    with pytest.raises(ValueError, match="device: 'cpu' has no effect on a model in memory"):
+    with pytest.raises(ValueError, match="device: has no effect on a model in memory, got 'cpu'"):
         write_token_table(model, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer, device="cpu")
     with pytest.raises(ValueError, match="tokenizer: has no effect"):
         write_token_table(folder, ROWS, tmp_path / "c.parquet", tokenizer=tokenizer)
@@ -302,7 +303,7 @@ def test_a_tokenizer_that_is_too_large_for_the_model(folder, tmp_path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder)
     model.resize_token_embeddings(40)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    with pytest.raises(ValueError, match="the head of LlamaForCausalLM only 40; use the tokenizer"):
+    with pytest.raises(ValueError, match=r"tokenizer: has token .*, the head of LlamaForCausalLM only 40; use the"):
         write_token_table(model, ROWS, tmp_path / "t.parquet", tokenizer=tokenizer)
 
 
@@ -319,14 +320,10 @@ def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
     assert (competitor == table["competitor_id"]).all()
     low = table["rank"] <= 3
     gold = np.take_along_axis(logprobs, np.minimum(table["rank"], 3)[:, None] - 1, 1)[:, 0]
-    assert low.any() and np.allclose(-gold[low], table["nll"][low], atol=1e-5)
+    # both are float32 differences of logits and their logsumexp
+    error = 16 * np.finfo(np.float32).eps * (table["nll"].max() + np.abs(table["gap"]).max())
+    assert low.any() and np.abs(gold[low] + table["nll"][low]).max() <= error
     named = zip(table.texts["top_texts"], table.texts["competitor_text"], first, strict=True)
     assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
     assert "top_ids" not in read_token_table(path).columns
     assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
-
-
-def test_the_file_is_no_token_table(tmp_path) -> None:
-    (tmp_path / "t.parquet").write_bytes(b"nothing")
-    with pytest.raises(RunError, match="not readable as a token table"):
-        read_token_table(tmp_path / "t.parquet")

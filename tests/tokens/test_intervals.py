@@ -8,8 +8,6 @@ import pytest
 
 from tests.tokens.tiny import make_table
 from trimsft.paper import Setting
-from trimsft.report.tables import paper as paper_tables
-from trimsft.report.tables.files import Column, Result, markdown
 from trimsft.tokens.statistics.grids import mass_by_region, weight_diagnostics
 from trimsft.tokens.statistics.groups import by_category
 from trimsft.tokens.statistics.intervals import ByExample, category_intervals, mass_intervals, weight_intervals
@@ -28,13 +26,13 @@ def test_values_are_those_of_the_plain_statistics(table: TokenTable) -> None:
     for plain in weight_diagnostics(table):
         found = weights[plain.setting]
         assert found["mean_weight"].value == pytest.approx(plain.mean_weight, rel=1e-12)
-        assert found["high_weight"].value == pytest.approx(plain.high_weight, rel=1e-12)
+        assert found["high_weight_percent"].value == pytest.approx(plain.high_weight_percent, rel=1e-12)
         assert found["r_eff"].value == pytest.approx(plain.effective_ratio, rel=1e-12)
     masses = mass_intervals(table)
     for mass in mass_by_region(table):
         for region in ("low", "middle", "high"):
             value = masses[mass.setting, mass.objective][region].value
-            assert value == pytest.approx(getattr(mass.mass, region), rel=1e-12, abs=1e-12)
+            assert value == pytest.approx(getattr(mass.mass_percent, region), rel=1e-12, abs=1e-12)
     categories = category_intervals(table, Setting(1, 1))
     for group in by_category(table, margin=1, bandwidth=1):
         for field, interval in categories[group.name].items():
@@ -47,7 +45,6 @@ def test_ends_lie_around_the_value_and_a_single_example_has_none(table: TokenTab
         assert found["r_eff"].low < found["r_eff"].high
     one = read_token_table(make_table(tmp_path / "one.parquet", TEXTS[:1]))
     assert all(math.isnan(interval.low) for interval in weight_intervals(one)[Setting(1, 1)].values())
-    assert paper_tables.weights(one, "one").rows[0][5] is None
 
 
 def test_a_ratio_over_examples_is_covered() -> None:
@@ -62,16 +59,3 @@ def test_a_ratio_over_examples_is_covered() -> None:
         found = sums.interval(lambda means: means[:, 1] / means[:, 0])
         covered += found.low <= 1.0 <= found.high
     assert 180 <= covered <= 198
-
-
-def test_markdown_shows_an_interval_in_the_cell_of_its_value() -> None:
-    columns = [Column(f"r_eff_{what}", 2) for what in ("ours", "low", "high", "paper")]
-    rows = [[0.5, 0.4, 0.6, 0.2], [1.0, 1.0, 1.0, 1.0], [0.3, None, None, 0.2]]
-    lines = markdown(Result("t", "T", columns, rows)).splitlines()
-    assert lines[2:] == [
-        "| r\\_eff\\_ours | r\\_eff\\_paper |".replace("\\_", " "),
-        "| ---: | ---: |",
-        "| 0.50 \\[0.40, 0.60\\] | 0.20 |",
-        "| 1.00 | 1.00 |",
-        "| 0.30 | 0.20 |",
-    ]

@@ -1,0 +1,194 @@
+"""`trimsft tokens` and `measure_tokens`, as a user calls them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import disable_progress_bars
+from typer.testing import CliRunner
+
+from tests.tokens.tiny import CHAT, ROWS, make_folder
+from trimsft import cli
+from trimsft.errors import UsageError
+from trimsft.tokens import TokenSettings, measure_tokens, read_token_table
+
+disable_progress_bars()
+GAPS = "".join(json.dumps(row) + "\n" for row in [*ROWS, {"problem": "x"}, {"problem": "y"}])
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data file, with the current directory beside it."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, ["tokens", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_help_has_an_example_and_says_every_default() -> None:
+    result = run("--help")
+    assert result.exit_code == 0 and "  trimsft tokens" in result.stdout
+    assert "Seed of the random choice of rows" in " ".join(result.stdout.split())
+
+
+def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
+    words = (folder, "--data", data, "--limit", 5, "--top", 2, "--device", "cpu")
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    (said,) = json.loads(result.stdout)["tables"]
+    assert said["path"] == "tokens-llama.parquet" and said["is_new"]
+    table = read_token_table(tmp_path / "tokens-llama.parquet", first_examples=99)
+    assert said["tokens"] == len(table) and said["examples"] == 5
+    assert said["mean_nll"] == pytest.approx(table["nll"].mean())
+    assert said["median_gap"] == pytest.approx(np.median(table["gap"]))
+    assert said["first_choice"] == pytest.approx(100 * (table["rank"] == 1).mean())
+    weights = np.exp(-((table["gap"].astype(float) - 1.5) ** 2) / (2 * 0.8**2))
+    assert said["effective_ratio"] == pytest.approx(weights.sum() ** 2 / (len(weights) * (weights**2).sum()), rel=1e-4)
+    assert said["high_weight"] == pytest.approx(100 * (weights > 0.5).mean())
+    assert table["top_ids"].shape[1] == 2
+    assert result.stderr.endswith("Wrote tokens-llama.parquet\n")
+    again = run(*words)
+    assert again.exit_code == 0 and "R_eff" in again.stdout and "Wrote" not in again.stderr
+    assert "tokens-llama.parquet is there already, made with the same inputs; left as it is" in again.stderr
+    other = run(folder, "--data", data, "--limit", 6)
+    assert other.exit_code == 2
+    assert "tokens-llama.parquet: is there, made with other inputs (data: was 5 rows" in other.stderr
+    assert "name another file, or replace this one; set --overwrite\n" in other.stderr
+    assert run(folder, "--data", data, "--limit", 6, "--overwrite").exit_code == 0
+
+
+def test_several_models_and_a_sample(folder, phi, data) -> None:
+    models, seen = (str(folder), str(phi)), []
+    settings = TokenSettings(models=models, data=str(data), sample=4, seed=3, out=Path("both"))
+    tables = measure_tokens(settings, on_progress=lambda *progress: seen.append(progress))
+    assert tables.incomparable is None and [one.model for one in tables.summaries] == list(models)
+    assert {("llama", 4, 4), ("phi", 4, 4)} <= set(seen)
+    one, two = (read_token_table(Path("both") / name / "tokens.parquet") for name in ("llama", "phi"))
+    assert one.metadata["data"] == two.metadata["data"] and one.metadata["data"]["rows"] == 4
+    assert one["token_id"].tolist() == two["token_id"].tolist() and one["gap"].tolist() != two["gap"].tolist()
+
+
+def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
+    monkeypatch.setattr("trimsft.tokens.passes.WINDOW", 6)
+    result = run(folder, "--data", data, "--shard", "2/2", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["pending"] == ["tokens-llama.parquet"]
+    assert "this share is done; tokens-llama.parquet is made with the last one" in result.stderr
+    assert "R_eff" in run(folder, "--data", data, "--shard", "1/2").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--data none.jsonl", "--data: no such file or folder, got 'none.jsonl'"),
+        ("--data rows.jsonl --seed 1", "--seed: has no effect without a sample, got 1"),
+        ("--data rows.jsonl --limit 0", "--limit: must be at least 1, got 0"),
+        ("--data rows.jsonl --template chatty", "--template: unknown name 'chatty'; did you"),
+        ("--data rows.jsonl --device gpu9x:", "--device: must be auto, cpu, cuda or cuda:N, or a list of them, got"),
+        ("--data rows.jsonl --device cpu,foo", "--device: must be auto, cpu, cuda or cuda:N, or a list of them, got"),
+        ("--data rows.jsonl --top 5000", "--top: is more than the 288 tokens that the model knows, got 5000"),
+        ("--data rows.jsonl --out rows.jsonl", "--out: is a file, got 'rows.jsonl'; name a folder"),
+        ("--data rows.jsonl --out rows.jsonl/x", "--out: is a file, got 'rows.jsonl'; name a folder"),
+        ("--data rows.jsonl --out dir.parquet", "--out: is a folder, got 'dir.parquet'"),
+        (
+            "--data gaps.jsonl",
+            "gaps.jsonl, line 13: 'problem' or 'solution' is missing, blank or not text (and 1 more ",
+        ),
+        ("--data gaps.jsonl", "correct them, or drop them; set --drop-incomplete\n"),
+        ("--data rows.jsonl --shard 3/2", "--shard: must be K/N with K from 1 to N, such as 2/4, got '3/2'"),
+        (
+            "--data rows.jsonl --max-length 5 --out new/t.parquet",
+            "--max-length: leaves no token to train on in any row",
+        ),
+        ("--data chat.jsonl", "--data: it has the columns messages; a token table needs problems and solutions, got"),
+        (
+            "--data rows.jsonl --problem-column question",
+            "--problem-column: rows.jsonl has no column 'question', it has problem, solution; name the columns of",
+        ),
+    ],
+)
+def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> None:
+    (tmp_path / "chat.jsonl").write_text('{"messages": [{"role": "user", "content": "x"}]}\n')
+    (tmp_path / "gaps.jsonl").write_text(GAPS)
+    (tmp_path / "dir.parquet").mkdir()
+    before = sorted(tmp_path.iterdir())
+    result = run(folder, *arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "trimsft: " in result.stderr and message in result.stderr.splitlines(keepends=True)[-1]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_models_that_are_not_there(data) -> None:
+    for model in ("./nowhere", "no-such-model-anywhere"):
+        result = run(model, "--data", data)
+        assert result.exit_code == 2 and result.stderr.startswith("trimsft: model: ")
+
+
+def test_errors_carry_the_setting_to_blame(folder, data) -> None:
+    with pytest.raises(UsageError) as error:
+        measure_tokens(TokenSettings(models=(str(folder),), data="none.jsonl"))
+    assert (error.value.field, error.value.value) == ("data", "none.jsonl")
+
+
+def test_incomplete_rows_are_dropped_where_the_settings_say_so(folder, data, tmp_path) -> None:
+    (tmp_path / "gaps.jsonl").write_text(GAPS)
+    result = run(folder, "--data", "gaps.jsonl", "--drop-incomplete", "--json")
+    assert json.loads(result.stdout)["tables"][0]["examples"] == len(ROWS)
+    assert "trimsft: dropped 2 of 14 rows" in result.stderr
+
+
+def test_what_a_maximum_length_takes_is_said(folder, data) -> None:
+    result = run(folder, "--data", data, "--max-length", 100, "--json")
+    (said,) = json.loads(result.stdout)["tables"]
+    assert said["cut"]["rows_cut"] > 0 and said["cut"] == read_token_table(Path(said["path"])).metadata["cut"]
+    assert said["max_length"] == 100 and said["template"] == "plain"
+    rows, tokens = said["cut"]["rows_cut"], said["cut"]["tokens_cut"]
+    line = f"trimsft: {said['path']}: a maximum length of 100 cuts {rows} rows by {tokens} tokens"
+    assert line in result.stderr
+    assert line in run(folder, "--data", data, "--max-length", 100).stderr
+
+
+def test_tables_that_cannot_be_compared_say_why(folder, data, tmp_path) -> None:
+    other = make_folder(tmp_path / "chatty", chat=CHAT)
+    result = run(folder, other, "--data", data, "--out", "both", "--json")
+    said = json.loads(result.stdout)
+    assert result.exit_code == 0 and not said["comparable"]
+    assert "template is 'plain' and 'chat'; make both with the same one" in said["reason"]
+    assert "trimsft: --template: " in result.stderr
+    alike = run(folder, other, "--data", data, "--out", "alike", "--template", "plain", "--json")
+    assert json.loads(alike.stdout)["comparable"] and json.loads(alike.stdout)["reason"] is None
+
+
+def test_logits_that_are_not_finite_fail(folder, data, broken_head) -> None:
+    result = run(folder, "--data", data)
+    assert result.exit_code == 1 and "trimsft: rows 0, " in result.stderr and "non-finite logits" in result.stderr
+
+
+def test_where_tables_go(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("run/model", "plain"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "run/manifest.json").write_text("{}")
+
+    def places(*models, out=None):
+        settings = TokenSettings(models=models, data="x.jsonl", out=None if out is None else Path(out))
+        return list(map(str, settings.places().values()))
+
+    assert places("run", "plain", "org/hub-name") == [
+        "run/tokens.parquet", "tokens-plain.parquet", "tokens-hub-name.parquet",
+    ]  # fmt: skip
+    assert places("run/model") == ["tokens-run.parquet"]
+    assert places("run", out="x.parquet") == ["x.parquet"] and places("run", out="x") == ["x/tokens.parquet"]
+    assert places("run", "plain", out="x") == ["x/run/tokens.parquet", "x/plain/tokens.parquet"]
+    with pytest.raises(UsageError, match=r"out: is one file for 2 models, got 'x\.parquet'"):
+        places("run", "plain", out="x.parquet")
+    for twice in (("run", "run"), ("a/m", "b/m")):
+        with pytest.raises(UsageError, match="name it once"):
+            places(*twice)
+    with pytest.raises(UsageError, match="models: there are none"):
+        places()

@@ -1,0 +1,182 @@
+"""What weights do to tokens, for one objective and over margins and bandwidths: by hand and by their laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.tokens.by_hand import hand_table, reordered
+from tests.tokens.tiny import make_table
+from trimsft.objectives import OBJECTIVES, TrimSFT
+from trimsft.paper import Setting
+from trimsft.tokens import read_token_table
+from trimsft.tokens.statistics.grids import (
+    PAPER_MASS,
+    PAPER_SETTINGS,
+    effective_ratio_grid,
+    mass_by_region,
+    weight_diagnostics,
+)
+from trimsft.tokens.statistics.weighting import (
+    Regions,
+    confidence,
+    diagnose,
+    effective_ratio,
+    gradient_mass,
+    high_weight_percent,
+    objective_of,
+    region_percents,
+    weights_of,
+)
+
+BAND = {"margin": 1.5, "bandwidth": 0.8}
+weights_strategy = arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1, allow_subnormal=False))
+gaps_strategy = st.lists(st.floats(-15, 25, width=32), min_size=1, max_size=30)
+
+
+def test_effective_ratio_by_hand() -> None:
+    assert effective_ratio(np.array([1.0, 0.5])) == pytest.approx(1.5**2 / (2 * 1.25))
+    assert effective_ratio(np.array([0.0, 0.0, 0.0, 3.0])) == pytest.approx(1 / 4)
+    assert effective_ratio(np.full(7, 1e-200)) == pytest.approx(1)  # its squares are 0
+    assert math.isnan(effective_ratio(np.zeros(3)))
+
+
+def test_high_weight_is_above_one_half() -> None:
+    assert high_weight_percent(np.array([0.5, 0.51, 1.0, 0.0])) == 50
+    assert math.isnan(high_weight_percent(np.array([])))
+
+
+def test_borders_belong_to_the_middle() -> None:
+    gap = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
+    assert region_percents(gap, np.ones(5), margin=1.0, bandwidth=0.5) == Regions(20, 60, 20)
+    assert region_percents(gap, np.array([4, 1, 1, 1, 1.0]), margin=1.0, bandwidth=0.5) == Regions(50, 37.5, 12.5)
+    assert math.isnan(region_percents(gap, np.zeros(5), margin=1.0, bandwidth=0.5).low)
+
+
+def test_gradient_mass_is_weight_times_norm() -> None:
+    assert gradient_mass(np.array([1.0, 0.5]), np.array([0.2, 0.4])).tolist() == [0.2, 0.2]
+
+
+@given(weights_strategy, st.floats(1e-3, 1e3))
+def test_effective_ratio_lies_between_one_token_and_all(weights, factor) -> None:
+    if weights.max() < 1e-100:
+        return
+    ratio = effective_ratio(weights)
+    assert 1 / len(weights) - 1e-9 <= ratio <= 1 + 1e-9
+    assert effective_ratio(weights * factor) == pytest.approx(ratio)
+
+
+@given(weights_strategy, st.data())
+def test_shares_sum_to_100(mass, data) -> None:
+    gap = data.draw(arrays(np.float64, len(mass), elements=st.floats(-50, 50)))
+    found = region_percents(gap, mass, **BAND)
+    if mass.sum() > 0:
+        assert found.low + found.middle + found.high == pytest.approx(100)
+
+
+def test_a_table_under_every_objective(tmp_path) -> None:
+    table = read_token_table(make_table(tmp_path / "t.parquet", [["a"] * 16, ["b"] * 15]))
+    gap = table["gap"].astype(np.float64)
+    found = {name: diagnose(table, objective_of(name), **BAND) for name in OBJECTIVES}
+    assert found["sft"].effective_ratio == 1 and found["sft"].high_weight_percent == 100
+    assert found["sft"].mean_weight == 1 and found["sft"].tokens == 31
+    band = np.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2))
+    assert found["trim"].mean_weight == pytest.approx(band.mean(), rel=1e-5)
+    assert found["trim"].effective_ratio == pytest.approx(band.sum() ** 2 / (31 * (band**2).sum()), rel=1e-5)
+    mass = band * table["gradient_norm"]
+    inside = (gap >= 0.7) & (gap <= 2.3)
+    assert found["trim"].mass_percent.middle == pytest.approx(100 * mass[inside].sum() / mass.sum(), rel=1e-5)
+    assert (
+        found["trim-h"].mass_percent.low > found["trim"].mass_percent.low > found["trim-e"].mass_percent.low
+    )  # as in the paper
+    assert found["trim-e"].mass_percent.high > found["trim"].mass_percent.high
+    for one in found.values():
+        assert one.mass_percent.low + one.mass_percent.middle + one.mass_percent.high == pytest.approx(100)
+
+
+def test_parameters_reach_the_objectives_that_take_them(tmp_path) -> None:
+    assert objective_of("trim", {"margin": 3, "bandwidth": 2, "gamma": 5, "rows": 9}) == TrimSFT(3, 2)
+    assert objective_of("sft", {"margin": 3}).weights is not None
+    table = read_token_table(make_table(tmp_path / "t.parquet", [["a"] * 16]))
+    two, four = (weights_of(objective_of("fsft", {"gamma": gamma}), table) for gamma in (2, 4))
+    assert np.allclose(two**2, four, rtol=1e-5)
+
+
+def test_confidence_of_a_table(tmp_path) -> None:
+    table = read_token_table(make_table(tmp_path / "t.parquet", [["a"] * 16]))  # gaps -3, -2, ..., 12
+    found = confidence(table, margin=1.5, bandwidth=0.5)
+    assert found.median_gap == 4.5 and found.first_choice_percent == 75
+    assert found.regions_percent == Regions(25, 12.5, 62.5)  # -3 to 0; 1 and 2; 3 to 12
+    assert found.mean_nll == pytest.approx(np.log1p(np.exp(-np.arange(-3.0, 13))).mean(), rel=1e-5)
+
+
+# ---- margins and bandwidths
+
+
+def test_the_papers_settings() -> None:
+    assert PAPER_SETTINGS == ((1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6))
+    assert PAPER_MASS == ((1, 1), (3, 1), (5, 1))
+
+
+def test_weights_by_hand() -> None:
+    table = hand_table([1.0, 1.0, 2.0, 3.0])  # weights 1, 1, e^-1/2, e^-2 at (1, 1)
+    (found,) = weight_diagnostics(table, [Setting(1, 1)])
+    one, two = math.exp(-0.5), math.exp(-2)
+    assert found.high_weight_percent == 75
+    assert found.mean_weight == pytest.approx((2 + one + two) / 4)
+    assert found.effective_ratio == pytest.approx((2 + one + two) ** 2 / (4 * (2 + one**2 + two**2)))
+    assert found.setting == (1, 1)
+
+
+def test_mass_by_region_by_hand() -> None:
+    table = hand_table([-1.0, 1.0, 3.0], norm=[1.0, 0.5, 0.25])  # at (1, 1) all but the middle have weight e^-2
+    found = {row.objective: row.mass_percent for row in mass_by_region(table, [Setting(1, 1)])}
+    far = math.exp(-2)
+    trim = np.array([far, 0.5, 0.25 * far])
+    easy, hard = np.array([far, 0.5, 0.25]), np.array([1, 0.5, 0.25 * far])
+    for name, mass in (("trim", trim), ("trim-e", easy), ("trim-h", hard)):
+        shares = (found[name].low, found[name].middle, found[name].high)
+        assert shares == pytest.approx(tuple(100 * mass / mass.sum()), rel=1e-6)
+
+
+@given(gaps_strategy, st.floats(-3, 8), st.floats(0.1, 8))
+def test_shares_sum_to_100_and_ratios_are_ratios(gaps, margin, bandwidth) -> None:
+    table = hand_table(gaps)
+    setting = Setting(margin, bandwidth)
+    for row in mass_by_region(table, [setting]):
+        total = row.mass_percent.low + row.mass_percent.middle + row.mass_percent.high
+        assert math.isnan(total) or total == pytest.approx(100)
+    (found,) = weight_diagnostics(table, [setting])
+    assert math.isnan(found.effective_ratio) or 0 < found.effective_ratio <= 1 + 1e-9
+    assert 0 <= found.high_weight_percent <= 100
+
+
+@given(gaps_strategy, st.randoms())
+def test_the_order_of_tokens_does_not_matter(gaps, random) -> None:
+    table = hand_table(gaps)
+    order = list(range(len(gaps)))
+    random.shuffle(order)
+    moved = reordered(table, order)
+    for one, other in zip(weight_diagnostics(table), weight_diagnostics(moved), strict=True):
+        assert one.effective_ratio == pytest.approx(other.effective_ratio, rel=1e-12, nan_ok=True)
+        assert one.high_weight_percent == other.high_weight_percent
+
+
+@given(gaps_strategy)
+def test_a_very_wide_band_is_sft(gaps) -> None:
+    (found,) = weight_diagnostics(hand_table(gaps), [Setting(1.5, 1e4)])
+    assert found.effective_ratio == pytest.approx(1, abs=1e-4) and found.high_weight_percent == 100
+
+
+def test_the_plane_agrees_with_the_formula() -> None:
+    gap = np.random.default_rng(0).gamma(2.0, 4.0, 5000) - 3
+    margins, bandwidths = [-2.0, 0.0, 1.5, 9.0], [0.1, 0.8, 6.0]
+    found = effective_ratio_grid(gap, margins, bandwidths)
+    for row, bandwidth in enumerate(bandwidths):
+        for column, margin in enumerate(margins):
+            exact = effective_ratio(np.exp(-((gap - margin) ** 2) / (2 * bandwidth**2)))
+            assert found[row, column] == pytest.approx(exact, rel=2e-3)
+    assert effective_ratio_grid(np.full(9, 3.3), [100.0], [0.1])[0, 0] == pytest.approx(1)  # no weight, alike
