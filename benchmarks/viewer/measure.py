@@ -28,7 +28,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the driver is that of the tests
 
-from tests.report.browser import Browser
+from tests.report.page.browser import Browser, wait
 from trimsft.bench.head import machine
 from trimsft.report import write_report
 from trimsft.tokens.table import schema_with, writing
@@ -129,40 +129,25 @@ def measure(page: Path, repeats: int) -> dict[str, Any]:
     opened, heap = [], 0.0
     with Browser(size=(1400, 1000)) as browser:
         for _ in range(repeats):
-            browser.run("location.replace('about:blank')")
             browser.open(page)
-            _until(browser, "return document.documentElement.dataset.tokens === 'ready'")
+            wait(lambda: browser.run("return document.documentElement.dataset.tokens === 'ready'"))
             opened.append(browser.run("return performance.getEntriesByName('tokens-ready')[0].startTime"))
         browser.run("document.getElementById('viewer').scrollIntoView()")
         result: dict[str, Any] = {"open_ms": _median(opened)}
         browser.run(RECOLOUR, 10)  # the first ones are compiled; the medians are of a slider that is moved
         for colour in ("weight", "gap"):
-            browser.run(
-                "const s = document.getElementById('quantity'); s.value = arguments[0];"
-                "s.dispatchEvent(new Event('change'))",
-                colour,
-            )
+            browser.put("quantity", colour, "change")
             result[f"recolour_by_{colour}_ms"] = _median(browser.run(RECOLOUR, 5 * repeats))
         browser.run("const p = document.getElementById('pane'); p.scrollTop = p.scrollHeight / 2")
         time.sleep(0.5)
-        browser.run(
-            "document.getElementById('keep').click(); const s = document.getElementById('quantity');"
-            "s.value = 'difference'; s.dispatchEvent(new Event('change'))"
-        )
+        browser.click("keep")
+        browser.put("quantity", "difference", "change")
         result["recolour_by_difference_ms"] = _median(browser.run(RECOLOUR, 5 * repeats))
         heap = browser.run("return performance.memory.usedJSHeapSize") / 1e6
         result |= {"tokens_drawn": browser.run("return document.querySelectorAll('#pane .t').length")}
         said = browser.run("return document.querySelector('#tokens .intro').textContent")
         version = browser.run("return navigator.userAgent").split("Chrome/")[1].split(" ")[0]
     return result | {"heap_megabytes": heap, "intro": said, "chromium": version}
-
-
-def _until(browser: Browser, script: str) -> None:
-    end = time.monotonic() + 60
-    while not browser.run(script):
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within 60 s: {script}")
-        time.sleep(0.02)
 
 
 def _median(times: list[float]) -> dict[str, float]:

@@ -1,31 +1,46 @@
-"""`write_report`: from run directories to one self-contained page.
+"""`write_report`: from run directories to one self-contained page, readable without its script.
 
-    write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab", settings={})
+    write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab")
 
-Readable without its script; the script recolours tokens, finds them, and shows the numbers behind one.
+A room of the page (evaluation, sweep, tokens) is a template `<room>.html.j2` with its variables, and scripts. The
+scripts of a room share one function scope and read what Python tells them from the element `data-<room>`; around them
+all is the scope of page.js. They become ONE inline script, the style sheets one style, and the hashes of the two stand
+in the Content-Security-Policy, which allows nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from trimsft.objectives import OBJECTIVES, PARAMETERS
-from trimsft.report.page.assembly import assemble
+from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
-from trimsft.report.page.provenance import lead, table_facts
-from trimsft.report.page.sources import Run, read_run
+from trimsft.report.page.provenance import facts_of, lead
 from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
+from trimsft.report.runs import read_runs
 from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
 from trimsft.tokens.statistics.weighting import objective_of
 
 SIZE = 9_000_000
 """Characters of data in the file, which leaves tables, style and script a million below 10 MB."""
-LEAST = 3_000_000
-"""Of these, what tokens have in any case."""
+LEAST_FOR_TOKENS = 3_000_000
+"""What the data of tokens may take however much there is of the other rooms."""
+STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css")
+SCRIPTS = {
+    "tokens": "store.js weights.js corpus.js text.js find.js share.js viewer.js controls.js",
+    "evaluation": "mathematics.js evaluation.js",
+    "sweep": "sweep.js",
+}
+"""Room -> its scripts, in their order."""
 
 
 def write_report(
@@ -47,50 +62,62 @@ def write_report(
     """
     if not runs:
         raise ValueError("runs: there are none; give at least one label and its run directory")
-    read = [read_run(label, Path(where)) for label, where in runs.items()]
+    read = read_runs(runs)
     settings = settings or {}
     parameters = {name: settings.get(name, default) for name, default in PARAMETERS.items()}
     for name in OBJECTIVES:
         objective_of(name, parameters)  # refuses what is no margin, bandwidth or gamma
     evaluation = evaluation_parts(read)
-    left = max(LEAST, SIZE - len(json_for_script(evaluation["data"])))
-    tokens = token_parts(read, parameters, left)
+    tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, SIZE - len(json_for_script(evaluation["data"]))))
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "tokens": tokens}
     if not any(run.scores for run in read):
         rooms = {"tokens": tokens, **rooms}  # what there is comes first
-    page = assemble(rooms, title=title, lead=lead(read), facts=_facts(settings, read))
+    page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))
     return write_whole(Path(out), page.encode())
 
 
-def _facts(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
-    facts = _flat(settings)
-    versions: dict[str, Any] = {}
-    for run in runs:
-        recorded = [run.manifest.get("versions"), run.settings.get("details", {}).get("versions")]
-        recorded.append(run.table.metadata.get("versions") if run.table is not None else None)
-        for found in recorded:
-            versions |= {name: value for name, value in (found or {}).items() if value}
-    if versions:
-        facts.setdefault("versions", ", ".join(f"{name} {value}" for name, value in versions.items()))
-    for run in runs:
-        if command := run.manifest.get("command"):
-            facts[f"command of {run.label}"] = str(command)
-    for run in runs:
-        made = [str(run.folder), *([table_facts(run.table.metadata)] if run.table is not None else [])]
-        facts[_unused(run.label, facts)] = "; ".join(made)
-    return {visible(name): visible(value) for name, value in facts.items()}
+def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
+    """The page with these rooms in this order; `sections` and `data` of a room are for the page itself."""
+    environment = _environment()
+    bodies = [environment.get_template(f"{room}.html.j2").render(**parts) for room, parts in rooms.items()]
+    style = "\n".join([*map(_resource, STYLES), line_styles()])
+    scripts = [_resource("page.js"), *(_scope(*map(_resource, names.split())) for names in SCRIPTS.values())]
+    script = _scope('"use strict";', *scripts)
+    return str(
+        environment.get_template("template.html.j2").render(
+            sections=[section for parts in rooms.values() for section in parts["sections"]],
+            rooms=Markup("\n".join(bodies)),
+            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items()},
+            style=Markup(style),
+            script=Markup(script),
+            policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+            "base-uri 'none'; form-action 'none'",
+            **variables,
+        )
+    )
 
 
-def _unused(label: str, facts: Mapping[str, str]) -> str:
-    """The label, or one that does not take the place of a setting of that name."""
-    return label if label not in facts else _unused(f"run {label}", facts)
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"visible": visible, "number": number}
+    return environment
 
 
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return flat
+def _scope(*scripts: str) -> str:
+    return "(() => {\n" + "\n".join(scripts) + "})();\n"
+
+
+def _resource(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

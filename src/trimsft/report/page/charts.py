@@ -1,26 +1,54 @@
 """Charts as inline SVG: a few lines of geometry; colours and dashes are the style sheet's, by class.
 
-Series are `s0`, `s1`, ... in the order of the runs: a colour and a dash each, told apart in grey too.
+Each run is drawn in the colour and dashes of its method, as in every figure (report/colours.py): `line_styles` writes
+that table as classes `line-trim`, `line-sft`, ..., in light and in dark.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from trimsft.scoring.bootstrap import Interval
+from trimsft.report.colours import METHOD_LINES, OTHER_LINE, Line, lines_of
+from trimsft.report.runs import Run
+from trimsft.scoring.intervals import Interval
 from trimsft.text.visible import visible
 from trimsft.tokens.statistics.weighting import Array
 
-SERIES = 8
-"""How many the style sheet tells apart; more repeat."""
+_CLASSES = {line: f"line-{name}" for name, line in {**METHOD_LINES, "other": OTHER_LINE}.items()}
+_STROKE = 2
+"""Pixels; dashes are lengths in widths of the line."""
 _WIDTHS = {"chart-wide": 760, "chart-narrow": 400}
 """By class: the style sheet shows one of the two."""
 _LETTER = 7.0
 """Width of a letter of 12 px, about."""
+Scores = Mapping[str, tuple[Interval | None, Interval | None]]
+"""Label -> two figures in percent."""
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A figure with so many digits; a dash where there is none, never a negative zero."""
+    if value is None or not math.isfinite(value):
+        return "–"  # noqa: RUF001
+    return f"{round(value, digits) or 0.0:.{digits}f}"
+
+
+def run_lines(runs: Sequence[Run]) -> dict[str, Line]:
+    """How each run of a page is drawn."""
+    return lines_of([run.label for run in runs], {run.label: run.objective for run in runs})
+
+
+def line_styles() -> str:
+    """Style rules: a class for each line of the table, which gives what has it its colour and dashes."""
+    rules = []
+    for line, name in _CLASSES.items():
+        dashes = " ".join(f"{_STROKE * length:g}" for length in line.dashes) or "none"
+        rules.append(f".{name} {{ --method: light-dark({line.colour}, {line.dark}); --dashes: {dashes}; }}")
+    return "\n".join(rules) + "\n"
 
 
 @dataclass(frozen=True)
@@ -36,14 +64,12 @@ class _Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def score_chart(rows: Mapping[str, tuple[Interval | None, Interval | None]], names: tuple[str, str]) -> Markup:
+def score_chart(rows: Scores, names: tuple[str, str], lines: Mapping[str, Line]) -> Markup:
     """Two figures for each run with their intervals: the first a disc, the second a diamond below it."""
-    return _both(lambda width: _score_chart(rows, names, width))
+    return _both(lambda width: _score_chart(rows, names, lines, width))
 
 
-def _score_chart(
-    rows: Mapping[str, tuple[Interval | None, Interval | None]], names: tuple[str, str], width: int
-) -> Markup:
+def _score_chart(rows: Scores, names: tuple[str, str], lines: Mapping[str, Line], width: int) -> Markup:
     labels = {label: visible(label) for label in rows}
     left = min(0.35 * width, max(80, 20 + _LETTER * max(map(len, labels.values()), default=0)))
     top, row_height = 34, 44
@@ -54,32 +80,32 @@ def _score_chart(
     for tick in range(0, 101, 20):
         x = across(tick)
         parts += [_line(x, top, x, bottom, "grid"), _text(x, bottom + 16, f"{tick} %", "tick middle")]
-    for number, (label, figures) in enumerate(rows.items()):
-        middle = top + row_height * (number + 0.5)
+    for place, (label, figures) in enumerate(rows.items()):
+        middle = top + row_height * (place + 0.5)
         parts.append(_text(left - 10, middle + 4, _cut(labels[label], left - 14), "label end"))
         if figures == (None, None):
             parts.append(_text(left + 8, middle + 4, "no mean", "tick"))
         for interval, y, mark in zip(figures, (middle - 8, middle + 8), (_disc, _diamond), strict=True):
             if interval is not None:
                 parts += _whiskers(across, interval, y)
-                parts.append(mark(across(interval.value), y))
+                parts.append(mark(across(interval.value), y, _CLASSES[lines[label]]))
     title = f"{names[0]} and {names[1]} of {len(rows)} runs, with 95 % intervals; the figures are in the tables"
     return _svg(width, bottom + 26, title, parts)
 
 
 def density_chart(
-    grid: Array, densities: Mapping[str, Array], weights: Array, weight_name: str, shown: Sequence[int]
+    grid: Array, densities: Mapping[str, Array], lines: Mapping[str, Line], weights: Array, weight_name: str
 ) -> Markup:
     """Densities of gaps as lines, and a weight between 0 and 1 as an area behind them."""
-    return _both(lambda width: _density_chart(grid, densities, weights, weight_name, shown, width))
+    return _both(lambda width: _density_chart(grid, densities, lines, weights, weight_name, width))
 
 
 def _density_chart(
     grid: Array,
     densities: Mapping[str, Array],
+    lines: Mapping[str, Line],
     weights: Array,
     weight_name: str,
-    shown: Sequence[int],
     width: int,
 ) -> Markup:
     left, right, top, bottom = 50, width - 50, 16, 300
@@ -96,9 +122,9 @@ def _density_chart(
         parts.append(_text(left - 6, up(tick) + 4, f"{tick:g}", "tick end"))
     parts += [_text(right + 6, weight_up(tick) + 4, f"{tick:g}", "tick") for tick in (0, 0.5, 1)]
     parts += [_line(left, bottom, right, bottom, "axis")]
-    for number, values in zip(shown, densities.values(), strict=True):
-        line = _points(across, up, grid, values)
-        parts.append(f'<path class="series s{number % SERIES}" d="M{line}"/>')
+    for label, values in densities.items():
+        path = _points(across, up, grid, values)
+        parts.append(f'<path class="series {_CLASSES[lines[label]]}" d="M{path}"/>')
     parts += [
         _text((left + right) / 2, bottom + 38, "logit gap: gold minus strongest competitor", "tick middle"),
         _text(left, 11, "density", "tick"),
@@ -108,10 +134,10 @@ def _density_chart(
     return _svg(width, bottom + 46, title, parts)
 
 
-def legend_mark(number: int) -> Markup:
-    """A short line in the colour and dash of a series, to stand beside its name."""
-    line = _line(0, 5, 34, 5, f"series s{number % SERIES}")
-    return Markup('<svg class="mark" viewBox="0 0 34 10" aria-hidden="true">' + line + "</svg>")
+def legend_mark(line: Line) -> Markup:
+    """A short line in the colour and dashes of a run, to stand beside its name."""
+    drawn = _line(0, 5, 34, 5, f"series {_CLASSES[line]}")
+    return Markup('<svg class="mark" viewBox="0 0 34 10" aria-hidden="true">' + drawn + "</svg>")
 
 
 def _both(draw: Callable[[int], Markup]) -> Markup:
@@ -155,12 +181,12 @@ def _whiskers(across: _Scale, interval: Interval, y: float) -> list[str]:
     ]
 
 
-def _disc(x: float, y: float) -> str:
-    return f'<circle class="disc" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+def _disc(x: float, y: float, line: str = "key") -> str:
+    return f'<circle class="disc {line}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
 
 
-def _diamond(x: float, y: float) -> str:
-    return f'<path class="diamond" d="M{x:.1f},{y - 6:.1f} l6,6 l-6,6 l-6,-6 Z"/>'
+def _diamond(x: float, y: float, line: str = "key") -> str:
+    return f'<path class="diamond {line}" d="M{x:.1f},{y - 6:.1f} l6,6 l-6,6 l-6,-6 Z"/>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:

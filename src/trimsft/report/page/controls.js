@@ -68,9 +68,9 @@ const watchTaking = (store, view) => {
     byId("link").textContent = location.href;
     copyFrom(byId("link"), say);
   });
-  byId("csv-tokens").addEventListener("click", () => download("tokens.csv", "text/csv", [tokensCsv(store, view)]));
-  byId("csv-corpus").addEventListener("click", () => download("corpus.csv", "text/csv", [corpusCsv(store.corpus[view.a.run], view, view.found)]));
-  byId("svg").addEventListener("click", () => download("gaps.svg", "image/svg+xml", [standaloneSvg(byId("histogram").firstChild)]));
+  byId("csv-tokens").addEventListener("click", () => download("tokens.csv", "text/csv", tokensCsv(store, view)));
+  byId("csv-corpus").addEventListener("click", () => download("corpus.csv", "text/csv", corpusCsv(store.corpus[view.a.run], view.found)));
+  byId("svg").addEventListener("click", () => download("gaps.svg", "image/svg+xml", standaloneSvg(byId("histogram").firstChild)));
 };
 
 // ---- keys that work wherever nothing is typed

@@ -1,11 +1,6 @@
 // The whole corpus beside the texts: histogram with weight curves, figures of A and B, bars by region and category.
-const make = (tag, properties = {}, ...children) => {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-};
 const makeSvg = (tag, attributes = {}, ...children) => {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;

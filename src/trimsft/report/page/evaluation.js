@@ -1,45 +1,17 @@
 // Two chosen runs: differences, the problems that flipped, and exports. The state stands in the address, under keys "e.".
-const holder = document.getElementById("data-evaluation");
+const holder = byId("data-evaluation");
 const data = holder && JSON.parse(holder.textContent);
-
-// ---- files to keep
-const download = (name, type, text) => {
-  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-};
-const csvCell = (value) => {
-  const text = value === null || value === undefined ? "" : String(value);
-  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // spreadsheets run formulas
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-};
-const csv = (rows) => rows.map((row) => row.map(csvCell).join(",") + "\r\n").join("");
-const standalone = (svg) => { // with the styles that the page gives it
-  const copy = svg.cloneNode(true);
-  const from = [svg, ...svg.querySelectorAll("*")];
-  [copy, ...copy.querySelectorAll("*")].forEach((node, place) => {
-    const style = getComputedStyle(from[place]);
-    for (const name of ["fill", "stroke", "stroke-width", "font-family", "font-size", "text-anchor"]) node.setAttribute(name, style.getPropertyValue(name));
-    node.removeAttribute("class");
-  });
-  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor })) paper.setAttribute(name, value);
-  copy.querySelector("title").after(paper);
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
-  copy.setAttribute("width", width);
-  copy.setAttribute("height", height);
-  return new XMLSerializer().serializeToString(copy);
-};
+const element = (name, className = "", ...children) => make(name, className ? { className } : {}, ...children);
+const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 const scoreRows = () => Object.entries(data.scores).flatMap(([metric, rows]) =>
   rows.flatMap(([label, ...cells]) => cells.map((cell, column) => [metric, label, data.columns[column], ...(cell ?? [null, null, null])])));
 
 const startScores = () => {
-  document.getElementById("scores-csv").addEventListener("click", () =>
+  byId("scores-csv").addEventListener("click", () =>
     download("scores.csv", "text/csv", csv([["metric", "run", "benchmark", "percent", "low", "high"], ...scoreRows()])));
-  document.getElementById("scores-svg").addEventListener("click", () =>
-    download("scores.svg", "image/svg+xml", standalone(document.querySelector("#scores figure svg"))));
+  byId("scores-svg").addEventListener("click", () =>
+    download("scores.svg", "image/svg+xml", standaloneSvg(document.querySelector("#scores figure svg"))));
 };
 
 // ---- two runs
@@ -54,9 +26,8 @@ const KINDS = {
 const STEP = 30;
 
 const startPairs = () => {
-  const byId = (id) => document.getElementById(id);
   const [first, second, benchmark, only] = ["run-a", "run-b", "flip-benchmark", "flip-only"].map(byId);
-  const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+  const option = (value, textContent) => make("option", { value, textContent });
   for (const select of [first, second]) select.append(...data.evaluated.map((run) => option(run, data.runs[run])));
   const benchmarks = [...new Set(data.problems.map(([at]) => at))];
   benchmark.append(option("", "all benchmarks"), ...benchmarks.map((at) => option(at, data.columns[at])));
@@ -110,14 +81,13 @@ const startPairs = () => {
       if (marked) made.classList.add("best");
       return made;
     };
-    const rows = found ? data.metrics.map((metric, place) => element("tr", "", Object.assign(element("th", "", metric), { scope: "row" }), ...found[place].map(cell))) : [];
+    const rows = found ? data.metrics.map((metric, place) => element("tr", "", make("th", { scope: "row" }, metric), ...found[place].map(cell))) : [];
     byId("difference-rows").replaceChildren(...rows);
     byId("differences").hidden = !found;
     byId("not-compared").hidden = Boolean(found) || state.a === state.b;
-    byId("compare-command").textContent = `trimsft compare ${[state.a, state.b].map((run) => quoted(data.folders[run])).join(" ")}`;
+    byId("compare-command").textContent = `trimsft compare ${[state.a, state.b].map((run) => shellWord(data.folders[run])).join(" ")}`;
     byId("pair-name").textContent = `${data.runs[state.b]} minus ${data.runs[state.a]}`;
   };
-  const quoted = (text) => (/^[\w./~-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
   // ---- flips
   const flipOf = (problem, place) => {
@@ -217,6 +187,75 @@ const startPairs = () => {
   draw();
   const target = state.problem && document.querySelector("details.flip[open]");
   if (target) target.scrollIntoView();
+};
+
+// ---- one problem opened: its text, and what the two runs wrote, by vote; text goes into the page as text only
+// answers.problems[place]: {text, answer: [string, characters left out], runs: {run: {recorded, votes, samples}}}
+const problemBody = (data, place, sides, rendered) => {
+  const { strings, problems } = data.answers;
+  const text = (index) => (rendered ? readable(strings[index]) : strings[index]);
+  const written = ([index, leftOut]) => {
+    const box = element(rendered ? "div" : "pre", "written", text(index));
+    const note = leftOut ? [element("p", "note", `${counted(leftOut, "more character")} not shown.`)] : [];
+    return [box, ...note];
+  };
+
+  const sampleName = (numbers) => {
+    if (numbers[0] < 0) return "greedy";
+    return numbers.length === 1 ? `sample ${numbers[0] + 1}` : `samples ${numbers.map((n) => n + 1).join(", ")}, word for word the same`;
+  };
+  const sampleBlocks = (samples) => { // equal texts once
+    const groups = new Map();
+    for (const sample of samples) {
+      const key = `${sample[1]}/${sample[4]}`;
+      groups.set(key, [...(groups.get(key) ?? []), sample]);
+    }
+    return [...groups.values()].map((group) => {
+      const [, status, , tokens, index, leftOut] = group[0];
+      const right = status === "correct";
+      const length = tokens === null ? "" : `, ${counted(tokens, "token")}`;
+      const grade = `${right ? "✓" : "✗"} ${sampleName(group.map((sample) => sample[0]))}: ${status.replaceAll("_", " ")}${length}`;
+      return element("div", `answer ${right ? "right" : "wrong"}`, element("p", "grade", grade), ...written([index, leftOut]));
+    });
+  };
+
+  const voteBlock = ([answer, size, right, wins], samples, tied) => {
+    const heading = element("p", `vote ${right ? "right" : "wrong"}`, `${right ? "✓" : "✗"} ${counted(size, "vote")} for `);
+    heading.append(element("span", "voted", rendered ? formula(strings[answer], false, strings[answer]) : element("code", "", strings[answer])));
+    if (wins) heading.append(element("span", "elected", tied ? "tied for most" : "wins"));
+    return element("div", `cluster${wins ? " winning" : ""}`, heading, ...sampleBlocks(samples));
+  };
+
+  const side = ({ run, label, folder }) => {
+    const column = element("div", "side", element("h4", "", label));
+    const found = problems[place]?.runs[run];
+    if (!found && data.unrecorded[run]?.includes(data.problems[place][0])) {
+      column.append(element("p", "note", "What it wrote is not known: its directory has no samples.jsonl, only the counts."));
+      return column;
+    }
+    if (!found) {
+      const where = element("code", "", `${folder}/eval/${data.columns[data.problems[place][0]]}/samples.jsonl`);
+      column.append(element("p", "note", "Its answers are left out of this page; they are in ", where, "."));
+      return column;
+    }
+    const drawn = found.samples.filter((sample) => sample[0] >= 0);
+    column.append(element("p", "note", `${drawn.filter((sample) => sample[1] === "correct").length} of ${drawn.length} right`));
+    column.append(...sampleBlocks(found.samples.filter((sample) => sample[0] < 0)));
+    const order = found.votes.map((vote, number) => ({ vote, number })).sort((p, q) => q.vote[1] - p.vote[1]);
+    const tied = found.votes.filter((vote) => vote[3]).length > 1;
+    for (const { vote, number } of order) column.append(voteBlock(vote, drawn.filter((sample) => sample[2] === number), tied));
+    const silent = drawn.filter((sample) => sample[2] === null);
+    if (silent.length) column.append(element("div", "cluster", element("p", "vote", `${counted(silent.length, "sample")} without an answer`), ...sampleBlocks(silent)));
+    if (!found.recorded) column.append(element("p", "note", "This evaluation did not record who voted together: equal answers are grouped by their text."));
+    return column;
+  };
+
+  const known = problems[place];
+  const answer = known ? element("span", "voted", rendered ? formula(strings[known.answer[0]], false, strings[known.answer[0]]) : element("code", "", strings[known.answer[0]])) : "";
+  return element("div", "opened",
+    ...(known ? written(known.text) : []),
+    ...(known ? [element("p", "", "Answer: ", answer)] : []),
+    element("div", "columns", ...sides.map(side)));
 };
 
 if (data && data.evaluated.length) {

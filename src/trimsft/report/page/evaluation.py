@@ -2,30 +2,37 @@
 
 `evaluation_parts(runs)` gives the variables of evaluation.html.j2. Two of them are the page's own: `sections`, id and
 name of each section for the list at the top, and `data`, what evaluation.js finds in the element `data-evaluation`.
+
+Two runs are compared exactly as `trimsft compare` does it:
+
+    pairs = compared_pairs(runs, ["gsm8k", "math500"], ["average", "greedy"], first=(1, 4))
+    pairs[1, 4]["average"]["math500"]       # Difference(value=2.1, low=0.3, high=3.9, ...), in points
+
+Each pair of runs is there once, the earlier run first: seen from the other run the interval is its mirror.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from trimsft.report.page.charts import score_chart
-from trimsft.report.page.evaluation_answers import (
+from trimsft.report.page.answers import (
     BUDGET,
     LONGEST,
-    Packed,
-    answers_of,
+    ProblemRow,
+    RunAnswers,
+    default_pair,
+    flips,
+    has_answers,
     pack_answers,
-    recorded,
+    problem_rows,
 )
-from trimsft.report.page.evaluation_gaps import sample_notes, score_notes, unrecorded
-from trimsft.report.page.evaluation_pairs import Table, compared_pairs, mirrored
-from trimsft.report.page.numbers import number
-from trimsft.report.page.problems import ProblemRow, default_pair, flips, problem_rows
-from trimsft.report.page.sources import Run
+from trimsft.report.page.charts import number, run_lines, score_chart
+from trimsft.report.runs import Run, in_percent
+from trimsft.scoring.compare import AVERAGE, Comparison, compare_pairs
 from trimsft.scoring.intervals import Interval
-from trimsft.scoring.compare import AVERAGE
 from trimsft.text.visible import visible
 
 _ORDER = ("math500", "olympiadbench", "minerva", "amc", "aime24", "lab-easy", "lab-medium", "lab-hard")
@@ -34,46 +41,59 @@ LISTED = 20
 """Flips in the list that needs no script."""
 OPENED = 2
 """Gains, and losses, whose answers are shown without a script."""
+FEW = 8
+"""Runs of which every two are compared; among more, each with those of the first pair alone."""
 
 
 def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
     """Variables of evaluation.html.j2."""
-    benchmarks = _benchmarks(runs)
-    metrics = _metrics(runs)
-    pair = default_pair(runs)
+    benchmarks, metrics, pair = _benchmarks(runs), _metrics(runs), default_pair(runs)
+    columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
     rows = problem_rows(runs, benchmarks)
     pairs = compared_pairs(runs, benchmarks, list(metrics.values()), pair)
     packed = pack_answers(rows, runs, pair, BUDGET)
     tables = _score_tables(runs, benchmarks, metrics)
-    columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
+    lacking = _without_samples(runs)
     return {
         "sections": [("scores", "Scores")] * bool(tables) + [("answers", "Answers")] * (pair is not None),
-        "data": _data(runs, columns, metrics, pair, pairs, rows, packed, tables),
+        "data": {
+            "runs": [visible(run.label) for run in runs],
+            "folders": [visible(run.folder) for run in runs],
+            "evaluated": [place for place, run in enumerate(runs) if run.scores],
+            "pair": pair,
+            "columns": [visible(name) for name in columns],
+            "metrics": list(metrics),
+            "scores": {table["metric"]: _score_data(table["rows"]) for table in tables},
+            "differences": {f"{a},{b}": _difference_data(table, metrics, columns) for (a, b), table in pairs.items()},
+            "unrecorded": {place: [columns.index(name) for name in names] for place, names in lacking.items()},
+            "problems": [_problem_data(row, columns) for row in rows],
+            "answers": packed.data(),
+        },
         "benchmarks": benchmarks,
         "columns": columns,
         "graders": _graders(runs),
         "score_tables": tables,
         "score_chart": _chart(runs, tables),
-        "score_notes": score_notes(runs, benchmarks),
-        "sample_notes": sample_notes(runs),
+        "score_notes": _score_notes(runs, benchmarks),
+        "sample_notes": _sample_notes(runs, lacking),
         "pair": None if pair is None else [runs[place].label for place in pair],
         "difference_rows": _difference_rows(pairs, pair, metrics, columns),
         **_flip_parts(rows, runs, pair),
-        "left_out": _left_out(rows, runs, packed),
+        "left_out": packed.left_out(rows, runs),
     }
 
 
+# ---- scores
+
+
 def _benchmarks(runs: Sequence[Run]) -> list[str]:
-    found = sorted({name for run in runs for name in run.scores})
-    return sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    names = sorted({name for run in runs for name in run.scores})
+    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
 
 def _graders(runs: Sequence[Run]) -> list[str]:
-    found = [score.get("grader") for run in runs for score in run.scores.values()]
-    return sorted({f"{grader.get('kind')} {grader.get('version')}" for grader in found if grader})
-
-
-# ---- scores
+    graders = [score.get("grader") for run in runs for score in run.scores.values()]
+    return sorted({f"{grader.get('kind')} {grader.get('version')}" for grader in graders if grader})
 
 
 def _metrics(runs: Sequence[Run]) -> dict[str, str]:
@@ -86,25 +106,19 @@ def _metrics(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _score_tables(runs: Sequence[Run], benchmarks: Sequence[str], metrics: Mapping[str, str]) -> list[dict[str, Any]]:
+    """For each metric the rows (label, intervals), and the highest figure of each column as it is shown."""
     scored = [run for run in runs if run.scores]
-    means = {run.label: run.mean_intervals(benchmarks, list(metrics.values())) for run in scored if len(benchmarks) > 1}
-    return [_score_table(scored, benchmarks, *names, means) for names in metrics.items()] if scored else []
-
-
-def _score_table(
-    runs: Sequence[Run],
-    benchmarks: Sequence[str],
-    shown: str,
-    metric: str,
-    means: Mapping[str, Mapping[str, Interval]],
-) -> dict[str, Any]:
-    rows = []
-    for run in runs:
-        cells = [run.interval(benchmark, metric) for benchmark in benchmarks]
-        cells += [means[run.label].get(metric)] if means else []
-        rows.append((run.label, cells))
-    best = [_highest([cells[column] for _, cells in rows]) for column in range(len(rows[0][1]))]
-    return {"metric": shown, "rows": rows, "best": best}
+    several = len(benchmarks) > 1
+    means = {run.label: run.mean_intervals_percent(benchmarks, list(metrics.values())) for run in scored if several}
+    tables = []
+    for shown, metric in metrics.items() if scored else ():
+        rows = []
+        for run in scored:
+            cells = [run.interval_percent(benchmark, metric) for benchmark in benchmarks]
+            rows.append((run.label, cells + ([means[run.label].get(metric)] if several else [])))
+        best = [_highest(column) for column in zip(*(cells for _, cells in rows), strict=True)]
+        tables.append({"metric": shown, "rows": rows, "best": best})
+    return tables
 
 
 def _highest(cells: Sequence[Interval | None]) -> str | None:
@@ -122,10 +136,154 @@ def _chart(runs: Sequence[Run], tables: Sequence[Mapping[str, Any]]) -> Any:
     return score_chart(
         {run.label: (last.get(sampled, {}).get(run.label), last["greedy"][run.label]) for run in runs if run.scores},
         (sampled, "greedy"),
+        run_lines(runs),
     )
 
 
+def _score_data(rows: Sequence[tuple[str, Sequence[Interval | None]]]) -> list[list[Any]]:
+    """[label, [value, low, high] or null of each column]."""
+    return [
+        [visible(label), *(cell and [round(x, 4) for x in (cell.value, cell.low, cell.high)] for cell in cells)]
+        for label, cells in rows
+    ]
+
+
+# ---- what evaluations lack
+
+
+def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
+    """Why a run is not in the tables of scores, or has no mean there; nothing where no run is evaluated."""
+    if not benchmarks:
+        return []
+    absent = [run.label for run in runs if not run.scores]
+    notes = [f"Not evaluated, so not in the tables: {', '.join(absent)}."] if absent else []
+    for run in runs if len(benchmarks) > 1 else ():
+        lacking = [name for name in benchmarks if name not in run.scores]
+        uncounted = [name for name in run.scores if name not in run.counts]
+        if run.scores and lacking:
+            notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")
+        elif uncounted:
+            named = ", ".join(uncounted)
+            notes.append(f"{run.label} has no average: scores.json of {named} lacks counts of every problem.")
+    return [visible(note) for note in notes]
+
+
+def _without_samples(runs: Sequence[Run]) -> dict[int, list[str]]:
+    """Place of a run -> its benchmarks that have scores, but no samples.jsonl."""
+    lacking = {place: [name for name in run.scores if not run.has_samples(name)] for place, run in enumerate(runs)}
+    return {place: names for place, names in lacking.items() if names}
+
+
+def _sample_notes(runs: Sequence[Run], lacking: Mapping[int, Sequence[str]]) -> list[str]:
+    """A sentence for all runs that lack samples of the same benchmarks."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for place, names in lacking.items():
+        together.setdefault(tuple(names), []).append(runs[place].label)
+    return [
+        visible(
+            f"{', '.join(labels)}: counts of every problem, but no texts on {', '.join(names)}, since "
+            f"samples.jsonl is missing there."
+        )
+        for names, labels in together.items()
+    ]
+
+
 # ---- two runs
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The second run minus the first, in points."""
+
+    value: float
+    low: float
+    high: float
+    p_holm: float
+    """Of the sign-flip test, corrected for all benchmarks of the metric."""
+    significant: bool
+
+    @property
+    def mark(self) -> str:
+        """An arrow where the difference is significant."""
+        return ("↑" if self.value > 0 else "↓") if self.significant else ""
+
+    def mirrored(self) -> Difference:
+        """The same seen from the other run."""
+        return Difference(-self.value, -self.high, -self.low, self.p_holm, self.significant)
+
+    def numbers(self) -> list[float]:
+        """For the page's script: value, low, high as they are shown, p, whether it is marked."""
+        rounded = [round(x, 1) for x in (self.value, self.low, self.high)]
+        return [*rounded, float(f"{self.p_holm:.3g}"), int(self.significant)]
+
+
+Table = dict[str, dict[str, Difference]]
+"""Metric -> benchmark, or "average" -> difference."""
+
+
+def compared_pairs(
+    runs: Sequence[Run], benchmarks: Sequence[str], metrics: Sequence[str], first: tuple[int, int] | None
+) -> dict[tuple[int, int], Table]:
+    """Every two runs that were asked the same problems of a benchmark; the first pair as it is given."""
+    scored = [place for place, run in enumerate(runs) if run.counts]
+    pairs = list(itertools.combinations(scored, 2))
+    if first and len(scored) > FEW:
+        pairs = [pair for pair in pairs if set(pair) & set(first)]
+    alike: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for a, b in pairs:
+        alike.setdefault(_comparable(runs[a], runs[b], benchmarks, metrics), []).append((a, b))
+    compared: dict[tuple[int, int], Table] = {}
+    for (problems, known), group in alike.items():
+        shared = [name for name, _ in problems]
+        if shared and known:
+            # without all benchmarks of the page, a mean would pass for that of all
+            compared |= _compared(runs, group, shared, known, with_mean=len(shared) == len(benchmarks))
+    return compared
+
+
+def _comparable(a: Run, b: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> tuple[Any, ...]:
+    """The benchmarks of which both were asked the same problems, with those, and the metrics that both have."""
+    asked = [
+        {name: frozenset(problem.problem for problem in counts.per_problem) for name, counts in run.counts.items()}
+        for run in (a, b)
+    ]
+    shared = tuple(
+        (name, asked[0][name]) for name in benchmarks if name in asked[0] and asked[0][name] == asked[1].get(name)
+    )
+    known = tuple(
+        metric
+        for metric in metrics
+        if all(run.interval_percent(name, metric) is not None for run in (a, b) for name, _ in shared)
+    )
+    return shared, known
+
+
+def _compared(
+    runs: Sequence[Run],
+    pairs: Sequence[tuple[int, int]],
+    shared: Sequence[str],
+    metrics: Sequence[str],
+    *,
+    with_mean: bool,
+) -> dict[tuple[int, int], Table]:
+    scores = {place: [runs[place].counts[name] for name in shared] for pair in pairs for place in pair}
+    compared = compare_pairs(
+        [(scores[a], scores[b]) for a, b in pairs],
+        metrics,
+        names=[(runs[a].label, runs[b].label) for a, b in pairs],
+    )
+    return {
+        pair: {
+            metric: {one.benchmark: _difference(one) for one in row if with_mean or one.benchmark != AVERAGE}
+            for metric, row in of_pair.items()
+        }
+        for pair, of_pair in zip(pairs, compared, strict=True)
+    }
+
+
+def _difference(comparison: Comparison) -> Difference:
+    points = in_percent(comparison.difference)
+    return Difference(points.value, points.low, points.high, comparison.p_holm, comparison.significant)
 
 
 def _difference_rows(
@@ -133,106 +291,55 @@ def _difference_rows(
     pair: tuple[int, int] | None,
     metrics: Mapping[str, str],
     columns: Sequence[str],
-) -> list[tuple[str, list[Any]]]:
+) -> list[tuple[str, list[Difference | None]]]:
     """Of the first pair, by metric; empty where it cannot be compared."""
     if pair is None:
         return []
-    found = pairs.get(pair) or mirrored(pairs.get((pair[1], pair[0]), {}))
+    table = pairs.get(pair)
+    if table is None:
+        turned = pairs.get((pair[1], pair[0]), {})
+        table = {metric: {name: one.mirrored() for name, one in row.items()} for metric, row in turned.items()}
     return [
-        (shown, [found[metric].get(column) for column in columns])
+        (shown, [table[metric].get(column) for column in columns])
         for shown, metric in metrics.items()
-        if metric in found
+        if metric in table
     ]
+
+
+def _difference_data(table: Table, metrics: Mapping[str, str], columns: Sequence[str]) -> list[list[Any]]:
+    """For each metric, what `Difference.numbers` says of each column, or null."""
+    return [
+        [difference and difference.numbers() for difference in map(table.get(metric, {}).get, columns)]
+        for metric in metrics.values()
+    ]
+
+
+# ---- problems that flipped
 
 
 def _flip_parts(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int] | None) -> dict[str, Any]:
     """The list of flips, and a few problems with all answers, for readers without a script."""
     if pair is None:
         return {"flips": [], "flipped": 0, "asked": 0, "opened": []}
-    found = flips(rows, *pair)
-    changes = {id(row): row.change(*pair) for row in found}
-    written = [row for row in found if any(recorded(runs, row, place) for place in pair)]
-    gained = [row for row in written if changes[id(row)] > 0][:OPENED]
-    lost = [row for row in written if changes[id(row)] < 0][:OPENED]
+    flipped = flips(rows, *pair)
+    written = [row for row in flipped if any(has_answers(runs[place], row, place) for place in pair)]
+    gained = [row for row in written if row.change(*pair) > 0][:OPENED]
+    lost = [row for row in written if row.change(*pair) < 0][:OPENED]
+    sides = [(runs[place].label, RunAnswers(runs[place])) for place in pair]
     return {
-        "flips": [(row, *(row.outcomes[place] for place in pair)) for row in found[:LISTED]],
-        "flipped": len(found),
+        "flips": [(row, *(row.outcomes[place] for place in pair)) for row in flipped[:LISTED]],
+        "flipped": len(flipped),
         "asked": sum(all(row.outcomes[place] for place in pair) for row in rows),
-        "opened": [_opened(row, [runs[place] for place in pair]) for row in gained + lost],
+        "opened": [{"row": row, "sides": [(label, answers(row)) for label, answers in sides]} for row in gained + lost],
         "longest": LONGEST,
-    }
-
-
-def _opened(row: ProblemRow, runs: Sequence[Run]) -> dict[str, Any]:
-    sides = []
-    for run in runs:
-        samples = [sample for sample in run.samples(row.benchmark) if sample["problem"] == row.name]
-        sides.append((run.label, answers_of(samples)))
-    return {"row": row, "sides": sides}
-
-
-def _left_out(rows: Sequence[ProblemRow], runs: Sequence[Run], packed: Packed) -> dict[str, int]:
-    """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
-    there = {place: sum(recorded(runs, row, run) for run in range(len(runs))) for place, row in enumerate(rows)}
-    written = [place for place, count in there.items() if count]
-    none = sum(place not in packed.problems for place in written)
-    partly = sum(len(packed.problems[place]["runs"]) < there[place] for place in written if place in packed.problems)
-    cut = Counter(
-        sample[5] > 0
-        for problem in packed.problems.values()
-        for run in problem["runs"].values()
-        for sample in run["samples"]
-    )
-    return {"problems": len(written), "none": none, "partly": partly, "cut": cut[True]}
-
-
-# ---- for the script
-
-
-def _data(
-    runs: Sequence[Run],
-    columns: Sequence[str],
-    metrics: Mapping[str, str],
-    pair: tuple[int, int] | None,
-    pairs: Mapping[tuple[int, int], Table],
-    rows: Sequence[ProblemRow],
-    packed: Packed,
-    tables: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    return {
-        "runs": [visible(run.label) for run in runs],
-        "folders": [visible(run.folder) for run in runs],
-        "evaluated": [place for place, run in enumerate(runs) if run.scores],
-        "pair": pair,
-        "columns": [visible(name) for name in columns],
-        "metrics": list(metrics),
-        "scores": {
-            table["metric"]: [[visible(label), *map(_triple, cells)] for label, cells in table["rows"]]
-            for table in tables
-        },
-        "differences": {
-            f"{a},{b}": [
-                [found[metric][name].numbers() if name in found.get(metric, {}) else None for name in columns]
-                for metric in metrics.values()
-            ]
-            for (a, b), found in pairs.items()
-        },
-        "unrecorded": {place: [columns.index(name) for name in names] for place, names in unrecorded(runs).items()},
-        "problems": [_problem_data(row, columns) for row in rows],
-        "answers": packed.data(),
     }
 
 
 def _problem_data(row: ProblemRow, columns: Sequence[str]) -> list[Any]:
     """[benchmark, number, id, [right, samples, vote, greedy] or null of each run]."""
     outcomes = [
-        None
-        if found is None
-        else [found.right, found.samples, found.vote, None if found.greedy is None else int(found.greedy)]
-        for found in row.outcomes
+        outcome
+        and [outcome.right, outcome.samples, outcome.vote, None if outcome.greedy is None else int(outcome.greedy)]
+        for outcome in row.outcomes
     ]
     return [columns.index(row.benchmark), row.number, visible(row.name), *outcomes]
-
-
-def _triple(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [round(x, 4) for x in (interval.value, interval.low, interval.high)]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.report.page.packing import linear, rooted, whole
-from trimsft.report.page.sources import Run
+from trimsft.report.runs import Run
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.table import TokenTable, read_token_table
@@ -56,13 +56,13 @@ class Shown:
 
     def _match(self, table: TokenTable) -> list[NDArray[np.int64] | None]:
         """For each example its rows in another table; nothing where its tokens or its prompt are others."""
-        found: list[NDArray[np.int64] | None] = []
+        matches: list[NDArray[np.int64] | None] = []
         for number, rows in zip(self.numbers, self.rows, strict=True):
             here = _rows(table, number)
             same = np.array_equal(table["token_id"][here], self.first["token_id"][rows])
             same = same and _same_prompt(self.first.metadata, table.metadata, number)
-            found.append(here if same else None)
-        return found
+            matches.append(here if same else None)
+        return matches
 
     def __len__(self) -> int:
         return sum(len(rows) for rows in self.rows)
@@ -134,15 +134,15 @@ def _gather(
         return None
     there = np.concatenate([np.full(len(mine), rows is not None) for mine, rows in zip(shown.rows, match, strict=True)])
     rows = np.concatenate([rows for rows in match if rows is not None])
-    found: dict[str, Any] = {"missing": [place for place, rows in enumerate(match) if rows is None]}
+    gathered: dict[str, Any] = {"missing": [place for place, rows in enumerate(match) if rows is None]}
     for column in ("gap", "nll", "entropy", "rank", "gradient_norm", "competitor_id"):
         values = np.zeros(len(there), dtype=table[column].dtype)
         values[there] = table[column][rows]
-        found[column] = values
+        gathered[column] = values
     _name(names, table["competitor_id"][rows], table.texts["competitor_text"], rows)
     if with_top and "top_ids" in table.columns:
-        found["top_ids"], found["top_logprobs"] = _others(table, rows, there, names)
-    return found
+        gathered["top_ids"], gathered["top_logprobs"] = _others(table, rows, there, names)
+    return gathered
 
 
 def _others(
@@ -200,8 +200,8 @@ def _same_prompt(one: Mapping[str, Any], other: Mapping[str, Any], number: int) 
 
 
 def _instruction(metadata: Mapping[str, Any]) -> tuple[Any, str]:
-    given = metadata.get("system_prompt")
-    return metadata.get("template"), SYSTEM_PROMPT if given is None else given
+    prompt = metadata.get("system_prompt")
+    return metadata.get("template"), SYSTEM_PROMPT if prompt is None else prompt
 
 
 def _rows(table: TokenTable, number: int) -> NDArray[np.int64]:

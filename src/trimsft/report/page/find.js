@@ -38,7 +38,8 @@ const textMatches = (store, query) => {
   return found;
 };
 const plainTexts = (store) => {
-  store.plain ??= store.texts.map((text) => text.replace("↵\n", "\n").replaceAll("·", " ").replaceAll("⇥", "\t").toLowerCase());
+  const plain = (text) => Object.entries(given.spaces).reduce((some, [shown, meant]) => some.replaceAll(shown, meant), text);
+  store.plain ??= store.texts.map((text) => plain(text).toLowerCase());
   return store.plain;
 };
 

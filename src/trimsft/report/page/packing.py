@@ -1,4 +1,4 @@
-"""Arrays as the page carries them: quantised, byte by byte, deflated, base64.
+"""Numbers as the page carries them: arrays in few characters, and the whole corpus in few numbers.
 
     {"code": "linear", "bytes": 2, "step": 0.0009765625, "data": "eJxj..."}
 
@@ -11,6 +11,16 @@
 
 `data`: all first (lowest) bytes, then all second ones, and so on, which deflates better; zlib format; base64. store.js
 is the other half. Values that are not finite become the largest of their sign, NaN becomes 0.
+
+Statistics for any margin and bandwidth are computed by the page from the cells of the corpus. Tokens are put into cells
+by category and gap. A corpus of at most `CELLS` tokens gives each token a cell of its own, and the page's figures are
+those of `statistics.diagnose`. A larger one is put into bins of the finest width 2^-k that keeps to that number (a
+million tokens: about 1/128). A cell keeps its count, mean and standard deviation of the gap, and sums: of gradient
+norms g, and for DFT and FSFT, whose weights follow from nll and not from the gap, of w and w g.
+
+Weights of TrimSFT and its halves are functions f of the gap alone; their sums over a cell are count * (f(mean - sd) +
+f(mean + sd)) / 2, which is right to the third order. A border that cuts a cell takes a share of it as if its tokens
+were spread evenly over mean +- sqrt(3) sd, so that shares are off by less than the cells that borders cut.
 """
 
 from __future__ import annotations
@@ -18,12 +28,25 @@ from __future__ import annotations
 import base64
 import math
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FINEST = 1 / 1024
+from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, objective_of, weights_of
+from trimsft.tokens.table import TokenTable
+
+_FINEST_STEP = 1 / 1024
+CELLS = 32_768
+"""Of one run; where there are many runs, fewer (see `cells_each`)."""
+_CELLS_OF_ALL_RUNS = 100_000
+_FINEST_CELL, _COARSEST_CELL = 1 / 256, 4.0
+_WEIGHTED_BY_NLL = ("dft", "fsft")
+"""Objectives whose weights are no functions of the gap; the sums over their weights are kept as they are."""
+
+
+# ---- arrays
 
 
 def whole(values: NDArray[Any]) -> dict[str, Any]:
@@ -37,7 +60,7 @@ def linear(values: NDArray[Any]) -> dict[str, Any]:
     """Gaps: an error of half a step anywhere."""
     finite = np.nan_to_num(values.astype(np.float64), posinf=1e6, neginf=-1e6)
     largest = float(np.abs(finite).max(initial=0.0))
-    step = max(_FINEST, 2.0 ** math.ceil(math.log2(largest / 32767))) if largest else _FINEST
+    step = max(_FINEST_STEP, 2.0 ** math.ceil(math.log2(largest / 32767))) if largest else _FINEST_STEP
     stored = np.clip(np.round(finite / step) + 32768, 0, 65535).astype("<u2")
     return {"code": "linear", "bytes": 2, "step": step, "data": _data(stored, 2)}
 
@@ -46,12 +69,7 @@ def rooted(values: NDArray[Any], levels: int = 65_535) -> dict[str, Any]:
     """What is 0 or more and has most to tell near 0: nll, entropy."""
     roots = np.sqrt(np.clip(np.nan_to_num(values.astype(np.float64), posinf=1e6), 0, None))
     step = float(roots.max(initial=0.0)) / levels or 1.0
-    return {
-        "code": "rooted",
-        "bytes": 2,
-        "step": step,
-        "data": _data(np.round(roots / step).astype("<u2"), 2),
-    }
+    return {"code": "rooted", "bytes": 2, "step": step, "data": _data(np.round(roots / step).astype("<u2"), 2)}
 
 
 def single(values: NDArray[Any]) -> dict[str, Any]:
@@ -63,3 +81,56 @@ def _data(values: NDArray[Any], width: int) -> str:
     """The lowest `width` bytes of each value, little end first, one plane after the other."""
     planes = np.ascontiguousarray(values).view(np.uint8).reshape(-1, values.itemsize)[:, :width].T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
+
+
+# ---- the corpus
+
+
+def cells_each(runs: int) -> int:
+    """Cells that each of so many runs may have, so that the file stays small."""
+    return min(CELLS, _CELLS_OF_ALL_RUNS // max(1, runs))
+
+
+def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int = CELLS) -> dict[str, Any]:
+    """Packed cells of one table, sorted by category and gap, and for DFT and FSFT what needs no cells."""
+    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
+    category = table["category"].astype(np.int64)
+    order, starts, width = _cells(gap, category, most)
+    count = np.diff(np.append(starts, len(gap)))
+
+    def summed(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.add.reduceat(values[order], starts) if len(starts) else np.zeros(0)
+
+    mean = summed(gap) / count
+    off = gap[order] - np.repeat(mean, count)
+    spread = np.sqrt(np.add.reduceat(off**2, starts) / count) if len(starts) else mean
+    columns = {
+        "count": whole(count),
+        "category": whole(category[order][starts]),
+        "mean": single(mean),
+        "spread": single(spread),
+        "norm": single(summed(norm)),
+    }
+    totals = {}
+    for name in _WEIGHTED_BY_NLL:
+        weights = weights_of(objective_of(name, parameters), table)
+        columns |= {f"{name}.w": single(summed(weights)), f"{name}.mass": single(summed(weights * norm))}
+        totals[name] = {"squares": float(np.square(weights).sum()), "high": int((weights > HIGH_WEIGHT).sum())}
+    return {"tokens": len(gap), "width": width, "columns": columns, "totals": totals}
+
+
+def _cells(
+    gap: NDArray[np.float64], category: NDArray[np.int64], most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """Tokens in order of category and gap, where each cell starts among them, and how wide the cells are."""
+    order = np.lexsort((gap, category))
+    if len(gap) <= most:
+        return order, np.arange(len(gap)), 0.0
+    width = _FINEST_CELL
+    while True:
+        new = np.ones(len(gap), dtype=bool)
+        new[1:] = (np.diff(np.floor(gap[order] / width)) != 0) | (np.diff(category[order]) != 0)
+        starts = np.flatnonzero(new)
+        if len(starts) <= most or width >= _COARSEST_CELL:
+            return order, starts, width
+        width *= 2

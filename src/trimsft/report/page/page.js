@@ -1,13 +1,59 @@
-// What concerns the whole page: theme, links to sections, printing.
+// What concerns the whole page: elements, files to keep, theme, links to sections, printing. All other scripts see this one.
+const byId = (id) => document.getElementById(id);
+const make = (tag, properties = {}, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+};
+
+// ---- files to keep
+
+const download = (name, type, text) => {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+};
+
+const csvCell = (value) => {
+  const text = value === null || value === undefined ? "" : String(value);
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text; // spreadsheets run formulas
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+};
+const csv = (rows) => rows.map((row) => `${row.map(csvCell).join(",")}\r\n`).join("");
+
+// a drawing with the look it has now written into it, since the style sheet stays behind
+const SVG = "http://www.w3.org/2000/svg";
+const LOOK = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "text-anchor"];
+const standaloneSvg = (svg) => {
+  const copy = svg.cloneNode(true);
+  const originals = [svg, ...svg.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
+    const style = getComputedStyle(originals[place]);
+    for (const name of LOOK) element.setAttribute(name, style.getPropertyValue(name));
+    element.removeAttribute("class");
+  });
+  const [, , width, height] = svg.getAttribute("viewBox").split(" ");
+  for (const [name, value] of Object.entries({ width, height })) copy.setAttribute(name, value);
+  const paper = document.createElementNS(SVG, "rect");
+  const fill = getComputedStyle(document.body).backgroundColor;
+  for (const [name, value] of Object.entries({ width: "100%", height: "100%", fill })) paper.setAttribute(name, value);
+  copy.querySelector("title").after(paper);
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
+};
+
+// one word of a shell, whatever is in it
+const shellWord = (text) => (/^[\w./@:+~-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+// ---- theme, links, printing
+
 const root = document.documentElement;
-const theme = document.getElementById("theme");
 const themes = ["system", "light", "dark"];
-theme.hidden = false;
-theme.addEventListener("click", () => {
+byId("theme").hidden = false;
+byId("theme").addEventListener("click", () => {
   const next = themes[(themes.indexOf(root.dataset.theme ?? "system") + 1) % themes.length];
   if (next === "system") delete root.dataset.theme;
   else root.dataset.theme = next;
-  theme.textContent = `Theme: ${next}`;
+  byId("theme").textContent = `Theme: ${next}`;
   document.dispatchEvent(new CustomEvent("trimsft:theme"));
 });
 
@@ -15,7 +61,7 @@ theme.addEventListener("click", () => {
 for (const link of document.querySelectorAll("nav a")) {
   link.addEventListener("click", (event) => {
     event.preventDefault();
-    document.getElementById(link.hash.slice(1)).scrollIntoView();
+    byId(link.hash.slice(1)).scrollIntoView();
   });
 }
 

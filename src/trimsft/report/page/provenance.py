@@ -1,7 +1,7 @@
 """What the page was made from, in words: inputs of each token table, what was cut, which tables do not compare.
 
-table_facts({"model": "m", "data": {"rows": 480}, "template": "chat", "system_prompt": None, "max_length": 64})
-# 'tokens of m, 480 rows, template chat, the usual system prompt, rows of at most 64 tokens'
+>>> table_facts({"model": "m", "data": {"rows": 480}, "template": "chat", "system_prompt": None, "max_length": 64})
+'tokens of m, 480 rows, template chat, the usual system prompt, rows of at most 64 tokens'
 """
 
 from __future__ import annotations
@@ -9,12 +9,55 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trimsft.errors import RunError
-from trimsft.report.page.sources import Run
+from trimsft.report.runs import Run
 from trimsft.text.visible import visible
-from trimsft.tokens.table import same_tokens
+from trimsft.tokens.table import difference
 
 _FIXED_PROMPTS = {None: "the usual system prompt", "": "no system prompt"}
+
+
+def lead(runs: Sequence[Run]) -> str:
+    """How many runs there are, and which files the page was made from."""
+    files = sum(run.folder.is_file() for run in runs)
+    folders = len(runs) - files
+    sources = [f"the run director{'y' if folders == 1 else 'ies'}"] if folders else []
+    sources += [("a token table" if files == 1 else "token tables")] if files else []
+    made = f"Everything on this page was made from {' and '.join(sources)}; it loads nothing."
+    return f"{_counted(len(runs), 'run')}. {made}"
+
+
+def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
+    """What was run: settings, versions, commands, and where each run is."""
+    facts = _flat(settings)
+    versions: dict[str, Any] = {}
+    for run in runs:
+        recorded = [run.manifest.get("versions"), run.settings.get("details", {}).get("versions")]
+        recorded.append(run.table.metadata.get("versions") if run.table is not None else None)
+        for some in recorded:
+            versions |= {name: value for name, value in (some or {}).items() if value}
+    if versions:
+        facts.setdefault("versions", ", ".join(f"{name} {value}" for name, value in versions.items()))
+    for run in runs:
+        if command := run.manifest.get("command"):
+            facts[f"command of {run.label}"] = str(command)
+    for run in runs:
+        name = run.label
+        while name in facts:  # the label of a run does not take the place of a setting
+            name = f"run {name}"
+        facts[name] = "; ".join(
+            [str(run.folder), *([table_facts(run.table.metadata)] if run.table is not None else [])]
+        )
+    return {visible(name): visible(value) for name, value in facts.items()}
+
+
+def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return flat
 
 
 def table_facts(metadata: Mapping[str, Any]) -> str:
@@ -33,12 +76,12 @@ def table_facts(metadata: Mapping[str, Any]) -> str:
 
 def cut_words(metadata: Mapping[str, Any]) -> str:
     """What the limit of length took away; empty where that was nothing, or is not recorded."""
-    found = metadata.get("cut") or {}
-    rows, tokens, lost = (int(found.get(name) or 0) for name in ("rows_cut", "tokens_cut", "rows_lost"))
+    cut = metadata.get("cut") or {}
+    rows, tokens, lost = (int(cut.get(name) or 0) for name in ("rows_cut", "tokens_cut", "rows_lost"))
     if not rows and not lost:
         return ""
     whole = f", {lost:,} of them with the whole solution" if lost else ""
-    return f"{counted(rows, 'row')} cut by {counted(tokens, 'token')}{whole}"
+    return f"{_counted(rows, 'row')} cut by {_counted(tokens, 'token')}{whole}"
 
 
 def cut_notes(runs: Sequence[Run]) -> list[str]:
@@ -52,26 +95,15 @@ def cut_notes(runs: Sequence[Run]) -> list[str]:
 
 def incomparable(runs: Sequence[Run]) -> dict[str, str]:
     """Label -> why its tokens do not compare with those of the first run that has any."""
-    with_tokens = {run.label: run.table for run in runs if run.table}
-    reasons: dict[str, str] = {}
-    for label in list(with_tokens)[1:]:
-        first = next(iter(with_tokens))
-        try:
-            same_tokens({first: with_tokens[first], label: with_tokens[label]})
-        except RunError as error:
-            reasons[label] = visible(str(error).removeprefix("tables: "))
+    tables = [(run.label, run.table) for run in runs if run.table]
+    reasons = {}
+    for label, table in tables[1:]:
+        first_label, first = tables[0]
+        if why := difference(first, table):
+            sentence = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}; {why.hint}"
+            reasons[label] = visible(sentence)
     return reasons
 
 
-def lead(runs: Sequence[Run]) -> str:
-    """How many there are, and which files the page was made from."""
-    files = sum(run.folder.is_file() for run in runs)
-    folders = len(runs) - files
-    sources = [f"the run director{'y' if folders == 1 else 'ies'}"] if folders else []
-    sources += [("a token table" if files == 1 else "token tables")] if files else []
-    made = f"Everything on this page was made from {' and '.join(sources)}; it loads nothing."
-    return f"{counted(len(runs), 'run')}. {made}"
-
-
-def counted(count: int, thing: str) -> str:
+def _counted(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

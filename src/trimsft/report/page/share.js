@@ -1,4 +1,4 @@
-// Taking things with you: the address, the clipboard, CSV and SVG.
+// Taking things with you: the address, the clipboard, CSV.
 const PREFIX = "t."; // other keys of the address belong to other rooms and are left as they are
 
 const finite = (text) => (text === null || text.trim() === "" || !Number.isFinite(Number(text)) ? null : Number(text));
@@ -78,12 +78,6 @@ const copyFrom = async (element, say) => {
   }
 };
 
-const download = (name, kind, parts) => {
-  const address = URL.createObjectURL(new Blob(parts, { type: kind }));
-  make("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
-};
-
 // texts as they are shown, as JSON strings, which no spreadsheet takes for formulas
 const quoted = (text) => `"${JSON.stringify(text.replace("\n", "")).replaceAll('"', '""')}"`;
 const tokensCsv = (store, view) => {
@@ -103,26 +97,11 @@ const tokensCsv = (store, view) => {
   return `${lines.join("\n")}\n`;
 };
 
-const corpusCsv = (corpus, view, found) => {
+const corpusCsv = (corpus, found) => {
   const lines = ["category,tokens,mean_gap,sd_gap,sum_gradient_norm,sum_weight_a"];
   for (let cell = 0; cell < corpus.count.length; cell++) {
     const { category, count, mean, spread, norm } = corpus;
     lines.push([given.categories[category[cell]], count[cell], tidy(mean[cell]), tidy(spread[cell]), tidy(norm[cell]), tidy(found.w[cell])].join(","));
   }
   return `${lines.join("\n")}\n`;
-};
-
-// the drawing with the colours it has now written into it, since the style sheet stays behind
-const standaloneSvg = (svg) => {
-  const copy = svg.cloneNode(true);
-  const originals = svg.querySelectorAll("*");
-  copy.querySelectorAll("*").forEach((element, place) => {
-    const style = getComputedStyle(originals[place]);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "text-anchor"]) {
-      element.setAttribute(name, style.getPropertyValue(name));
-    }
-    element.removeAttribute("class");
-  });
-  copy.setAttribute("font-family", "sans-serif");
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}\n`;
 };

@@ -1,5 +1,5 @@
 // Data of the page: packed arrays (packing.py) are unpacked once, and looked up by the number of a token from then on.
-const given = JSON.parse(document.getElementById("data-tokens").textContent);
+const given = JSON.parse(byId("data-tokens").textContent);
 
 const bytesOf = (text) => {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);

@@ -1,12 +1,11 @@
 // The heatmap of a sweep: its cells become buttons that set margin and bandwidth of the token viewer.
-const sweepData = document.getElementById("data-sweep");
 const sweepCells = [...document.querySelectorAll(".heat td[data-margin]")];
 
 const chooseCell = (cell) => {
   const { objective, margin, bandwidth } = cell.dataset;
   for (const other of sweepCells) other.firstChild.setAttribute("aria-pressed", String(other === cell));
   document.dispatchEvent(new CustomEvent("trimsft:setting", { detail: { objective, margin: Number(margin), bandwidth: Number(bandwidth) } }));
-  document.getElementById("sweep-chosen").textContent = `Set: ${objective}, margin ${Number(margin)}, bandwidth ${Number(bandwidth)}.`;
+  byId("sweep-chosen").textContent = `Set: ${objective}, margin ${Number(margin)}, bandwidth ${Number(bandwidth)}.`;
 };
 
 // one stop of the tab key for each table; arrows go from cell to cell, over what was not tried
@@ -26,20 +25,10 @@ const goToCell = (cell) => {
   cell.firstChild.focus();
 };
 
-const sweepCsv = () => {
-  const quote = (text) => `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`; // spreadsheets run formulas
-  const { metric, points } = JSON.parse(sweepData.textContent);
-  const names = ["objective", "margin", "bandwidth", "value", "low", "high", "seeds"];
-  const lines = points.map((point) => [quote(metric), ...names.map((name) => point[name]), quote(point.run)].join(","));
-  return [["metric", ...names, "run"].join(","), ...lines].map((line) => `${line}\r\n`).join("");
-};
-
 if (sweepCells.length) {
   for (const cell of sweepCells) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...cell.childNodes);
-    button.tabIndex = cell === cell.closest("tbody").querySelector("td[data-margin]") ? 0 : -1;
+    const tabIndex = cell === cell.closest("tbody").querySelector("td[data-margin]") ? 0 : -1;
+    const button = make("button", { type: "button", tabIndex }, ...cell.childNodes);
     button.addEventListener("click", () => chooseCell(cell));
     button.addEventListener("keydown", (event) => {
       const next = walk[event.key] && neighbour(cell, walk[event.key]);
@@ -49,10 +38,11 @@ if (sweepCells.length) {
     });
     cell.append(button);
   }
-  document.getElementById("sweep-csv").addEventListener("click", () => {
-    const address = URL.createObjectURL(new Blob([sweepCsv()], { type: "text/csv" }));
-    Object.assign(document.createElement("a"), { href: address, download: "sweep.csv" }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  byId("sweep-csv").addEventListener("click", () => {
+    const { metric, points } = JSON.parse(byId("data-sweep").textContent);
+    const names = ["objective", "margin", "bandwidth", "value", "low", "high", "seeds", "run"];
+    const rows = points.map((point) => [metric, ...names.map((name) => point[name])]);
+    download("sweep.csv", "text/csv", csv([["metric", ...names], ...rows]));
   });
   for (const part of document.querySelectorAll(".sweep-script")) part.hidden = false;
 }

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,12 @@ class Sweep:
         """The one with the highest value; of equal ones the first."""
         return max(self.points, key=lambda point: point.value)
 
+    @property
+    def range(self) -> tuple[float, float]:
+        """The lowest value and the highest."""
+        values = [point.value for point in self.points]
+        return min(values), max(values)
+
 
 def read_sweep(path: Path) -> Sweep:
     """The sweep in a file, or in the `sweep.json` of a folder."""
@@ -82,52 +88,38 @@ def sweep_parts(path: Path | None) -> dict[str, Any]:
         return {"sections": [], "data": {}, "sweep": None}
     sweep = read_sweep(path)
     best = sweep.best
+    tables = [_table(sweep, [point for point in sweep.points if point.objective == name]) for name in _OBJECTIVES]
     return {
         "sections": [("sweep", "Sweep")],
-        "data": {"metric": visible(sweep.metric), "points": [_shown(point) for point in sweep.points]},
+        "data": {
+            "metric": visible(sweep.metric),
+            "points": [{**asdict(point), "run": visible(point.run)} for point in sweep.points],
+        },
         "sweep": sweep,
         "best": best,
         "alike": sum(point.value >= best.low for point in sweep.points) - 1,
         "names": PAPER_NAMES,
-        "tables": [_table(sweep, name) for name in _OBJECTIVES if _of(sweep, name)],
-        "scale": [100 * edge for edge in _range(sweep)],
+        "tables": [table for table in tables if table["rows"]],
+        "scale": [100 * edge for edge in sweep.range],
         "steps": STEPS,
     }
 
 
-def _table(sweep: Sweep, objective: str) -> dict[str, Any]:
+def _table(sweep: Sweep, points: Sequence[Point]) -> dict[str, Any]:
     """Rows of cells: bandwidths from the widest down, margins from the lowest up; None where nothing was tried."""
-    points = {(point.margin, point.bandwidth): point for point in _of(sweep, objective)}
-    margins = sorted({margin for margin, _ in points})
-    bandwidths = sorted({bandwidth for _, bandwidth in points}, reverse=True)
-    cells = [[points.get((margin, bandwidth)) for margin in margins] for bandwidth in bandwidths]
-    low, high = _range(sweep)
+    cells = {(point.margin, point.bandwidth): (point, _step(point.value, *sweep.range)) for point in points}
+    margins = sorted({margin for margin, _ in cells})
+    bandwidths = sorted({bandwidth for _, bandwidth in cells}, reverse=True)
     return {
-        "objective": objective,
+        "objective": points[0].objective if points else None,
         "margins": margins,
-        "rows": [
-            (bandwidth, [None if point is None else (point, _step(point.value, low, high)) for point in row])
-            for bandwidth, row in zip(bandwidths, cells, strict=True)
-        ],
+        "rows": [(bandwidth, [cells.get((margin, bandwidth)) for margin in margins]) for bandwidth in bandwidths],
     }
-
-
-def _of(sweep: Sweep, objective: str) -> list[Point]:
-    return [point for point in sweep.points if point.objective == objective]
-
-
-def _range(sweep: Sweep) -> tuple[float, float]:
-    values = [point.value for point in sweep.points]
-    return min(values), max(values)
 
 
 def _step(value: float, low: float, high: float) -> int:
     """The colour of a value: 0 for the lowest; the middle one where all are alike."""
     return STEPS // 2 if low == high else min(STEPS - 1, int(STEPS * (value - low) / (high - low)))
-
-
-def _shown(point: Point) -> dict[str, Any]:
-    return {**point.__dict__, "run": visible(point.run)}
 
 
 # ---- reading

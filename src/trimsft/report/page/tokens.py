@@ -1,7 +1,8 @@
 """What the page says of tokens: variables of tokens.html.j2, and what its scripts find in `data-tokens`.
 
 Tables, the chart of densities and the first few examples are written by the template and need no script. The scripts
-put the viewer in place of those few: all shown examples (examples.py), the whole corpus behind the sliders (cells.py).
+put the viewer in place of those few: all shown examples (examples.py), and the whole corpus (packing.py) behind the
+sliders.
 """
 
 from __future__ import annotations
@@ -13,80 +14,84 @@ import numpy as np
 from markupsafe import Markup
 
 from trimsft.objectives import OBJECTIVES, PAPER_NAMES, TokenStats
-from trimsft.report.page.cells import cells_each, corpus_cells
-from trimsft.report.page.charts import density_chart, legend_mark
+from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
+from trimsft.report.page.packing import cells_each, corpus_cells
 from trimsft.report.page.provenance import cut_notes, incomparable
-from trimsft.report.page.sources import Run
+from trimsft.report.runs import Run
 from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.density import density, range_of
+from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of
+from trimsft.tokens.table import TokenTable
 
 GAP_EDGES = (-6.0, -3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0)
-"""Between the nine colours of gaps, in the template and in colours.js."""
+"""Between the nine colours of gaps, in the template and in text.js."""
 WRITTEN = 5
 """Examples that the template writes, for readers without a script."""
 _WRITTEN_TOKENS = 600
+Tables = Mapping[str, TokenTable]
 
 
 def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: int = BUDGET) -> dict[str, Any]:
     """Variables of tokens.html.j2; its data takes so many characters at most, if one example does."""
-    band = {name: parameters[name] for name in ("margin", "bandwidth")}
-    with_tokens = [(number, run) for number, run in enumerate(runs) if run.table]  # and it is not empty
+    tables = {run.label: run.table for run in runs if run.table}  # and it is not empty
     parts: dict[str, Any] = {
         "sections": [],
-        "data": {"examples": None, **_data(runs, parameters)},
+        "data": {"examples": None, **_data(runs, tables, parameters)},
         "parameters": parameters,
-        "first": with_tokens[0][1] if with_tokens else None,
+        "first": next(iter(tables), None),
         "edges": GAP_EDGES,
         "names": PAPER_NAMES,
         "categories": CATEGORIES,
+        "spaces": {"space": spaced(" "), "line break": spaced("\n").strip()},
     }
-    if not with_tokens:
+    if not tables:
         return parts
-    data = parts["data"]
+    data, lines = parts["data"], run_lines(runs)
+    band = {name: parameters[name] for name in ("margin", "bandwidth")}
     shown, packed = packed_examples(read_examples(runs), budget - len(json_for_script(data)))
     return parts | {
         "sections": [("tokens", "Tokens"), ("gaps", "Logit gaps"), ("weights", "Weights")],
         "data": {**data, "examples": packed},
-        "gap_chart": _gap_chart(with_tokens, parameters),
-        "legend": [(legend_mark(number), run.label) for number, run in with_tokens],
-        "confidences": [(run.label, confidence(run.table, **band)) for _, run in with_tokens if run.table],
-        "diagnostics": _diagnostics([run for _, run in with_tokens], parameters),
-        "counts": _counts(with_tokens[0][1], shown, packed),
+        "gap_chart": _gap_chart(tables, lines, parameters),
+        "legend": [(legend_mark(lines[label]), label) for label in tables],
+        "confidences": [(label, confidence(table, **band)) for label, table in tables.items()],
+        "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, parameters),
+        "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
-        "margins": _margins([run for _, run in with_tokens]),
+        "margins": _margins(tables),
         "incomparable": incomparable(runs),
         "cut": cut_notes(runs),
     }
 
 
-def _data(runs: Sequence[Run], parameters: Mapping[str, float]) -> dict[str, Any]:
+def _data(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float]) -> dict[str, Any]:
     most = cells_each(sum(run.table is not None for run in runs))
+    cells = {label: corpus_cells(table, parameters, most) for label, table in tables.items()}
     return {
         "runs": [visible(run.label) for run in runs],
-        "model": next((visible(run.table.metadata.get("model", "")) for run in runs if run.table), ""),
+        "model": next((visible(table.metadata.get("model", "")) for table in tables.values()), ""),
         "objectives": PAPER_NAMES,
         "parameters": {name: float(value) for name, value in parameters.items()},
         "edges": GAP_EDGES,
         "categories": CATEGORIES,
-        "corpus": [corpus_cells(run.table, parameters, most) if run.table else None for run in runs],
+        "spaces": {spaced(letter): letter for letter in "\n\t "},  # how tokens show them, for the search
+        "corpus": [cells.get(run.label) for run in runs],
     }
 
 
-def _margins(runs: Sequence[Run]) -> tuple[int, int]:
+def _margins(tables: Tables) -> tuple[int, int]:
     """Where the slider of the margin ends: -5 and 10, or beyond where gaps lie there (but for two in a thousand)."""
-    ends = [np.quantile(run.table["gap"], (0.001, 0.999)) for run in runs if run.table is not None]
+    ends = [np.quantile(table["gap"], (0.001, 0.999)) for table in tables.values()]
     return min(-5, *(int(np.floor(low)) for low, _ in ends)), max(10, *(int(np.ceil(high)) for _, high in ends))
 
 
-def _counts(run: Run, shown: Shown, packed: Mapping[str, Any]) -> dict[str, Any]:
+def _counts(table: TokenTable, shown: Shown, packed: Mapping[str, Any]) -> dict[str, Any]:
     """How much there is, how much of it is shown, and what is left out."""
-    assert run.table is not None
     return {
-        "tokens": len(run.table),
-        "examples": len(np.unique(run.table["example"])),
+        "tokens": len(table),
+        "examples": len(np.unique(table["example"])),
         "shown_tokens": len(shown),
         "shown_examples": len(shown.numbers),
         "cut_tokens": sum(shown.left_out),
@@ -102,7 +107,7 @@ def _written(shown: Shown) -> list[dict[str, Any]]:
         tokens = [
             {
                 "text": spaced(first.texts["text"][row]),
-                "step": gap_step(float(first["gap"][row])),
+                "step": sum(first["gap"][row] >= edge for edge in GAP_EDGES),
                 "nll": float(first["nll"][row]),
                 "gap": float(first["gap"][row]),
                 "competitor": spaced(first.texts["competitor_text"][row]),
@@ -115,35 +120,28 @@ def _written(shown: Shown) -> list[dict[str, Any]]:
     return examples
 
 
-def gap_step(gap: float) -> int:
-    """Which of the nine colours."""
-    return sum(gap >= edge for edge in GAP_EDGES)
-
-
-def _gap_chart(runs: Sequence[tuple[int, Run]], parameters: Mapping[str, float]) -> Markup:
-    gaps = {run.label: run.table["gap"].astype(np.float64) for _, run in runs if run.table is not None}
-    grid = np.linspace(*range_of(list(gaps.values())), 301)
-    weights = objective_of("trim", parameters).weights(_tokens_with(grid)).numpy()
-    densities = {label: density(values, grid) for label, values in gaps.items()}
-    return density_chart(grid, densities, weights, "TrimSFT", [number for number, _ in runs])
-
-
-def _tokens_with(gaps: Any) -> TokenStats:
+def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str, float]) -> Markup:
     import torch
 
-    gap = torch.from_numpy(gaps)
-    return TokenStats(nll=gap, gap=gap, gold_logit=gap, competitor=torch.zeros(len(gap), dtype=torch.int64))
+    gaps = {label: table["gap"].astype(np.float64) for label, table in tables.items()}
+    grid = np.linspace(*range_of(list(gaps.values())), 301)
+    gap = torch.from_numpy(grid)
+    on_grid = TokenStats(nll=gap, gap=gap, gold_logit=gap, competitor=torch.zeros(len(gap), dtype=torch.int64))
+    weights = objective_of("trim", parameters).weights(on_grid).numpy()
+    densities = {label: density(values, grid) for label, values in gaps.items()}
+    return density_chart(grid, densities, lines, weights, "TrimSFT")
 
 
-def _diagnostics(runs: Sequence[Run], parameters: Mapping[str, float]) -> list[dict[str, Any]]:
+def _diagnostics(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float]) -> list[dict[str, Any]]:
     """For each objective: what it makes of the first run's tokens, and of those of the run trained with it."""
-    if not runs or runs[0].table is None:
-        return []
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
+    trained: dict[str | None, str] = {}
+    for run in runs[1:]:
+        trained.setdefault(run.objective, run.label)
     rows = []
     for name in OBJECTIVES:
         objective = objective_of(name, parameters)
-        trained = next((run for run in runs[1:] if run.objective == name), None)
-        after = diagnose(trained.table, objective, **band) if trained and trained.table else None
-        rows.append({"name": PAPER_NAMES[name], "before": diagnose(runs[0].table, objective, **band), "after": after})
+        before = diagnose(tables[runs[0].label], objective, **band)
+        after = diagnose(tables[trained[name]], objective, **band) if name in trained else None
+        rows.append({"name": PAPER_NAMES[name], "before": before, "after": after})
     return rows

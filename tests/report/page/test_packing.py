@@ -1,11 +1,104 @@
+"""Arrays, the corpus and the examples as the page carries them; test_viewer.py compares what the page makes of them."""
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.report.unpacking import unpack
+from tests.report.page.pages import unpack
 from tests.tokens.tiny import make_table
+from trimsft.objectives import PARAMETERS
 from trimsft.report.page import examples as module
 from trimsft.report.page.examples import packed_examples, shown_prompt
+from trimsft.report.page.packing import cells_each, corpus_cells, linear, rooted, single, whole
 from trimsft.tokens import read_token_table
+from trimsft.tokens.statistics.weighting import objective_of, weights_of
+
+# ---- arrays
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
+def test_whole_numbers_come_back(values) -> None:
+    packed = whole(np.array(values, dtype=np.int64))
+    assert unpack(packed).tolist() == values
+    assert packed["bytes"] == max(1, -(-max(values, default=0).bit_length() // 8))
+
+
+@given(st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=20))
+def test_gaps_are_off_by_half_a_step_at_most(values) -> None:
+    packed = linear(np.array(values, dtype=np.float32))
+    largest = max(abs(value) for value in values)
+    assert packed["step"] == 1 / 1024 or packed["step"] <= 2 * largest / 32767
+    assert np.abs(unpack(packed) - values).max() <= packed["step"] / 2
+
+
+@given(st.lists(st.floats(0, 64, width=32), min_size=1, max_size=20))
+def test_roots_keep_what_is_near_zero(values) -> None:
+    packed = rooted(np.array(values, dtype=np.float32))
+    roots = np.sqrt(values)
+    assert np.abs(np.sqrt(unpack(packed)) - roots).max() <= packed["step"] * 0.501
+    assert packed["step"] <= 8 / 65535 or packed["step"] == 1.0
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), max_size=20))
+def test_floats_come_back(values) -> None:
+    assert unpack(single(np.array(values))).tolist() == values
+
+
+def test_what_is_not_finite_is_the_largest() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 3.0])
+    step = linear(values)["step"]
+    assert unpack(linear(values)).tolist() == pytest.approx([0, 1e6, -1e6, 3], abs=step / 2)
+    assert unpack(rooted(values))[:2].tolist() == pytest.approx([0, 1e6])
+
+
+# ---- the corpus
+
+
+@pytest.fixture
+def table(tmp_path):
+    gap = np.random.default_rng(0).normal(3, 6, 4000)
+    return read_token_table(make_table(tmp_path / "tokens.parquet", [["12", " so", "$", " a"] * 1000], gap=gap))
+
+
+def test_a_small_corpus_is_kept_token_by_token(table) -> None:
+    packed = corpus_cells(table, PARAMETERS)
+    cells = {name: unpack(column) for name, column in packed["columns"].items()}
+    assert packed["tokens"] == 4000 and packed["width"] == 0
+    assert (cells["count"] == 1).all() and (cells["spread"] == 0).all()
+    order = np.lexsort((table["gap"], table["category"]))
+    np.testing.assert_array_equal(cells["mean"], table["gap"][order])
+    np.testing.assert_array_equal(cells["category"], table["category"][order])
+    np.testing.assert_array_equal(cells["norm"], table["gradient_norm"][order])
+
+
+@pytest.mark.parametrize("most", [50, 500, 3999])
+def test_a_large_corpus_is_put_into_cells_that_keep_sums(table, most) -> None:
+    packed = corpus_cells(table, PARAMETERS, most)
+    cells = {name: unpack(column) for name, column in packed["columns"].items()}
+    assert len(cells["count"]) <= most and cells["count"].sum() == 4000
+    assert packed["width"] in [2.0**power for power in range(-8, 3)]
+    assert (np.sqrt(12) * cells["spread"] <= 2 * packed["width"]).all()
+    for kind in range(4):
+        of_kind, there = cells["category"] == kind, table["category"] == kind
+        assert cells["count"][of_kind].sum() == there.sum()
+        assert (cells["count"] * cells["mean"])[of_kind].sum() == pytest.approx(table["gap"][there].sum(), rel=1e-5)
+        squares = (cells["count"] * (cells["mean"] ** 2 + cells["spread"] ** 2))[of_kind].sum()
+        assert squares == pytest.approx(np.square(table["gap"][there].astype(float)).sum(), rel=1e-5)
+        assert cells["norm"][of_kind].sum() == pytest.approx(table["gradient_norm"][there].sum(), rel=1e-5)
+    for name in ("dft", "fsft"):
+        weights = weights_of(objective_of(name), table)
+        assert cells[f"{name}.w"].sum() == pytest.approx(weights.sum(), rel=1e-5)
+        assert cells[f"{name}.mass"].sum() == pytest.approx((weights * table["gradient_norm"]).sum(), rel=1e-5)
+        assert packed["totals"][name]["high"] == (weights > 0.5).sum()
+        assert packed["totals"][name]["squares"] == pytest.approx(np.square(weights).sum())
+
+
+def test_many_runs_share_the_cells() -> None:
+    assert cells_each(1) == cells_each(3) == 32_768 and cells_each(10) == 10_000
+
+
+# ---- examples
 
 
 def read(tmp_path, texts, **more):

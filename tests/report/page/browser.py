@@ -15,19 +15,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-_CHROMIUM = next(
+CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-_DRIVER = shutil.which("chromedriver")
-needs_browser = pytest.mark.skipif(
-    _CHROMIUM is None or _DRIVER is None, reason="chromium and chromedriver are not installed"
-)
-_ARGUMENTS = [
+DRIVER = shutil.which("chromedriver")
+ARGUMENTS = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -38,32 +34,36 @@ _ARGUMENTS = [
     "--no-first-run",
     "--hide-scrollbars",
 ]
+PATIENCE = 60.0
+"""Seconds after which something that has not happened is taken never to happen."""
+
+
+def wait(done: Callable[[], Any]) -> None:
+    """Until something is true."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
 
 
 class Browser:
-    """One window."""
+    """One window, with an empty profile."""
 
-    def __init__(self, size: tuple[int, int] = (1200, 900), javascript: bool = True) -> None:
+    def __init__(self, size: tuple[int, int] = (1400, 1000)) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self._address = f"http://127.0.0.1:{port}"
         self._process = subprocess.Popen(
-            [str(_DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        settings: dict[str, Any] = {
-            "binary": _CHROMIUM,
-            "args": [*_ARGUMENTS, f"--window-size={size[0]},{size[1]}"],
-        }
-        if not javascript:
-            settings["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
         wanted = {
             "browserName": "chrome",
-            "goog:chromeOptions": settings,
+            "goog:chromeOptions": {"binary": CHROMIUM, "args": [*ARGUMENTS, f"--window-size={size[0]},{size[1]}"]},
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }
         try:
-            self._wait()
+            wait(self._is_ready)
             opened = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         except BaseException:
             self._process.kill()
@@ -72,12 +72,16 @@ class Browser:
         self._session = f"/session/{opened['sessionId']}"
 
     def open(self, page: Path, fragment: str = "") -> None:
+        """Load a page anew; what was said and asked for before is forgotten."""
+        self._ask(
+            "POST", f"{self._session}/url", {"url": "about:blank"}
+        )  # or another fragment alone would load nothing
+        self.console(), self.requests()
         self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri() + fragment})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What the script returns; chromedriver is above the page's policy, the page's own script is not."""
-        body = {"script": script, "args": list(arguments)}
-        return self._ask("POST", f"{self._session}/execute/sync", body)
+        return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
     def command(self, name: str, **parameters: Any) -> Any:
         """A command of the DevTools protocol."""
@@ -85,21 +89,46 @@ class Browser:
 
     def press(self, *keys: str) -> None:
         for key in keys:
-            for kind in ("keyDown", "keyUp"):
-                self.command("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            text = {"text": "\r"} if key == "Enter" else {}
+            self.command("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, **text)
+            self.command("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
 
-    def width(self, pixels: int, height: int = 900) -> None:
-        """A window of any width; the real one cannot be narrower than 500."""
-        self.command(
-            "Emulation.setDeviceMetricsOverride",
-            width=pixels,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
+    def click(self, name: str) -> None:
+        """On the element with that id."""
+        self.run("document.getElementById(arguments[0]).click()", name)
+
+    def text(self, name: str) -> str:
+        """Of the element with that id."""
+        return self.run("return document.getElementById(arguments[0]).textContent", name)
+
+    def value(self, name: str) -> str:
+        """Of the control with that id."""
+        return self.run("return document.getElementById(arguments[0]).value", name)
+
+    def put(self, name: str, value: object, event: str = "input") -> None:
+        """Give the control with that id a value, as a hand would."""
+        self.run(
+            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event(arguments[2], {bubbles: true}))",
+            name,
+            str(value),
+            event,
         )
 
-    def dark(self) -> None:
-        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    def size(self, width: int, height: int = 900) -> None:
+        """A window of any width; the real one cannot be narrower than 500."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **metrics)
+
+    def scheme(self, name: str) -> None:
+        """What the system prefers: light or dark."""
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def reset(self) -> None:
+        """As it was at first, whatever a test has done."""
+        self.command("Emulation.clearDeviceMetricsOverride")
+        self.command("Emulation.setEmulatedMedia", media="", features=[])
+        self.command("Emulation.setScriptExecutionDisabled", value=False)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
         made = self.command("Page.captureScreenshot", captureBeyondViewport=whole)
@@ -122,15 +151,12 @@ class Browser:
         with contextlib.suppress(OSError):
             self._ask("DELETE", self._session)
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=PATIENCE)
 
-    def _wait(self) -> None:
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                if self._ask("GET", "/status")["ready"]:
-                    return
-            time.sleep(0.1)
-        raise TimeoutError("chromedriver did not start")
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self._ask("GET", "/status")["ready"])
+        return False
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         request = urllib.request.Request(
@@ -141,7 +167,7 @@ class Browser:
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
         try:
-            with opener.open(request, timeout=60) as answer:
+            with opener.open(request, timeout=PATIENCE) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{path}: {error.read().decode()[:500]}") from None

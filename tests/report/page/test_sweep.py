@@ -8,25 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.report.browser import Browser, needs_browser
-from tests.report.test_report import HOSTILE, Page
+from tests.report.page.pages import HOSTILE, Page, view
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.objectives import PARAMETERS
 from trimsft.report import write_report
-from trimsft.report.page.assembly import assemble
+from trimsft.report.page.build import assemble
 from trimsft.report.page.sweep import read_sweep, sweep_parts
 from trimsft.report.page.tokens import token_parts
 
 
 def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:
-    return {
-        "margin": margin,
-        "bandwidth": bandwidth,
-        "value": value,
-        "low": value - 0.02,
-        "high": value + 0.02,
-    } | more
+    bounds = {"low": value - 0.02, "high": value + 0.02}
+    return {"margin": margin, "bandwidth": bandwidth, "value": value, **bounds, **more}
 
 
 # three margins by three bandwidths, not evenly spaced, two not tried
@@ -48,7 +42,7 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def page_of(folder: Path, path: Path | None) -> Path:
+def page_with(folder: Path, path: Path | None) -> Path:
     rooms = {"tokens": token_parts([], PARAMETERS), "sweep": sweep_parts(path)}
     page = folder / "report.html"
     page.write_text(assemble(rooms, title="t", lead="", facts={}), encoding="utf-8")
@@ -56,7 +50,7 @@ def page_of(folder: Path, path: Path | None) -> Path:
 
 
 def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
-    page = Page(page_of(tmp_path, write(tmp_path)).read_text(encoding="utf-8"))
+    page = Page(page_with(tmp_path, write(tmp_path)).read_text(encoding="utf-8"))
     rows = [[" ".join(cell.split()) for cell in row] for row in page.rows]
     start = rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
     assert rows[start + 1 : start + 4] == [
@@ -76,7 +70,7 @@ def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
 
 
 def test_without_a_sweep_there_is_nothing(tmp_path) -> None:
-    text = page_of(tmp_path, None).read_text(encoding="utf-8")
+    text = page_with(tmp_path, None).read_text(encoding="utf-8")
     assert 'id="sweep"' not in text and sweep_parts(None)["sections"] == []
 
 
@@ -127,32 +121,23 @@ def test_files_that_are_none(tmp_path) -> None:
         read_sweep(tmp_path)
 
 
-@needs_browser
-def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(tmp_path) -> None:
-    with Browser() as browser:
-        browser.open(page_of(tmp_path, write(tmp_path)))
-        browser.run(
-            "window.heard = []; document.addEventListener('trimsft:setting', (event) => heard.push(event.detail))"
-        )
-        browser.run("document.querySelector('.heat .highest button').click()")
-        assert browser.run("return document.querySelectorAll('.heat button[tabindex=\"0\"]').length") == 1
-        browser.run("document.querySelector('.heat button[tabindex=\"0\"]').focus()")
-        browser.press(
-            "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowUp"
-        )  # the last leads nowhere
-        browser.command("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r")
-        browser.command("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter")
-        assert browser.run("return heard") == [
-            {"objective": "trim", "margin": 1.5, "bandwidth": 0.8},
-            {"objective": "trim", "margin": 4, "bandwidth": 0.8},
-        ]
-        assert browser.run("return document.querySelectorAll('[aria-pressed=true]').length") == 1
-        assert "margin 4, bandwidth 0.8" in browser.run("return document.getElementById('sweep-chosen').textContent")
-        assert browser.console() == []
+def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(browser, tmp_path) -> None:
+    make_table(tmp_path / "run" / "tokens.parquet", [["a", "b"] * 20], prompts=("P?",))
+    page = write_report(tmp_path / "report.html", {"Base": tmp_path / "run"}, title="t", sweep=write(tmp_path))
+    view(browser, page)
+    browser.run("document.querySelector('.heat .highest button').click()")
+    assert browser.text("yaml") == "objective: trim\nmargin: 1.5\nbandwidth: 0.8"
+    assert browser.run("return document.querySelectorAll('.heat button[tabindex=\"0\"]').length") == 1
+    browser.run("document.querySelector('.heat button[tabindex=\"0\"]').focus()")
+    # the last leads nowhere
+    browser.press("ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowUp", "Enter")
+    assert browser.text("yaml") == "objective: trim\nmargin: 4\nbandwidth: 0.8"
+    assert browser.run("return document.querySelectorAll('[aria-pressed=true]').length") == 1
+    assert "margin 4, bandwidth 0.8" in browser.text("sweep-chosen")
+    assert browser.console() == []
 
 
-@needs_browser
-def test_hostile_sweeps_and_their_csv(tmp_path) -> None:
+def test_hostile_sweeps_and_their_csv(browser, tmp_path) -> None:
     hostile = "".join(HOSTILE[:5])
     path = write(
         tmp_path,
@@ -162,27 +147,13 @@ def test_hostile_sweeps_and_their_csv(tmp_path) -> None:
         command=hostile,
         points=[point(1, 1, 0.5, run=f"={hostile}")],
     )
-    with Browser() as browser:
-        browser.open(page_of(tmp_path, path))
-        assert browser.run("return window.attacked ?? null") is None and browser.console() == []
-        assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
-        text = browser.run(
-            "URL.createObjectURL = (blob) => { window.kept = blob; return 'blob:x' };"
-            "HTMLAnchorElement.prototype.click = () => {};"
-            "document.getElementById('sweep-csv').click(); return kept.text()"
-        )
+    browser.open(page_with(tmp_path, path))
+    assert browser.run("return window.attacked ?? null") is None and browser.console() == []
+    assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
+    text = browser.run(
+        "URL.createObjectURL = (blob) => { window.kept = blob; return 'blob:x' };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.getElementById('sweep-csv').click(); return kept.text()"
+    )
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["run"] == f"'={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
-
-
-@needs_browser
-def test_a_cell_moves_the_sliders_of_the_token_viewer(tmp_path) -> None:
-    make_table(tmp_path / "run" / "tokens.parquet", [["a", "b"] * 20], prompts=("P?",))
-    page = write_report(tmp_path / "report.html", {"Base": tmp_path / "run"}, title="t", sweep=write(tmp_path))
-    with Browser() as browser:
-        browser.open(page)
-        ready = "return new Promise(done => { const look = () => document.documentElement.dataset.tokens"
-        browser.run(f"{ready} ? done() : setTimeout(look, 20); look() }})")
-        browser.run('document.querySelector(\'.heat td[data-margin="4.0"][data-bandwidth="0.25"] button\').click()')
-        values = "return ['margin-number', 'bandwidth-number'].map(id => Number(document.getElementById(id).value))"
-        assert browser.run(values) == [4, 0.25] and browser.console() == []

@@ -1,0 +1,300 @@
+"""What every problem came to under every run: which flipped between two runs, what the models wrote, how they voted.
+
+    rows = problem_rows(runs, ["math500"])
+    rows[0].outcomes[1]                  # Outcome(right=5, samples=8, vote=1.0, greedy=True) under the second run
+    flips(rows, 0, 1)                    # those that differ between the first two runs, largest change first
+    pack_answers(rows, runs, (0, 1), BUDGET).data()
+    # {"strings": [...], "problems": {"17": {"text": [0, 0], "answer": [1, 0], "runs": {"1": {...}}}}}
+
+Packed are the texts that the page has room for, each once however often it was written: the two runs of the pair first,
+problem by problem, those with the largest change before the others; then all other runs. It ends where the budget is
+full, and the page says what is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimsft.report.runs import Run
+from trimsft.scoring.metrics import cluster, majority_curve, representatives
+from trimsft.text.visible import visible
+
+BUDGET = 2_500_000
+"""Bytes for all texts."""
+LONGEST = 4000
+"""Characters of one text."""
+
+Samples = Sequence[Mapping[str, Any]]
+
+
+# ---- problems
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One problem under one run."""
+
+    right: int
+    samples: int
+    vote: float | None
+    """Whether the vote of all samples is right: 1 or 0, between them for ties; None where that is not recorded."""
+    greedy: bool | None
+
+    @property
+    def share(self) -> float:
+        return self.right / self.samples if self.samples else 0.0
+
+
+@dataclass(frozen=True)
+class ProblemRow:
+    """One problem, with an outcome for each run that was asked it."""
+
+    benchmark: str
+    name: str
+    number: int
+    """From 1, in the order in which the benchmark has them."""
+    text: str
+    answer: str
+    outcomes: tuple[Outcome | None, ...]
+
+    def change(self, a: int, b: int) -> float:
+        """By how much of its samples run b is right more often than run a; 0 where one was not asked."""
+        before, after = self.outcomes[a], self.outcomes[b]
+        return 0.0 if before is None or after is None else after.share - before.share
+
+    def differs(self, a: int, b: int) -> bool:
+        """Whether anything changed: samples, vote or greedy answer."""
+        before, after = self.outcomes[a], self.outcomes[b]
+        if before is None or after is None:
+            return False
+        return (before.share, before.vote, before.greedy) != (after.share, after.vote, after.greedy)
+
+
+def problem_rows(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[ProblemRow]:
+    """All problems of all runs, benchmark by benchmark, in the order in which they were asked."""
+    rows = []
+    for benchmark in benchmarks:
+        problems: dict[str, Mapping[str, Any]] = {}
+        for run in runs:
+            problems = {str(row.get("id")): row for row in run.problems(benchmark)} | problems
+        of_runs = [_outcomes(run, benchmark) for run in runs]
+        # scores.json alone names the problems too, without their texts
+        named = dict.fromkeys([*problems, *(name for outcomes in of_runs for name in outcomes)])
+        names = [name for name in named if any(name in outcomes for outcomes in of_runs)]
+        rows += [
+            ProblemRow(
+                benchmark=benchmark,
+                name=name,
+                number=number,
+                text=str(problems.get(name, {}).get("problem", "")),
+                answer=str(problems.get(name, {}).get("answer", "")),
+                outcomes=tuple(outcomes.get(name) for outcomes in of_runs),
+            )
+            for number, name in enumerate(names, start=1)
+        ]
+    return rows
+
+
+def _outcomes(run: Run, benchmark: str) -> dict[str, Outcome]:
+    score = run.scores.get(benchmark, {})
+    return {
+        str(record["problem"]): Outcome(
+            right=int(record["correct"]),
+            samples=int(record.get("samples", score["samples"])),
+            vote=_vote(record),
+            greedy=record.get("greedy"),
+        )
+        for record in score.get("per_problem", ())
+    }
+
+
+def _vote(record: Mapping[str, Any]) -> float | None:
+    """majority@n of the n samples: the share of right ones among the largest clusters."""
+    if not record.get("samples") or "right" not in record or "wrong" not in record:
+        return None
+    samples = int(record["samples"])
+    return float(majority_curve(tuple(record["right"]), tuple(record["wrong"]), samples)[samples - 1])
+
+
+def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
+    """The places of the two runs to compare first: SFT and TrimSFT where both are there, else the first and the last.
+
+    None where fewer than two are evaluated.
+    """
+    scored = [place for place, run in enumerate(runs) if run.scores]
+    if len(scored) < 2:
+        return None
+    by_objective = {runs[place].objective: place for place in scored[1:]}
+    if {"sft", "trim"} <= by_objective.keys():
+        return by_objective["sft"], by_objective["trim"]
+    return scored[0], scored[-1]
+
+
+def flips(rows: Sequence[ProblemRow], a: int, b: int) -> list[ProblemRow]:
+    """The problems that differ between two runs, the largest change first; equal ones in their order."""
+    return sorted((row for row in rows if row.differs(a, b)), key=lambda row: -abs(row.change(a, b)))
+
+
+# ---- votes
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Answers that say the same."""
+
+    answer: str
+    """The one that stands for them."""
+    size: int
+    right: bool
+    wins: bool
+    """Whether none has more votes; several may."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one run wrote on one problem: its samples by number, greedy (-1) first."""
+
+    samples: Samples
+    votes: list[Vote]
+    clusters: list[int | None]
+    """Of each sample; None for greedy and for those that abstain."""
+    recorded: bool
+    """Whether the evaluation recorded who voted together; else equal texts do."""
+
+
+def answers_of(samples: Samples) -> Answers:
+    """Samples with their grades, as `Run.samples` has them, as one vote."""
+    ordered = sorted(samples, key=lambda sample: int(sample["sample"]))
+    drawn = [sample for sample in ordered if sample["sample"] >= 0]
+    texts: list[str | None] = [sample.get("answer") for sample in drawn]
+    recorded = all((sample.get("cluster") is None) == (sample.get("answer") is None) for sample in drawn)
+    numbers: list[int | None] = (
+        [sample.get("cluster") for sample in drawn] if recorded else cluster(texts, lambda a, b: False)
+    )
+    right = {sample.get("answer") for sample in drawn if sample.get("status") == "correct"}
+    sizes = [numbers.count(number) for number in sorted({n for n in numbers if n is not None})]
+    votes = [
+        Vote(answer, size, answer in right, size == max(sizes))
+        for answer, size in zip(representatives(texts, numbers), sizes, strict=True)
+    ]
+    greedy: list[int | None] = [None] * (len(ordered) - len(drawn))
+    return Answers(ordered, votes, greedy + numbers, recorded)
+
+
+def has_answers(run: Run, row: ProblemRow, place: int) -> bool:
+    """Whether the run, at that place of the rows, was asked a problem and its directory still has what it wrote."""
+    return row.outcomes[place] is not None and run.has_samples(row.benchmark)
+
+
+class RunAnswers:
+    """What a run wrote on each problem, each benchmark read once."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._samples: dict[str, dict[str, list[dict[str, Any]]]] = {}
+
+    def __call__(self, row: ProblemRow) -> Answers:
+        if row.benchmark not in self._samples:
+            by_problem = self._samples[row.benchmark] = {}
+            for sample in self._run.samples(row.benchmark):
+                by_problem.setdefault(str(sample["problem"]), []).append(sample)
+        return answers_of(self._samples[row.benchmark].get(row.name, []))
+
+
+# ---- packed for the page's script
+
+
+@dataclass
+class Packed:
+    """The texts that fit, each once."""
+
+    strings: dict[str, int] = field(default_factory=dict)
+    problems: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By the place of the problem among the rows."""
+    size: int = 0
+
+    def data(self) -> dict[str, Any]:
+        """For the page's script; see evaluation.js."""
+        return {"strings": list(self.strings), "problems": self.problems}
+
+    def add(self, place: int, row: ProblemRow, answers: Mapping[int, Answers], budget: int) -> bool:
+        """Take one problem with these runs in; false, and nothing taken, where it does not fit."""
+        fresh: dict[str, int] = {}
+
+        def cut(text: str) -> list[int]:
+            """The number of the text, as far as it is shown, and how many characters are left out."""
+            shown = visible(text[:LONGEST])
+            known = self.strings.get(shown)
+            index = fresh.setdefault(shown, len(self.strings) + len(fresh)) if known is None else known
+            return [index, max(0, len(text) - LONGEST)]
+
+        entry = self.problems.get(place) or {"text": cut(row.text), "answer": cut(row.answer), "runs": {}}
+        runs = {str(run): _entry(written, cut) for run, written in answers.items()}
+        size = len(json.dumps(runs)) + sum(len(json.dumps(text)) for text in fresh) + 64
+        if self.size + size > budget:
+            return False
+        self.strings |= fresh
+        self.problems[place] = {**entry, "runs": entry["runs"] | runs}
+        self.size += size
+        return True
+
+    def left_out(self, rows: Sequence[ProblemRow], runs: Sequence[Run]) -> dict[str, int]:
+        """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
+        there = {
+            place: count
+            for place, row in enumerate(rows)
+            if (count := sum(has_answers(run, row, number) for number, run in enumerate(runs)))
+        }
+        packed = {place: len(problem["runs"]) for place, problem in self.problems.items()}
+        cut = Counter(
+            sample[5] > 0
+            for problem in self.problems.values()
+            for run in problem["runs"].values()
+            for sample in run["samples"]
+        )
+        return {
+            "problems": len(there),
+            "none": sum(place not in packed for place in there),
+            "partly": sum(packed[place] < count for place, count in there.items() if place in packed),
+            "cut": cut[True],
+        }
+
+
+def _entry(answers: Answers, cut: Callable[[str], list[int]]) -> dict[str, Any]:
+    """votes: [answer, size, right, wins]; samples: [number, status, cluster, tokens, text, characters left out]."""
+    return {
+        "recorded": answers.recorded,
+        "votes": [[cut(vote.answer)[0], vote.size, int(vote.right), int(vote.wins)] for vote in answers.votes],
+        "samples": [
+            [
+                int(sample["sample"]),
+                visible(sample.get("status", "not graded")),
+                number,
+                sample.get("tokens"),
+                *cut(str(sample["text"])),
+            ]
+            for sample, number in zip(answers.samples, answers.clusters, strict=True)
+        ],
+    }
+
+
+def pack_answers(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int, int] | None, budget: int) -> Packed:
+    """As many problems with all samples as the budget has room for."""
+    scored = [place for place, run in enumerate(runs) if run.scores]
+    groups = [list(pair), [place for place in scored if place not in pair]] if pair else [scored]
+    order = list(range(len(rows)))
+    if pair is not None:
+        order.sort(key=lambda place: (not rows[place].differs(*pair), -abs(rows[place].change(*pair))))
+    packed = Packed()
+    for group in groups:
+        written = {place: RunAnswers(runs[place]) for place in group}
+        for place in order:
+            row = rows[place]
+            answers = {number: written[number](row) for number in group if has_answers(runs[number], row, number)}
+            if answers and not packed.add(place, row, answers, budget):
+                return packed
+    return packed

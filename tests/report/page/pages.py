@@ -1,0 +1,207 @@
+"""Pages for tests: runs to make them from, their text as a parser sees it, their data, and hands for the viewer."""
+
+import base64
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.report.page.browser import Browser, wait
+from tests.scoring.graded import same, samples_of
+from trimsft.report import write_report
+from trimsft.scoring.metrics import cluster
+from trimsft.scoring.scores import score
+
+HOSTILE = [
+    "</script><script>window.attacked = 1</script>",
+    "<img/src=x/onerror=window.attacked=2>",
+    '"><svg/onload=window.attacked=3>',
+    "</title></style></script x><!--<script>",
+    "{{ 7 * 7 }} ${7*7} \\u003cscript\\u003e",
+    "\u202eright\u2066to\u200bleft\x00\x1b[31m\ud800",
+]
+HOSTILE_TEXTS = [text.replace("\ud800", "") for text in HOSTILE]
+"""Without what no parquet file can hold."""
+ATTACK = "".join(HOSTILE_TEXTS)
+HIDDEN = set("\u202e\u2066\u200b\x00\x1b")
+WORDS = ["So", " the", " sum", " is", " 4", "2", ".\n", "<0xE2>", " thus", " x", " =", " 7"]
+
+# answers of four samples to each problem of a benchmark; the gold is 1
+EASY = {"e0": "1 1 1 1", "e1": "1 7 7' -", "e2": "3 4 5 1"}
+BETTER = {"e0": "1 1 1 7", "e1": "1 1 1 7", "e2": "1 1 5 1"}
+HARD = {"h0": "2 2 2 2", "h1": "2 2 1 1"}
+
+
+# ---- run directories
+
+
+def make_evaluated(
+    folder: Path,
+    benchmark: str,
+    answers: dict[str, str],
+    *,
+    greedy: str = "1",
+    text: str = "I say \\boxed{%s}.",
+    problem: str = "%s?",
+    clusters: bool = True,
+) -> Path:
+    """An evaluated run, scored by the real code.
+
+    Args:
+        answers: one word a sample ("-" abstains); the gold is 1; 7 and 7' say the same.
+        clusters: whether the grades say who voted together, as they did not always.
+    """
+    where = folder / "eval" / benchmark
+    where.mkdir(parents=True)
+    graded = {name: samples_of(name, words, greedy=greedy) for name, words in answers.items()}
+    results = [result for of_problem in graded.values() for result in of_problem]
+    content = {"grader": {"kind": "strict", "version": "1"}, **score(benchmark, results, same).as_dict()}
+    (where / "scores.json").write_text(json.dumps(content))
+    (where / "settings.json").write_text("{}")
+    samples, grades = [], []
+    for name, results in graded.items():
+        drawn = [result for result in results if not result.greedy]
+        votes = cluster([result.answer for result in drawn], same)
+        for result, vote in zip(results, [*votes, None], strict=True):
+            key = {"problem": name, "sample": -1 if result.greedy else result.sample}
+            written = text % result.answer if "%s" in text else text
+            samples.append({**key, "text": written, "tokens": result.tokens})
+            grade = {**key, "status": result.status, "answer": result.answer}
+            grades.append(grade | ({"cluster": vote} if clusters else {}))
+    _lines(where / "samples.jsonl", samples[::-1])
+    _lines(where / "grades.jsonl", grades)
+    _lines(where / "problems.jsonl", [{"id": name, "problem": problem % name, "answer": "1"} for name in answers])
+    return folder
+
+
+def make_three(folder: Path, **more: str) -> dict[str, Path]:
+    """Base, SFT and TrimSFT on two benchmarks, 4 samples and a greedy answer to each problem."""
+    runs = {label: folder / label.lower() for label in ("Base", "SFT", "TrimSFT")}
+    for label, run in runs.items():
+        better = label == "TrimSFT"
+        make_evaluated(run, "hard", HARD | {"h0": "1 2 3 -"} if better else HARD, **more)
+        make_evaluated(run, "easy", BETTER if better else EASY, greedy="2" if label == "SFT" else "1", **more)
+    return runs
+
+
+def _lines(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+# ---- what a page holds
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text, as a browser would see them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.html = html
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.rows: list[list[str]] = []
+        self._in_cell = False
+        self.feed(html)
+        self.rows = [[" ".join(cell.split()) for cell in row] for row in self.rows]
+
+    @property
+    def words(self) -> str:
+        """The text with single spaces."""
+        return " ".join(self.text.split())
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the tables of two columns say."""
+        return {row[0]: row[1] for row in self.rows if len(row) == 2}
+
+    def links(self) -> list[str | None]:
+        return [attributes["href"] for tag, attributes in self.elements if tag == "a"]
+
+    def data(self, room: str = "tokens") -> Any:
+        """What it tells the scripts of a room."""
+        return json.loads(re.search(rf'id="data-{room}">(.*?)</script>', self.html, re.DOTALL)[1])
+
+    def handle_starttag(self, tag, attributes) -> None:
+        self.elements.append((tag, dict(attributes)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._in_cell = True
+
+    def handle_endtag(self, tag) -> None:
+        self._in_cell = self._in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data) -> None:
+        self.text += data
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+
+def page_of(folder: Path, runs: dict[str, Path], title: str = "A title", **more: Any) -> Page:
+    """The page of these runs, written and read."""
+    return Page(write_report(folder / "report.html", runs, title=title, **more).read_text(encoding="utf-8"))
+
+
+def unpack(packed: dict[str, Any]) -> np.ndarray:
+    """The values of a packed array: the other half of packing.py, as store.js has it."""
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
+    planes = planes.reshape(packed["bytes"], -1)
+    if packed["code"] == "single":
+        return np.ascontiguousarray(planes.T).view("<f4")[:, 0]
+    stored = sum(plane.astype(np.int64) << (8 * place) for place, plane in enumerate(planes))
+    if packed["code"] == "linear":
+        return (stored - 32768) * packed["step"]
+    return (stored * packed["step"]) ** 2 if packed["code"] == "rooted" else stored
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, "#rrggbb" or "rgb(r, g, b)", by WCAG: from 1 to 21."""
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """How light a colour is, from 0 to 1, by WCAG."""
+    parts = bytes.fromhex(colour[1:]) if colour[0] == "#" else map(int, re.findall(r"\d+", colour)[:3])
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (byte / 255 for byte in parts)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# ---- the viewer
+
+
+def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
+    """Open a page and wait for its viewer."""
+    browser.open(page, "#" + fragment if fragment else "")
+    wait(
+        lambda: browser.run(
+            "return document.documentElement.dataset.tokens === 'ready'"
+            " && document.querySelector('#pane .t, #nothing:not([hidden])') !== null"
+        )
+    )
+    return browser
+
+
+def choose(browser: Browser, method: str) -> None:
+    browser.run("document.querySelector(`#bar input[value='${arguments[0]}']`).click()", method)
+
+
+def settle(browser: Browser, method: str, margin: float, bandwidth: float) -> None:
+    """All of a setting at once, as a cell of the sweep does it."""
+    setting = {"objective": method, "margin": margin, "bandwidth": bandwidth}
+    browser.run("document.dispatchEvent(new CustomEvent('trimsft:setting', {detail: arguments[0]}))", setting)
+
+
+def figures(browser: Browser, column: int = 1) -> list[float]:
+    return browser.run(
+        "return [...document.querySelectorAll('#figures tbody tr')]"
+        ".map(r => Number(r.children[arguments[0]].textContent))",
+        column,
+    )

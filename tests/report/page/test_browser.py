@@ -1,0 +1,295 @@
+"""The page in a real browser: what hostile text cannot make it do, colours, paper, windows of several sizes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.report.page.browser import Browser, wait
+from tests.report.page.conftest import METHODS
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, choose, contrast, luminance, view
+from tests.tokens.tiny import make_eval, make_table
+from trimsft.report import write_report
+from trimsft.report.colours import METHOD_LINES
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    """Hostile labels, titles, settings, tokens, prompts and answers."""
+    folder = tmp_path_factory.mktemp("page")
+    runs = {"Base": folder / "base", "SFT": folder / "sft", HOSTILE[0] + HOSTILE[1]: folder / "odd"}
+    for number, run in enumerate(runs.values()):
+        make_eval(run, "lab-easy", [3, 4 + number, 2], text=" ".join(HOSTILE))
+        texts = [HOSTILE_TEXTS * 3, [" b", "\n"]]
+        make_table(run / "tokens.parquet", texts, shift=number, prompts=(" ".join(HOSTILE_TEXTS),))
+    settings = {"margin": 2.0, HOSTILE[2]: HOSTILE[3]}
+    return write_report(folder / "report.html", runs, title=HOSTILE[0], settings=settings)
+
+
+def box(browser: Browser, selector: str) -> list[float]:
+    """Left, top, right, bottom."""
+    return browser.run(
+        "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "return [b.left, b.top, b.right, b.bottom]",
+        selector,
+    )
+
+
+# ---- what hostile text cannot do
+
+
+def test_hostile_text_changes_nothing_and_nothing_is_asked_for(browser, page) -> None:
+    view(browser, page)
+    inside = (
+        "return [...document.querySelectorAll('#pane .t')].map(t => { t.focus(); const all = "
+        "[...document.querySelectorAll('#inspected *')]; return all.filter(e => e.matches('code *, td > :not(code), "
+        "th *, script, img, svg')).length })"
+    )
+    assert set(browser.run(inside)) == {0}  # the panel holds text and nothing else
+    browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    for text in HOSTILE_TEXTS:
+        browser.put("query", text)
+    browser.click("copy-link")
+    assert browser.run("return window.attacked ?? null") is None
+    assert browser.run("return document.querySelectorAll('img, iframe, object, embed, base, link').length") == 0
+    assert browser.run("return document.querySelectorAll('script:not([type])').length") == 1
+    assert browser.run("return document.title") == HOSTILE[0]
+    browser.click("clear")
+    wait(lambda: browser.run("return document.querySelector('#pane .t') !== null"))
+    assert browser.run("return document.querySelector('#pane .t').textContent") == HOSTILE[0].replace(" ", "·")
+    shown = browser.run("return document.body.textContent")
+    assert "⟨U+202E⟩right⟨U+2066⟩to⟨U+200B⟩left⟨U+0000⟩" in shown and not set(shown) & HIDDEN
+    assert [address for address in browser.requests() if not address.startswith("blob:")] == [page.as_uri()]
+    assert browser.console() == []
+
+
+def test_the_policy_stops_what_escaping_might_miss(browser, page) -> None:
+    browser.open(page)
+    browser.run(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=http://127.0.0.1/ onerror=\"window.attacked=1\">');"
+        "const s = document.createElement('script'); s.textContent = 'window.attacked = 2'; document.body.append(s)"
+    )
+    said = " ".join(browser.console())
+    assert browser.run("return window.attacked ?? null") is None
+    assert "Content Security Policy" in said and "img-src" in said and "script-src" in said
+
+
+def test_readable_without_script(browser, page) -> None:
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(page)
+    shown = browser.run("return document.body.innerText")
+    assert "average@8 (%)" in shown and "median gap" in shown and "Colour by" not in shown
+    assert "gap -3.00" in browser.run("return document.querySelector('.t').title")
+    assert "With JavaScript this page shows 2 examples" in shown
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_page_without_tokens_or_with_an_empty_table_has_no_errors(browser, tmp_path) -> None:
+    make_eval(tmp_path / "run", "lab-easy", [3, 4])
+    for number in range(2):
+        browser.open(write_report(tmp_path / f"{number}.html", {"Base": tmp_path / "run"}, title="None"))
+        assert browser.run("return document.getElementById('viewer')") is None
+        assert "None of the runs has a token table" in browser.run("return document.body.innerText")
+        assert browser.console() == []
+        make_table(tmp_path / "run" / "tokens.parquet", [])
+
+
+# ---- colours and paper
+
+
+def test_tabs_show_one_table_and_print_shows_all(browser, page) -> None:
+    browser.open(page)
+    count = "return [...document.querySelectorAll('.panel')].filter(p => p.offsetHeight > 0).length"
+    assert browser.run(count) == 1
+    browser.click("metric-2")
+    shown = "return [...document.querySelectorAll('.panel')].find(p => p.offsetHeight > 0).innerText"
+    assert browser.run(shown).startswith("greedy")
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    assert browser.run(count) == 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_follow_the_scheme_and_can_be_read(browser, seven, scheme) -> None:
+    """Contrast of at least 4.5 (WCAG AA) for tokens of every colour, 3 for marks; methods have their colours."""
+    browser.scheme(scheme)
+    view(browser, seven)
+    pairs = browser.run(
+        "const t = document.querySelector('.t'); return arguments[0].map(name => { t.className = 't ' + name;"
+        "const s = getComputedStyle(t); return [s.color, s.backgroundColor] })",
+        [f"{letter}{step}" for letter in "dqx" for step in range(9)],
+    )
+    assert min(contrast(*pair) for pair in pairs) >= 4.5
+    ink, paper = browser.run("const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]")
+    assert contrast(ink, paper) > 12 and (luminance(paper) < 0.1) == (scheme == "dark")
+    style = "return [...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e)[arguments[1]])"
+    names = dict(zip(METHODS, ("base", "sft", "fsft", "dft", "trim", "trim-e", "trim-h"), strict=True))
+    lines = [METHOD_LINES[names[label]] for label in METHODS]
+    colours = [_rgb(line.colour if scheme == "light" else line.dark) for line in lines]
+    assert browser.run(style, ".legend .series", "stroke") == colours
+    assert browser.run(style, "#gaps .chart-wide .series", "stroke") == colours
+    assert browser.run(style, "#scores .chart-wide .disc:not(.key)", "fill") == colours
+    assert browser.run(style, "#scores .chart-wide .diamond:not(.key)", "stroke") == colours
+    dashes = [", ".join(f"{2 * length:g}px" for length in line.dashes) or "none" for line in lines]
+    assert browser.run(style, ".legend .series", "strokeDasharray") == dashes
+    browser.click("keep")
+    marks = [*browser.run(style, ".of-A, .of-B", "backgroundColor"), *browser.run(style, ".curve-b", "stroke")]
+    assert len(marks) > 2 and min(contrast(mark, paper) for mark in marks) >= 3
+
+
+def _rgb(colour: str) -> str:
+    return f"rgb({', '.join(map(str, bytes.fromhex(colour[1:])))})"
+
+
+def test_the_theme_is_chosen_by_hand(browser, two_tables) -> None:
+    view(browser, two_tables)
+    colours = []
+    for _ in range(3):
+        colours.append(browser.run("return getComputedStyle(document.body).backgroundColor"))
+        browser.click("theme")
+    assert colours[0] == colours[1] != colours[2]
+    assert browser.run("return document.documentElement.dataset.theme ?? 'system'") == "system"
+
+
+def test_print_shows_what_is_drawn(browser, two_tables) -> None:
+    view(browser, two_tables)
+    browser.size(780)  # a sheet of paper
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    heights = browser.run(
+        "return ['bar', 'dock', 'pane', 'figures', 'histogram'].map(id => document.getElementById(id).offsetHeight)"
+    )
+    assert heights[:2] == [0, 0] and min(heights[2:]) > 50
+    assert browser.run("const p = document.getElementById('pane'); return p.scrollHeight <= p.clientHeight + 1")
+
+
+# ---- windows: what is pointed at is in sight, nothing is cut, nothing covers anything
+
+
+def test_a_token_pointed_at_on_opening_shows_its_numbers_in_the_window(browser, binned) -> None:
+    browser.size(1280)
+    view(browser, binned)
+    left, top, right, bottom = box(browser, "#pane .t")
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=(left + right) / 2, y=(top + bottom) / 2)
+    wait(lambda: "id 0," in browser.text("inspected"))
+    assert browser.run("return scrollY") == 0  # nothing moved
+    for part in ("#inspected", "#target", "#next"):
+        left, top, right, bottom = box(browser, part)
+        assert top > 300 and bottom <= 900
+        seen = "return document.querySelector('#dock').contains(document.elementFromPoint(...arguments))"
+        assert browser.run(seen, (left + right) / 2, (top + bottom) / 2), part
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
+    browser.size(*size)
+    view(browser, binned)
+    browser.put("target", "kept", "change")
+    steps = browser.run(
+        "const box = (e) => e.getBoundingClientRect();"
+        "return Array.from({length: 60}, () => { document.getElementById('next').click();"
+        "const [t, dock, pane] = [document.activeElement, ...['dock', 'pane'].map(id => document.getElementById(id))];"
+        "return [t.token, box(pane).top, box(t).top, box(t).bottom, box(dock).top, box(dock).bottom] })"
+    )
+    assert len({token for token, *_ in steps}) == 60
+    for _, pane, top, bottom, dock, end in steps:
+        assert pane <= top and bottom <= dock + 1 and end <= size[1]
+    touched = browser.run(
+        "const t = [...document.querySelectorAll('#pane .t')].find(t => t.getBoundingClientRect().top > arguments[0]);"
+        "t.focus({preventScroll: true}); return t.getBoundingClientRect().bottom",
+        box(browser, "#dock")[1] - 5,
+    )
+    assert touched <= box(browser, "#dock")[1]
+
+
+def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
+    browser.size(1280)
+    view(browser, seven)
+    browser.run("scrollTo({top: 0, behavior: 'instant'}); document.querySelectorAll('#pane .t')[30].focus()")
+
+    def in_sight() -> bool:
+        _, top, _, bottom = box(browser, "#pane .t:focus")
+        return box(browser, "#pane")[1] <= top and bottom <= box(browser, "#dock")[1]
+
+    wait(in_sight)  # the window moves there smoothly
+
+
+@pytest.mark.parametrize("width", [390, 700, 1280])
+def test_seven_runs_in_windows_of_any_width(browser, seven, width) -> None:
+    browser.size(width)
+    view(browser, seven)
+    charts = browser.run(
+        "return [...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().width)"
+        ".map(s => [s.getBoundingClientRect().right, 11 * s.getScreenCTM().a, s.closest('figure').scrollWidth"
+        " - s.closest('figure').clientWidth])"
+    )
+    assert len(charts) == 2
+    for right, letters, hidden in charts:
+        assert right <= width and letters > 9 and hidden <= 0
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    shadows = browser.run(  # of tables that go on
+        "return [...document.querySelectorAll('.wide, .panel')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        ".map(e => getComputedStyle(e).backgroundImage.split('gradient(').length - 1)"
+    )
+    assert set(shadows) <= {4} and (width > 390 or len(shadows) > 2)
+    title_behind_button = browser.run(
+        "const b = document.getElementById('theme').getBoundingClientRect(); const r = document.createRange();"
+        "r.selectNodeContents(document.querySelector('h1')); return [...r.getClientRects()].filter("
+        "t => t.right > b.left && t.left < b.right && t.bottom > b.top && t.top < b.bottom).length"
+    )
+    assert title_behind_button == 0
+    in_one_line = {390: [], 700: ["#model", "#help-button"], 1280: [".methods", "#model", "#help-button"]}[width]
+    tops = [box(browser, selector)[1] for selector in in_one_line]
+    assert not tops or max(tops) - min(tops) < 12
+
+
+@pytest.mark.parametrize("width", [400, 700, 1100])
+def test_nothing_hangs_over_the_edge(browser, two_tables, width) -> None:
+    browser.size(width)
+    view(browser, two_tables)
+    browser.click("keep")
+    browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    browser.run("document.querySelectorAll('.t')[3].focus()")
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert box(browser, "#viewer")[2] <= width
+
+
+# ---- what is said of a setting
+
+
+def test_a_setting_that_is_none_is_refused_in_words(browser, two_tables) -> None:
+    view(browser, two_tables)
+    hidden = "return document.getElementById('remark').hidden"
+    assert browser.run(hidden)
+    browser.put("bandwidth-number", 0, "change")
+    assert browser.text("remark").startswith("bandwidth must be a number from 0.001 to 1000, got 0: it is 0.001 now.")
+    browser.put("margin-number", "", "change")
+    assert browser.text("remark").startswith("margin must be a number from -1000 to 1000, got none")
+    browser.put("bandwidth-number", 2, "change")
+    assert browser.text("remark") == "" and browser.run(hidden)
+
+
+def test_bandwidths_too_small_for_the_cells_are_named(browser, binned, two_tables) -> None:
+    view(browser, binned)
+    assert "in cells 1/256" in browser.text("counts")
+    browser.put("bandwidth", 0.15)
+    assert browser.text("remark") == ""
+    browser.put("bandwidth", 0.1)
+    assert "with a bandwidth below 0.15 its figures are approximate" in browser.text("remark")
+    choose(browser, "dft")  # has none
+    assert browser.text("remark") == ""
+    view(browser, two_tables)  # token by token
+    browser.put("bandwidth", 0.05)
+    assert browser.text("remark") == ""
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [("org/name-1.5B", "org/name-1.5B"), ("a b'; rm x", "'a b'\\''; rm x'"), ("", "MODEL")],
+)
+def test_the_command_names_the_model_as_one_word(browser, two_tables, tmp_path, model, word) -> None:
+    text = two_tables.read_text(encoding="utf-8")
+    assert text.count('"model":"m"') == 1
+    (tmp_path / "report.html").write_text(text.replace('"model":"m"', f'"model":"{model}"'), encoding="utf-8")
+    view(browser, tmp_path / "report.html")
+    assert browser.text("command") == (
+        f"trimsft train --model_name_or_path {word} --dataset_name DATA.jsonl --objective trim --margin 1.5 "
+        "--bandwidth 0.8"
+    )

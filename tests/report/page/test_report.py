@@ -1,0 +1,276 @@
+"""The page as a file: what it holds of runs, says of its own making, and cannot be made to hold."""
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, page_of
+from tests.tokens.tiny import make_eval, make_table
+from trimsft.errors import RunError
+from trimsft.report import write_report
+from trimsft.report.colours import METHOD_LINES, OTHER_LINE
+from trimsft.report.page.charts import _ticks, line_styles
+from trimsft.report.page.provenance import cut_words, lead, table_facts
+from trimsft.report.runs import read_run
+from trimsft.text.templates import SYSTEM_PROMPT
+
+TEXTS = [["a", "b"], ["c", "d", "e"]]
+HOW = {"template": "chat", "system_prompt": None, "max_length": None}
+
+
+def make_runs(folder: Path) -> dict[str, Path]:
+    """Base, SFT and TrimSFT, evaluated on two benchmarks and with token tables."""
+    runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
+    counts = [([1, 2, 3], [0, 4]), ([2, 4, 3], [1, 5]), ([8, 3, 3], [7, 5])]
+    for number, (run, (easy, hard)) in enumerate(zip(runs.values(), counts, strict=True)):
+        make_eval(run, "lab-hard", hard)
+        make_eval(run, "lab-easy", easy)
+        make_table(run / "tokens.parquet", [[" a", "b\n"] * 8, ["c"] * 15], shift=number, prompts=("P?",))
+    manifest = {"command": "trimsft train x", "versions": {"trl": "1"}}
+    (runs["SFT"] / "manifest.json").write_text(json.dumps(manifest))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    return make_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory) -> Page:
+    settings = {"lab": {"rows": 480, "tiers": ["a", "b"]}, "command": "trimsft quickstart"}
+    return page_of(tmp_path_factory.mktemp("out") / "made", runs, settings=settings)
+
+
+def table(path: Path, texts=TEXTS, **facts) -> Path:
+    """A token table whose metadata says so."""
+    make_table(path, texts, prompts=tuple(f"P{n}?" for n in range(len(texts))))
+    content = pq.read_table(path)
+    metadata = json.loads(content.schema.metadata[b"trimsft"]) | HOW | facts
+    pq.write_table(content.replace_schema_metadata({b"trimsft": json.dumps(metadata)}), path)
+    return path
+
+
+# ---- what it holds
+
+
+def test_weights_before_and_after(page, runs, tmp_path) -> None:
+    rows = {row[0]: row[1:] for row in page.rows if len(row) in (8, 13)}
+    assert rows["SFT"][:3] == ["1.000", "1.000", "100.0"]
+    assert rows["DFT"][-1] == "–"  # noqa: RUF001 -- no run was trained with it
+    other = page_of(tmp_path, runs, settings={"margin": 6, "bandwidth": 3})
+    changed = {row[0]: row[1:] for row in other.rows if len(row) in (8, 13)}
+    assert changed["TrimSFT"][:3] != rows["TrimSFT"][:3]
+    assert "margin 6, bandwidth 3" in other.text
+
+
+def test_the_page_says_what_was_run(page) -> None:
+    rows = page.facts
+    assert rows["lab.rows"] == "480" and rows["lab.tiers"] == "a, b" and rows["command"] == "trimsft quickstart"
+    assert rows["command of SFT"] == "trimsft train x"
+    assert rows["versions"] == "transformers 5, torch 2, trl 1"
+
+
+def test_nothing_is_loaded_and_only_its_own_style_and_script_are_allowed(page) -> None:
+    policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    addresses = re.findall(r"https?://[^\s\"'<]+", page.html)
+    assert {address.split("/")[2] for address in addresses} == {"www.w3.org"}  # namespaces
+    loading = {"src", "srcset", "data", "action", "poster", "background"}
+    for tag, attributes in page.elements:
+        assert not loading & attributes.keys(), tag
+        assert tag not in ("link", "iframe", "object", "embed", "img", "base", "form")
+        assert "style" not in attributes and not any(name.startswith("on") for name in attributes)
+        assert (attributes.get("href") or "#").startswith("#")
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) > 40 and sorted(ids) == sorted(set(ids))
+
+
+def test_hostile_text_stays_text(tmp_path) -> None:
+    folders = {name: tmp_path / str(number) for number, name in enumerate(["Base", *HOSTILE])}
+    for folder in folders.values():
+        make_eval(folder, "lab-easy", [3, 4], text=" ".join(HOSTILE))
+        make_table(folder / "tokens.parquet", [HOSTILE_TEXTS * 2], prompts=(" ".join(HOSTILE_TEXTS),))
+    page = page_of(tmp_path, folders, HOSTILE[0], settings={HOSTILE[1]: HOSTILE[5]})
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("script") == 4  # one runs, three hold data
+    assert tags.count("style") == 1 and "img" not in tags
+    assert not any("onload" in attributes for _, attributes in page.elements)
+    assert "{{ 7 * 7 }}" in page.text.replace("·", " ")
+    assert not set(page.html) & HIDDEN
+    assert "⟨U+202E⟩right⟨U+2066⟩to⟨U+200B⟩left⟨U+0000⟩⟨U+001B⟩[31m⟨U+D800⟩" in page.text
+    assert HOSTILE[0].replace(" ", "·") in page.data()["examples"]["vocabulary"]["texts"]
+
+
+def test_runs_that_lack_something_are_shown_without_it(tmp_path, runs) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    page = page_of(tmp_path, {"Nothing": empty})
+    assert "None of the runs has been evaluated." in page.text
+    assert "None of the runs has a token table" in page.text
+    assert page.links() == ["#run"]  # none to what is not there
+    make_eval(empty, "lab-easy", [1, 2, 3])
+    row = next(row for row in page_of(tmp_path, {**runs, "Half": empty}).rows if row[0] == "Half")
+    assert row[2:] == ["–", "–"]  # noqa: RUF001
+
+
+def test_a_table_may_stand_alone_and_begin_anywhere(tmp_path) -> None:
+    some = make_table(tmp_path / "some.parquet", [[]] * 300 + [["a", "b"], ["c"]])
+    empty = make_table(tmp_path / "none.parquet", [])
+    page = page_of(tmp_path, {"None": empty, "Some": some})
+    assert page.data()["examples"]["numbers"] == [300, 301] and page.data()["examples"]["lengths"] == [2, 1]
+    assert [cells is None for cells in page.data()["corpus"]] == [True, False]
+    assert "All 3 trained tokens of 2 examples" in page.text
+
+
+@pytest.mark.parametrize("wrong", ["many", True, None, float("nan"), 0])
+def test_a_parameter_that_is_no_number_is_named(tmp_path, runs, wrong) -> None:
+    with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got"):
+        page_of(tmp_path, runs, settings={"bandwidth": wrong})
+
+
+def test_what_cannot_be_read_is_named(tmp_path) -> None:
+    with pytest.raises(ValueError, match="runs: there are none"):
+        write_report(tmp_path / "r.html", {}, title="")
+    with pytest.raises(RunError, match=r"'SFT'.* run directory"):
+        write_report(tmp_path / "r.html", {"SFT": tmp_path / "no"}, title="")
+    make_eval(tmp_path / "half", "lab-easy", [1])
+    (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
+    with pytest.raises(RunError, match=r"scores.json: not readable as JSON"):
+        page_of(tmp_path, {"Half": tmp_path / "half"})
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "about", "ticks"),
+    [(-3.5, 11, 10, [-2, 0, 2, 4, 6, 8, 10]), (0, 0.152, 4, [0, 0.05, 0.1, 0.15]), (0, 1, 4, [0, 0.5, 1])],
+)
+def test_ticks_are_round(low, high, about, ticks) -> None:
+    assert _ticks(low, high, about) == ticks
+
+
+# ---- colours of methods
+
+
+def test_runs_have_the_lines_of_their_methods_in_every_chart(tmp_path) -> None:
+    """By what they were trained with, or else by their label; another run has a line that no method here needs."""
+    runs = {label: tmp_path / label for label in ("TrimSFT", "mine", "Base", "SFT")}
+    for run in runs.values():
+        make_eval(run, "lab-easy", [1, 2])
+        make_table(run / "tokens.parquet", TEXTS)
+    (runs["SFT"] / "config.yaml").write_text("objective: dft\n")
+    page = page_of(tmp_path, runs)
+    drawn = re.findall(r'class="(series|disc|diamond) line-([\w-]+)"', page.html)
+    of_kind = {kind: [line for other, line in drawn if other == kind] for kind, _ in drawn}
+    lines = ["trim", of_kind["disc"][1], "base", "dft"]
+    assert of_kind == {"disc": lines * 2, "diamond": lines * 2, "series": lines * 3}  # wide, narrow, and the legend
+    assert lines[1] not in ("trim", "base", "dft")
+
+
+def test_every_line_stands_out_from_the_page_in_light_and_in_dark() -> None:
+    """A contrast of at least 3:1 (WCAG 1.4.11, graphical objects) against the page's own backgrounds."""
+    style = resources.files("trimsft.report.page").joinpath("page.css").read_text(encoding="utf-8")
+    backgrounds = re.search(r"--page: light-dark\((#\w+), (#\w+)\)", style).groups()
+    lines = [*METHOD_LINES.values(), OTHER_LINE]
+    pairs = re.findall(r"--method: light-dark\((#\w+), (#\w+)\)", line_styles())
+    assert pairs == [(line.colour, line.dark) for line in lines] and len(set(pairs)) == len(pairs)
+    for pair in pairs:
+        for colour, background in zip(pair, backgrounds, strict=True):
+            assert contrast(colour, background) >= 3, (colour, background)
+
+
+# ---- what it says of its own making
+
+
+def test_what_was_run_names_template_system_prompt_and_length(tmp_path) -> None:
+    runs = {
+        "A": table(tmp_path / "a.parquet"),
+        "B": table(tmp_path / "b.parquet", system_prompt="<b>hello", max_length=2048),
+    }
+    rows = page_of(tmp_path, runs).facts
+    how = "tokens of m, 2 rows, template chat"
+    assert rows["A"].endswith(f"{how}, the usual system prompt, no limit of length")
+    assert rows["B"].endswith(f"{how}, system prompt “<b>hello”, rows of at most 2,048 tokens")
+    assert "no system prompt" in table_facts({"system_prompt": "", "max_length": 0})
+    assert table_facts({"model": "m"}) == "tokens of m, ? rows"  # of a file that does not say more
+    rows = page_of(tmp_path, {"margin": runs["A"]}, settings={"margin": 2.0}).facts
+    assert rows["margin"] == "2.0" and "tokens of m" in rows["run margin"]
+
+
+def test_cut_and_lost_rows_are_named(tmp_path) -> None:
+    cut = {"rows_cut": 3, "tokens_cut": 1204, "rows_lost": 1}
+    page = page_of(tmp_path, {"A": table(tmp_path / "a.parquet", max_length=64, cut=cut)})
+    words = "3 rows cut by 1,204 tokens, 1 of them with the whole solution"
+    assert f"Not all of the data is here. A: {words}, at max_length 64." in page.words
+    assert list(page.facts.values())[-1].endswith(words)
+    none = {"rows_cut": 0, "tokens_cut": 0, "rows_lost": 0}
+    page = page_of(tmp_path, {"A": table(tmp_path / "a.parquet", max_length=64, cut=none)})
+    assert "Not all of the data" not in page.text and cut_words({}) == ""
+
+
+def test_tables_that_do_not_compare_are_named_with_the_reason(tmp_path) -> None:
+    runs = {
+        "A": table(tmp_path / "a.parquet"),
+        "Same": table(tmp_path / "same.parquet"),
+        "Hello": table(tmp_path / "h.parquet", system_prompt="hello"),
+        "Other": table(tmp_path / "b.parquet", data={"rows": 2, "sha256": "f" * 64}),
+        "Shorter": table(tmp_path / "c.parquet", [["a", "b"], ["c"]], max_length=3),
+    }
+    text = page_of(tmp_path, runs).words
+    assert "Not all tables compare." in text and "all on the same examples" not in text
+    assert "'A' and 'Other' are not about the same tokens: data is 2 rows, None" in text
+    assert "'A' and 'Hello' are not about the same tokens: system_prompt is" in text
+    assert "'A' and 'Shorter' are not about the same tokens" in text and "'Same'" not in text
+    assert "so not to be compared with it: Hello, Other, Shorter." in text
+    page = page_of(tmp_path, {name: runs[name] for name in ("A", "Same")})
+    assert "compare" not in page.text.split("What was run")[0].replace("--", "")
+    assert "Same" in page.text and "all on the same examples" in page.words
+
+
+@pytest.mark.parametrize(
+    ("facts", "texts", "missing"),
+    [
+        ({}, TEXTS, []),
+        ({"system_prompt": SYSTEM_PROMPT}, TEXTS, []),  # which is the usual one
+        ({"system_prompt": "hello"}, TEXTS, None),
+        ({"template": "plain"}, TEXTS, None),
+        ({"prompts": ["P0?", "Another?"]}, TEXTS, [1]),
+        ({"max_length": 2048}, TEXTS, []),  # where it cuts nothing of an example, it changes nothing
+        ({}, [["x"] * 3, ["c"] * 20], None),
+    ],
+)
+def test_other_prompts_and_tokens_are_not_set_beside_each_other(tmp_path, facts, texts, missing) -> None:
+    runs = {"A": table(tmp_path / "a.parquet"), "B": table(tmp_path / "b.parquet", texts, **facts)}
+    run = page_of(tmp_path, runs).data()["examples"]["runs"][1]
+    assert (run and run["missing"]) == missing
+
+
+def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
+    one, two = table(tmp_path / "a.parquet"), table(tmp_path / "b.parquet")
+    folders = [tmp_path / "x", tmp_path / "y"]
+    for folder in folders:
+        make_eval(folder, "lab-easy", [1])
+
+    def said(*places: Path) -> str:
+        return lead([read_run(place.name, place) for place in places]).removesuffix("; it loads nothing.")
+
+    made = "Everything on this page was made from"
+    assert said(one) == f"1 run. {made} a token table"
+    assert said(one, two) == f"2 runs. {made} token tables"
+    assert said(folders[0]) == f"1 run. {made} the run directory"
+    assert said(*folders, one) == f"3 runs. {made} the run directories and a token table"
+    page = page_of(tmp_path, {"A": one})
+    assert said(one) in page.words and "before and after" not in page.text
+    assert page.links() == ["#tokens", "#gaps", "#weights", "#run"]
+    assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#run"]
+
+
+@pytest.mark.parametrize(("gap", "ends"), [((-3, 4), ("-5", "10")), ((-30, 21.5), ("-30", "22"))])
+def test_the_slider_of_the_margin_reaches_the_gaps(tmp_path, gap, ends) -> None:
+    path = make_table(tmp_path / "a.parquet", [["a"] * 2000], gap=[gap[0]] * 1000 + [gap[1]] * 1000)
+    slider = next(a for _, a in page_of(tmp_path, {"A": path}).elements if a.get("id") == "margin")
+    assert (slider["min"], slider["max"]) == ends
