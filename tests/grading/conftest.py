@@ -11,6 +11,6 @@ from trimsft.grading import Grader
 
 @pytest.fixture(scope="session")
 def grader() -> Iterator[Grader]:
-    with Grader() as shared:
-        assert shared.grade(r"\boxed{\int_0^1 2x dx}", "1").correct  # starts the worker
+    """Patient: on a busy machine, too, an answer is wrong and not late."""
+    with Grader(seconds=120) as shared:
         yield shared

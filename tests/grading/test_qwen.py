@@ -12,7 +12,7 @@ from trimsft.grading.qwen import extract_answer
 
 @pytest.fixture(scope="module")
 def lenient() -> Iterator[Grader]:
-    with Grader(kind="qwen") as shared:
+    with Grader(kind="qwen", seconds=120) as shared:
         yield shared
 
 
@@ -98,12 +98,9 @@ def test_where_the_harness_finds_an_answer(response: str, answer: str | None) ->
 
 
 def test_rules_that_are_not_used_are_noted() -> None:
-    with Grader(kind="qwen") as lenient:
-        assert not lenient.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct
-        assert lenient.ignored_rules == {"absolute", "unit"}
-    with Grader() as strict:
-        assert strict.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct
-        assert strict.ignored_rules == set()
+    for own, correct, ignored in ((Grader(kind="qwen"), False, {"absolute", "unit"}), (Grader(), True, set())):
+        assert own.grade(r"\boxed{4.25}", "4.2", Rules(absolute=0.1, unit="%")).correct is correct
+        assert own.ignored_rules == ignored
 
 
 def test_answers_without_a_box(lenient: Grader) -> None:

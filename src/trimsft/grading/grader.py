@@ -10,6 +10,7 @@ to math-verify in a pool of processes that are killed past their time or memory.
 from __future__ import annotations
 
 import atexit
+import re
 import threading
 import time
 import warnings
@@ -23,11 +24,11 @@ from trimsft.grading import qwen
 from trimsft.grading.boxes import extract_all, extract_answer
 from trimsft.grading.compare import compare
 from trimsft.grading.leaves import same_leaf
-from trimsft.grading.limits import fit_for_algebra, misread, too_complex
-from trimsft.grading.normalize import clean
+from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.pool import Pool
 from trimsft.grading.rules import Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
+from trimsft.grading.words import changes_a_value
 
 Kind = Literal["strict", "qwen"]
 Item = tuple[str, str, Rules, bool]
@@ -178,7 +179,7 @@ class _Judgement:
         """The rules of docs/grading.md."""
         if gold.strip() == answer.strip():
             return "correct"
-        if too_complex(answer) or too_complex(gold):
+        if _too_complex(answer) or _too_complex(gold):
             return "unparsable"
         gold, answer = clean(gold), clean(answer)
         if not answer:
@@ -190,7 +191,7 @@ class _Judgement:
 
     def qwen(self, gold: str, answer: str, rules: Rules) -> Status:
         """The lenient rules, for comparison only; `answer` is stripped, `rules` are the default."""
-        if too_complex(answer) or too_complex(gold):
+        if _too_complex(answer) or _too_complex(gold):
             return "unparsable"
         return self._ended(
             qwen.math_equal(answer, qwen.strip(qwen.strip(gold)), lambda a, b: self._algebra(b, a, loose=True))
@@ -206,9 +207,9 @@ class _Judgement:
         return self._algebra(gold, answer) if verdict is None else verdict
 
     def _algebra(self, gold: str, answer: str, loose: bool = False) -> bool | None:
-        if not (fit_for_algebra(gold) and fit_for_algebra(answer)):
+        if not (_fit_for_algebra(gold) and _fit_for_algebra(answer)):
             return None
-        if not loose and (misread(gold) or misread(answer)):
+        if not loose and (_misread(gold) or _misread(answer)):
             return None
         if self._left <= 0.01 or self._timed_out:
             return None
@@ -220,6 +221,38 @@ class _Judgement:
         self._timed_out = said == "timeout"
         return {"equal": True, "different": False}.get(said)
 
+
+# ---- what is refused before anything is computed: answers no problem has, and what makes algebra explode
+
+_ALGEBRA_LENGTH = 600
+_ALGEBRA_DEPTH = 20
+_LONG_NUMBER = re.compile(r"\d{60}")
+_LARGE_EXPONENT = re.compile(r"\^\s*[{(]{0,3}\s*-?\s*\d{5}")
+_LARGE_FACTORIAL = re.compile(r"\d{5}\s*[)}]{0,3}\s*!")
+_REPEATED_FACTORIAL = re.compile(r"!\s*[)}]{0,3}\s*!")
+_TOWER = re.compile(r"\^\s*[{(]{0,3}[^{}^]{0,12}\^\s*[{(]{0,3}[^{}^]{0,12}\^")
+_MODULO = re.compile(r"\\[pb]?mod(?![A-Za-z])")
+
+
+def _too_complex(text: str) -> bool:
+    """Whether an answer is longer or deeper nested than any that is read."""
+    return len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+
+
+def _fit_for_algebra(text: str) -> bool:
+    """Whether an expression may be given to math-verify; its time and memory are bounded there all the same."""
+    if len(text) > _ALGEBRA_LENGTH or depth_of(text) > _ALGEBRA_DEPTH:
+        return False
+    patterns = (_LONG_NUMBER, _LARGE_EXPONENT, _LARGE_FACTORIAL, _REPEATED_FACTORIAL, _TOWER)
+    return not any(pattern.search(text) for pattern in patterns)
+
+
+def _misread(text: str) -> bool:
+    """Whether math-verify would drop what changes the value: words after it, a modulus, a negation."""
+    return changes_a_value(text) or "\\not" in text or _MODULO.search(text) is not None
+
+
+# ---- one grader for the process
 
 _shared: Grader | None = None
 _shared_lock = threading.Lock()

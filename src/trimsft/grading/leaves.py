@@ -13,8 +13,8 @@ from functools import lru_cache
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
-from trimsft.grading.units import canonical_unit, split_unit
 from trimsft.grading.values import MP, Evaluation, TooLarge, Undefined, Value, kinds_of
+from trimsft.grading.words import canonical_unit, split_unit
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
 _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")

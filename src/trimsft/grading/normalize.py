@@ -13,17 +13,65 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from trimsft.grading.numerals import number_in_words
-from trimsft.grading.spellings import DROPPED, LITERAL, MAP, RENAMED, SUBSCRIPTS, SUPERSCRIPTS
-from trimsft.grading.unit_words import UNIT_OF
+from trimsft.grading.words import UNIT_OF, closes_at, number_in_words
 
 MAX_ANSWER = 2_000
 """Characters; the longest gold of the seven benchmarks has 210."""
 MAX_DEPTH = 40
 """Nested brackets."""
 
-_RAISED = re.compile(f"[{''.join(map(re.escape, SUPERSCRIPTS))}]+")
-_LOWERED = re.compile(f"[{''.join(map(re.escape, SUBSCRIPTS))}]+")
+# ---- what characters and LaTeX commands are spelled as
+
+_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni", strict=True))
+_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
+_VULGAR = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5),
+    "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
+}  # fmt: skip
+_UNICODE = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
+    "∗": "*", "÷": "/", "⁄": "/", "∕": "/", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "≤": r"\le ",
+    "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
+    "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "°": r"^\circ ", "º": r"^\circ ", "⟨": "(",
+    "⟩": ")", "′": "'", "’": "'", "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ",
+    "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "€": "", "£": "", "¥": "",
+    "％": "%", "~": " ", "，": ",", "。": ".", "；": ";", "：": ":",
+}  # fmt: skip
+_GREEK_LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
+_GREEK_NAMES = """
+alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi
+omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
+"""
+_GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
+_MAP = str.maketrans(
+    _UNICODE
+    | {char: f"\\{name} " for char, name in _GREEK.items()}
+    | {char: f"\\frac{{{a}}}{{{b}}}" for char, (a, b) in _VULGAR.items()}
+)
+
+_RENAMED = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le",
+    "geq": "ge", "leqslant": "le", "geqslant": "ge", "neq": "ne", "lbrace": "{", "rbrace": "}", "langle": "(",
+    "rangle": ")", "lvert": "|", "rvert": "|", "vert": "|", "mid": "|", "lbrack": "[", "rbrack": "]",
+    "varnothing": "emptyset", "operatorname": "text", "mbox": "text", "textbf": "text", "textit": "text",
+    "textrm": "text", "mathrm": "text", "mathbf": "text", "mathit": "text", "mathsf": "text", "bm": "text",
+    "boldsymbol": "text", "rm": "text", "textup": "text", "varphi": "phi", "varepsilon": "epsilon", "lt": "<",
+    "gt": ">", "div": "/", "colon": ":", "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%",
+    "ast": "*", "lor": "or", "vee": "or", "land": "and", "wedge": "and", "implies": "to", "iff": "to",
+    "Rightarrow": "to", "bmatrix": "pmatrix", "smallmatrix": "pmatrix", "dotsc": "ldots", "dots": "ldots",
+    "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'",
+}  # fmt: skip
+_LITERAL = set("()|[]<>/:%*'") | {"^\\circ", ""}
+_LAYOUT = """
+left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr middle displaystyle textstyle limits nolimits
+scriptstyle normalsize large Large quad qquad space hspace phantom null
+"""
+_DROPPED = frozenset(_LAYOUT.split())
+
+# ---- patterns
+
+_RAISED = re.compile(f"[{''.join(map(re.escape, _SUPERSCRIPTS))}]+")
+_LOWERED = re.compile(f"[{''.join(map(re.escape, _SUBSCRIPTS))}]+")
 
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}|\\(begin|end)\{array\}(?:\{[^{}]*\})?")
@@ -77,19 +125,19 @@ def _spoken(text: str) -> int | None:
 
 
 def _from_unicode(text: str) -> str:
-    text = _RAISED.sub(lambda m: "^{" + "".join(SUPERSCRIPTS[c] for c in m.group()) + "}", text)
-    text = _LOWERED.sub(lambda m: "_{" + "".join(SUBSCRIPTS[c] for c in m.group()) + "}", text)
-    text = unicodedata.normalize("NFKC", text.translate(MAP)).translate(MAP)
+    text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
+    text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
+    text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
     return "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\n\t\r" else "" for c in text)
 
 
 def _respell(command: re.Match[str]) -> str:
     name = command[1]
-    if name in DROPPED or name in ",;:! ()[]":
+    if name in _DROPPED or name in ",;:! ()[]":
         # a bracket written as a delimiter of mathematics goes; \{ and \\ stay
         return " "
-    name = RENAMED.get(name, name)
-    if name in LITERAL or name in ("or", "and"):
+    name = _RENAMED.get(name, name)
+    if name in _LITERAL or name in ("or", "and"):
         return f" {name} " if name in ("or", "and") else name
     return "\\" + name
 
@@ -106,19 +154,10 @@ def _plain_letter(found: re.Match[str]) -> str:
 def _unwrap(text: str) -> str:
     """Without braces around the whole: `{5}` is `5`."""
     for _ in range(MAX_DEPTH):
-        if not (text.startswith("{") and text.endswith("}") and _closes_at(text) == len(text) - 1):
+        if not (text.startswith("{") and text.endswith("}") and closes_at(text, "{}") == len(text) - 1):
             return text
         text = text[1:-1].strip()
     return text
-
-
-def _closes_at(text: str) -> int:
-    depth = 0
-    for at, char in enumerate(text):
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            return at
-    return -1
 
 
 def depth_of(text: str) -> int:

@@ -7,7 +7,7 @@ it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also
 Two steps are not repeated: text is never handed to an evaluator of Python code, and symbolic equality is decided by
 this package's evaluator, then by math-verify and sympy in a worker.
 
-    >>> extract_answer("The final answer is $x=5$ cm. I hope it is correct.")
+    >>> extract_answer("The final answer is $x=5$. I hope it is correct.")
     '5'
 """
 
@@ -20,10 +20,10 @@ from typing import TypeAlias
 
 from trimsft.grading.leaves import same_value, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
-from trimsft.grading.numerals import number_in_words
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
 from trimsft.grading.values import kinds_of
+from trimsft.grading.words import number_in_words
 
 Algebra: TypeAlias = Callable[[str, str], bool | None]
 RELATIVE = 1e-4

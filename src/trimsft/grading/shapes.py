@@ -14,9 +14,8 @@ from functools import lru_cache
 
 from trimsft.grading.leaves import number_of, same_value, tree_of
 from trimsft.grading.rules import Rules
-from trimsft.grading.unit_words import denies
-from trimsft.grading.units import split_unit
 from trimsft.grading.values import kinds_of
+from trimsft.grading.words import denies, split_unit
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
