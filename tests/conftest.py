@@ -1,5 +1,6 @@
 """Without a GPU the Triton kernels run in the interpreter, which must be chosen before triton is first imported."""
 
+import gc
 import os
 
 import torch
@@ -22,6 +23,7 @@ for _ in range(3):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs CUDA")
+    config.addinivalue_line("markers", "soak: slow, such as killing a training at every step")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,3 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/head" in item.path.as_posix() or "triton" in item.nodeid:
             item.add_marker(ignored)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Trainer collects garbage after each training, which takes a second as long as all imports are looked at."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    gc.unfreeze()  # triton would call it a leak

@@ -1,4 +1,4 @@
-"""One training of 20 steps, on one process or as a rank of several, and what it leaves to compare.
+"""Trainings of 10 steps, on one process or on the ranks of several, and what they leave to compare.
 
 Of every 8 rows in order, the first half goes to rank 0 and the second to rank 1; lengths run from 2 to 48. The last
 tokens of the vocabulary are out of reach for this model: their gap is about -45, their weight exactly 0.
@@ -9,6 +9,7 @@ tokens of the vocabulary are out of reach for this model: their gap is about -45
 """
 
 import json
+import math
 import os
 import random
 from dataclasses import dataclass
@@ -17,61 +18,89 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.train.tiny import make_tokenizer
 from trimsft import TrimSFT
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
 
 VOCABULARY, OUT_OF_REACH = 64, 4
-STEPS, BATCH = 20, 8
+STEPS, BATCH = 10, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """How the same 160 rows are trained on."""
+    """How the same 80 rows are trained on."""
 
     tied: bool = True
     micro_batch: int = BATCH
     accumulation: int = 1
     fsdp: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
+    resumes: bool = False
+    """Whether it is trained, robbed of its last checkpoint, and trained on from the one in the middle."""
 
 
-def train(case: Case, folder: Path, resume: bool = False) -> None:
+def train_all(cases: dict[str, Case], folder: Path) -> None:
+    """One rank of several: every case in a folder of its own; those that are sharded come last."""
+    rank = int(os.environ["RANK"])
+    for name, case in sorted(cases.items(), key=lambda item: item[1].fsdp):
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        log = os.open(place / f"err-{rank}", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 2)
+        if case.fsdp:
+            _let_accelerate_shard_on_cpu()
+        train(case, place)
+    torch.distributed.destroy_process_group()
+
+
+def train(case: Case, folder: Path) -> None:
     """Leaves logs and kept rows of each rank in `rank-N.json`, the final weights in `model/`."""
-    if case.fsdp:
-        _let_accelerate_shard_on_cpu()
-    trainer = _Recording(
+    trainer = _trainer(case, folder)
+    trainer.train()
+    if case.resumes:
+        trainer.accelerator.wait_for_everyone()
+        if trainer.is_world_process_zero():
+            (folder / "train" / f"checkpoint-{STEPS}").rename(folder / "gone")
+        trainer = _trainer(case, folder)
+        trainer.train(resume_from_checkpoint=True)
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    facts = {"logs": logs, "kept": trainer.kept, "nearest": trainer.nearest, "is_sharded": _is_sharded(trainer.model)}
+    (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
+    trainer.save_model(str(folder / "model"))
+
+
+def _trainer(case: Case, folder: Path) -> "_Recording":
+    return _Recording(
         make_model(tied=case.tied),
         _settings(case, folder),
         train_dataset=Dataset.from_list(make_rows()),
-        processing_class=_tokenizer(),
+        processing_class=make_tokenizer(),
     )
-    trainer.train(resume_from_checkpoint=resume)
-    rank = trainer.args.process_index
-    logs = [log for log in trainer.state.log_history if "loss" in log]
-    found = {"kept": trainer.kept, "logs": logs, "is_sharded": _is_sharded(trainer.model)}
-    (folder / f"rank-{rank}.json").write_text(json.dumps(found))
-    trainer.save_model(str(folder / "model"))
-    trainer.accelerator.end_training()
 
 
 class _Recording(TrimSFTTrainer):
-    """Notes of each micro-batch how many tokens were trained, and how many of them kept."""
+    """Notes of each micro-batch how many tokens were trained and kept; and the gap nearest to one that decides."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kept: list[tuple[int, int]] = []
+        self.nearest = math.inf
 
     def _observe(self, outputs: Any, inputs: dict[str, Any]) -> None:
         super()._observe(outputs, inputs)
         self.kept.append((len(outputs.labels), outputs.kept))
+        m, tau = self.args.margin, self.args.bandwidth
+        half = tau * math.sqrt(2 * math.log(2))  # where the weight is 0.5
+        for border in (0.0, m - tau, m + tau, m - 3 * tau, m - half, m + half):
+            distances = (outputs.tokens.gap - border).abs().tolist()
+            self.nearest = min(self.nearest, *distances, math.inf)
 
 
 def _settings(case: Case, folder: Path) -> TrimSFTConfig:
@@ -85,7 +114,8 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
         "learning_rate": 0.1,
         "max_grad_norm": 0.0,
         "logging_steps": 1,
-        "save_strategy": "no",
+        "save_strategy": "steps" if case.resumes else "no",
+        "save_steps": STEPS // 2,
         "report_to": "none",
         "disable_tqdm": True,
         "bf16": False,
@@ -102,7 +132,6 @@ def _let_accelerate_shard_on_cpu() -> None:
     from accelerate.state import DistributedType, PartialState
 
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
-    torch.distributed.init_process_group("gloo")
     PartialState._prepare_backend = lambda *_, **__: ("gloo", DistributedType.MULTI_GPU)
 
 
@@ -142,13 +171,6 @@ def make_rows() -> list[dict[str, list[int]]]:
             labels = [-100] * (length - 1) + ids[-1:]
         rows.append({"input_ids": ids, "labels": labels})
     return rows
-
-
-def _tokenizer() -> PreTrainedTokenizerFast:
-    words = {"<pad>": 0, "<eos>": 1} | {f"w{index}": index for index in range(2, VOCABULARY)}
-    backend = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="<eos>")
 
 
 # ---- torch's fully_shard in a loop of one's own

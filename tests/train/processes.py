@@ -5,8 +5,10 @@ A server that has loaded torch and trl once forks each of them; what they write 
 
 import atexit
 import contextlib
+import gc
 import multiprocessing
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.train.killable", "trimsft.train.command"])
+processes.set_forkserver_preload(["tests.train.distributed_worker", "trimsft.train.command"])
 
 QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 TIMEOUT = 120.0
@@ -109,11 +111,70 @@ def _become(log: Path, environment: dict[str, str], target: Callable[..., None],
     import torch
 
     torch.set_num_threads(1)
+    gc.freeze()  # Trainer collects garbage after each training
     target(*args)
 
 
 def _run_command(arguments: list[str]) -> None:
-    from trimsft.cli import app
+    from trimsft.cli import main
 
     sys.argv = ["trimsft", *arguments]
-    app(args=arguments, prog_name="trimsft")
+    main()
+
+
+# ends at a certain moment -------------------------------------------------------------------------------------------
+
+SAVING = {
+    "weights": ("transformers.Trainer", "save_model"),
+    "optimizer": ("transformers.Trainer", "_save_optimizer_and_scheduler"),
+    "random numbers": ("transformers.Trainer", "_save_rng_state"),
+    "seal": ("trimsft.train.checkpoints", "_seal"),
+    "name": ("trimsft.train.checkpoints", "_publish"),
+    "everything": ("trimsft.train.checkpoints.AtomicCheckpoints", "_save_checkpoint"),
+}
+"""Moments of a save, named by what has just been written."""
+
+
+def signalled(
+    arguments: Sequence[str],
+    log: Path,
+    number: int,
+    *,
+    step: int,
+    moment: str = "step",
+    rank: int = 0,
+    **environment: str,
+) -> Child:
+    """`trimsft ...` that one of its ranks sends a signal to: in the middle of a step, or of the save after it."""
+    return Child(_run_signalled, list(arguments), number, step, moment, rank, log=log, **environment)
+
+
+def _run_signalled(arguments: list[str], number: int, step: int, moment: str, rank: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what stands in the background
+    if int(os.environ.get("RANK", "0")) == rank:
+        _send_at(step, moment, number)
+    _run_command(arguments)
+
+
+def _send_at(step: int, moment: str, number: int) -> None:
+    from transformers import Trainer
+
+    now, sent = [0], []
+    train, (owner, name) = Trainer.training_step, SAVING.get(moment, ("transformers.Trainer", "training_step"))
+
+    def count(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        now[0] = trainer.state.global_step + 1
+        return train(trainer, *args, **kwargs)
+
+    Trainer.training_step = count
+    holder = pkgutil.resolve_name(owner)
+    original = getattr(holder, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if now[0] == step and not sent:
+            sent.append(number)
+            os.kill(os.getpid(), number)
+        return result
+
+    setattr(holder, name, call)

@@ -3,11 +3,9 @@
 import errno
 import json
 import logging
-import multiprocessing
 import os
 import re
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,72 +17,21 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("trl")
 
+from datasets import Dataset
 from transformers import Trainer
+from trl import SFTTrainer
 
-from tests.train import killable
-from tests.train.killable import POINTS, AtomicTrainer, make_trainer
-from trimsft.errors import RunError
-from trimsft.train import checkpoints
-from trimsft.train.checkpoints import SEAL, STAGING, clear_staging, latest_checkpoint
+from tests.train.tiny import PAIRS, make_model, make_trainer, one_thread  # noqa: F401
+from trimsft.errors import RunError, WriteError, exit_code
+from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
 
-# children of a server that has loaded everything once: real processes, to be killed for real
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.train.killable"])
+
+class AtomicTrainer(AtomicCheckpoints, SFTTrainer):
+    pass
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
-
-
-def train(folder: Path, *args: Any, **settings: Any) -> int | None:
-    folder.mkdir(exist_ok=True)
-    process = processes.Process(target=killable.train, args=(folder, *args), kwargs=settings)
-    process.start()
-    process.join()
-    return process.exitcode
-
-
-# killed and started again -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    folder = tmp_path_factory.mktemp("whole") / "train"
-    assert train(folder) == 0
-    return load_file(folder / "final.safetensors")
-
-
-def test_killed_at_every_step_it_ends_with_the_same_weights(
-    tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
-) -> None:
-    folder = tmp_path / "train"
-    for step, written in enumerate(POINTS, start=1):
-        assert train(folder, step, written) == -signal.SIGKILL
-        named = written in ("name", "everything")
-        assert (f"checkpoint-{step}" in names(folder)) == named
-        assert (folder / STAGING / f"checkpoint-{step}").exists() != named
-        if written in ("weights", "optimizer", "random numbers"):  # the step is lost, and made again
-            assert train(folder, step, "everything") == -signal.SIGKILL
-    assert train(folder) == 0
-    assert names(folder) == [f"checkpoint-{step}" for step in range(1, 7)]
-    assert_equal(load_file(folder / "final.safetensors"), uninterrupted)
-
-
-def test_killed_in_the_middle_of_an_epoch_with_few_checkpoints(
-    tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
-) -> None:
-    folder = tmp_path / "train"
-    assert train(folder, 4, "optimizer", save_steps=2, save_total_limit=1) == -signal.SIGKILL
-    assert names(folder) == [STAGING, "checkpoint-2"]
-    assert train(folder, save_steps=2, save_total_limit=1) == 0
-    assert names(folder) == ["checkpoint-6"]
-    assert_equal(load_file(folder / "final.safetensors"), uninterrupted)
-
-
-def assert_equal(weights: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    assert weights.keys() == expected.keys()
-    for name, weight in weights.items():
-        assert torch.equal(weight, expected[name]), name
 
 
 # one trainer that only saves ----------------------------------------------------------------------------------------
@@ -92,7 +39,7 @@ def assert_equal(weights: dict[str, torch.Tensor], expected: dict[str, torch.Ten
 
 @pytest.fixture(scope="module")
 def shared_trainer(tmp_path_factory: pytest.TempPathFactory) -> AtomicTrainer:
-    trainer = make_trainer(tmp_path_factory.mktemp("saves"))
+    trainer = make_trainer(AtomicTrainer, make_model(), tmp_path_factory.mktemp("saves"), PAIRS, optim="adamw_torch")
     trainer.create_optimizer_and_scheduler(10)
     return trainer
 
@@ -231,8 +178,9 @@ def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(
     saved = save(trainer, 1)
     monkeypatch.setattr(Trainer, "_save_rng_state", fail)
     monkeypatch.setattr(tempfile, "TemporaryFile", fill_disk_when_probed)
-    with pytest.raises(RunError, match=r"output_dir: no space for checkpoint-2 in .* earlier checkpoints are intact"):
+    with pytest.raises(WriteError, match=r"output_dir: no space for checkpoint-2 .* checkpoints are intact") as full:
         save(trainer, 2)
+    assert exit_code(full.value) == 1
     assert names(tmp_path) == ["checkpoint-1"] and latest_checkpoint(tmp_path) == saved
 
 
@@ -254,8 +202,14 @@ def test_another_failure_is_left_as_it_is(
 
 def test_the_best_model_is_loaded_at_the_end(tmp_path: Path) -> None:
     trainer = make_trainer(
+        AtomicTrainer,
+        make_model(),
         tmp_path,
+        PAIRS,
+        {"eval_dataset": Dataset.from_list(PAIRS[:2])},
         max_steps=3,
+        save_strategy="steps",
+        save_steps=1,
         eval_strategy="steps",
         eval_steps=1,
         load_best_model_at_end=True,
@@ -357,4 +311,3 @@ def test_without_checkpoints_there_is_none(tmp_path: Path) -> None:
     assert latest_checkpoint(tmp_path) is None
     assert latest_checkpoint(tmp_path / "missing") is None
     clear_staging(tmp_path / "missing")
-    assert checkpoints._checkpoints(tmp_path / "missing") == []

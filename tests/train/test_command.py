@@ -1,317 +1,231 @@
-"""`trimsft train` from the command line to a model folder; and what it says to commands that cannot be."""
+"""`trimsft train` as a process: what it prints, its exit codes, and how signals and kills end it.
+
+A run that was ended at any moment goes on by the same command, and ends with the bytes of one that never was.
+"""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
-import yaml
-from safetensors.torch import load_file
 
 pytest.importorskip("trl")
 
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tests.train.processes import SAVING, Child, Finished, command, free_port, rank_environments, signalled
+from tests.train.tiny import one_thread  # noqa: F401
+from tests.train.tiny_run import as_words, make_fields
+from trimsft.errors import Stopped
+from trimsft.runs import RunDirectory
+from trimsft.train import stopping, train_model
+from trimsft.train.stopping import Stopping
 
-from tests.train.processes import Finished, command, free_port, rank_environments
-from tests.train.tiny_run import make_settings
-
-Train = Callable[..., Finished]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("command")
+STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def words(folder: Path) -> list[str]:
-    return make_settings(folder, max_steps=4, save_steps=2)
+def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return make_fields(tmp_path_factory.mktemp("inputs"), max_steps=STEPS)
 
 
-@pytest.fixture
-def train(words: list[str], tmp_path: Path) -> Train:
-    """Runs the command with the usual words and more; a later word overrides an earlier one."""
-
-    def run(*more: object, only: bool = False) -> Finished:
-        return command(["train", *([] if only else words), *map(str, more)], tmp_path / "log").wait()
-
+@pytest.fixture(scope="module")
+def whole(fields: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Made by the command, never interrupted."""
+    run = RunDirectory(tmp_path_factory.mktemp("whole") / "run")
+    done = command(["train", *as_words(fields), "--output_dir", str(run.path)], run.path.with_name("log")).wait()
+    assert done.code == 0, done.err[-4000:]
+    assert [line.split("  ")[0] for line in done.out.splitlines()[:-1]] == [f"step {n}/6" for n in range(1, 7)]
+    assert f"the model is in {run.model_dir}" in done.err.splitlines()[-1]
+    assert "trimsft train --model_name_or_path" in run.read_manifest()["command"]
     return run
 
 
-@pytest.fixture(scope="module")
-def run(folder: Path, words: list[str]) -> Path:
-    """A finished run."""
-    path = folder / "run"
-    done = command(["train", *words, "--output_dir", str(path)], folder / "log").wait()
-    assert done.code == 0, done.err[-4000:]
-    assert done.out.count("step 4/4") == 1 and f"the model is in {path / 'model'}" in done.err
-    return path
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
 
 
-# what a run leaves ---------------------------------------------------------------------------------------------------
+@pytest.fixture
+def words(fields: dict[str, Any], run: RunDirectory) -> list[str]:
+    return ["train", *as_words(fields), "--output_dir", str(run.path)]
 
 
-def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(run: Path, folder: Path) -> None:
-    names = {path.name for path in run.iterdir()}
-    assert names == {".lock", "config.yaml", "manifest.json", "model", "train"}
-    assert sorted(path.name for path in (run / "train").glob("checkpoint-*")) == [
-        "checkpoint-2",
-        "checkpoint-4",
-    ]
-    records = [json.loads(line) for line in (run / "train" / "telemetry.jsonl").read_text().splitlines()]
-    steps = [record for record in records if "loss" in record]
-    assert [record["step"] for record in steps] == [1, 2, 3, 4]
-    assert {"nll", "mean_weight", "effective_ratio", "gap_p50", "num_tokens"} <= steps[0].keys()
-    manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["versions"]["trl"] and manifest["seed"] == 42 and manifest["processes"] == 1
-    assert manifest["model"]["fingerprint"] and manifest["data"]["fingerprint"][str(folder / "sums.jsonl")]
-    assert "trimsft train --model_name_or_path" in manifest["command"]
-    assert manifest["train"]["steps"] == 4 and manifest["finished"]
+def weights(run: RunDirectory) -> bytes:
+    return (run.model_dir / "model.safetensors").read_bytes()
 
 
-def test_the_model_loads_without_trimsft(run: Path, folder: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(run / "model")
-    tokenizer = AutoTokenizer.from_pretrained(run / "model")
-    base = AutoModelForCausalLM.from_pretrained(folder / "tiny-model")
-    assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), base.parameters(), strict=True))
-    assert (
-        tokenizer("What is 1+1?")["input_ids"]
-        == AutoTokenizer.from_pretrained(folder / "tiny-model")("What is 1+1?")["input_ids"]
+def assert_as_if_never_interrupted(run: RunDirectory, whole: RunDirectory) -> None:
+    assert weights(run) == weights(whole)
+    records, expected = (
+        [json.loads(line) for line in each.telemetry_path.read_text().splitlines() if '"loss"' in line]
+        for each in (run, whole)
     )
-    assert model(**tokenizer("What is 1+1?", return_tensors="pt")).logits.isfinite().all()
-    card = (run / "model" / "README.md").read_text()
-    assert card.startswith("---\n") and "trimsft" in card
+    for record in (*records, *expected):
+        del record["time"], record["tokens_per_second"]
+    assert [record["step"] for record in records] == list(range(1, STEPS + 1))
+    assert records == expected
 
 
-def test_a_recipe_and_an_override_are_all_it_takes(run: Path, train: Train, tmp_path: Path) -> None:
-    """The config.yaml of a run is such a recipe; it gives the same weights, another objective gives others."""
-    again = train("--config", run / "config.yaml", "--output_dir", tmp_path / "again", only=True)
-    assert again.code == 0, again.err[-4000:]
-    file = "model/model.safetensors"
-    assert (tmp_path / "again" / file).read_bytes() == (run / file).read_bytes()
-    dft = train("--config", run / "config.yaml", "--objective=dft", "--output_dir", tmp_path / "dft", only=True)
-    assert dft.code == 0, dft.err[-4000:]
-    assert yaml.safe_load((tmp_path / "dft" / "config.yaml").read_text())["objective"] == "dft"
-    other, weights = load_file(tmp_path / "dft" / file), load_file(run / file)
-    assert any(not torch.equal(other[name], weights[name]) for name in weights)
+# what it says --------------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_run_is_left_as_it_is(run: Path, train: Train) -> None:
-    before = contents(run)
-    done = train("--output_dir", run)
-    assert done.code == 0 and "already finished" in done.err and not done.out
-    after = contents(run)
-    assert before.pop(".lock") is not None and after.pop(".lock") is not None  # says who looked last
-    assert before == after
+def last_line(done: Finished) -> str:
+    assert "Traceback" not in done.err, done.err[-4000:]
+    line = done.err.rstrip().splitlines()[-1]
+    assert line.startswith("trimsft: ")
+    return line
 
 
-def test_other_settings_are_not_mixed_into_a_run(run: Path, train: Train) -> None:
-    before = (run / "config.yaml").read_bytes()
-    done = train("--output_dir", run, "--learning_rate", 0.5)
-    assert_refused(done, f"{run} holds a run with other settings: learning_rate: was 0.01, now 0.5")
-    assert (run / "config.yaml").read_bytes() == before
+def test_the_process_makes_what_the_function_makes(
+    whole: RunDirectory, fields: dict[str, Any], run: RunDirectory
+) -> None:
+    assert weights(train_model(**fields, output_dir=run.path).run) == weights(whole)
+    other = train_model(**fields, output_dir=run.path.with_name("other"), seed=7).run
+    assert weights(other) != weights(whole)  # else the tests below would say nothing
 
 
-def test_all_ranks_are_refused_together(run: Path, words: list[str], tmp_path: Path) -> None:
-    more = ["--output_dir", str(run), "--learning_rate", "0.5"]
-    children = [
-        command(["train", *words, *more], tmp_path / f"rank{rank}", **environment)
-        for rank, environment in enumerate(rank_environments(2, free_port()))
-    ]
-    first, second = (child.wait() for child in children)
-    assert_refused(first, "learning_rate: was 0.01, now 0.5")
-    assert second.code == 2 and not second.err
+def test_a_refusal_is_one_line_and_exit_code_2(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+    done = command([*words, "--objective", "trimm"], tmp_path / "log").wait()
+    assert done.code == 2 and not done.out and not run.path.exists()
+    assert "objective: unknown name 'trimm'; did you mean 'trim'?" in last_line(done)
+    nothing = command(["train"], tmp_path / "log").wait()
+    assert nothing.code == 2 and "nothing to train" in last_line(nothing)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+@pytest.mark.parametrize("wrong", [("--learning_rate", "0.5"), ("--dataset_name", "./nowhere.jsonl")])
+def test_all_ranks_are_refused_together(
+    wrong: tuple[str, str], whole: RunDirectory, words: list[str], tmp_path: Path
+) -> None:
+    """By the main process: another's run, data that is not there."""
+    if wrong[0] == "--learning_rate":
+        words = [*words, "--output_dir", str(whole.path)]
+    first, second = two_ranks(lambda log, **ranks: command([*words, *wrong], log, **ranks), tmp_path)
+    assert first.code == second.code == 2
+    assert wrong[1] in last_line(first) and "trimsft:" not in second.err
 
 
-# before it begins ----------------------------------------------------------------------------------------------------
-
-
-def test_a_dry_run_estimates(train: Train, tmp_path: Path) -> None:
-    done = train("--output_dir", tmp_path / "run", "--dry-run")
+def test_a_dry_run_prints_and_writes_nothing(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+    done = command([*words, "--dry-run"], tmp_path / "log").wait()
     assert done.code == 0, done.err[-4000:]
-    for word in ("parameters", "optimizer", "peak", "tokens", "4 of 4 rows"):
+    for word in ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows"):
         assert word in done.out
-    assert not contents(tmp_path / "run")
+    assert not run.path.exists()
 
 
-def test_a_dry_run_leaves_no_folder(train: Train, tmp_path: Path) -> None:
-    train("--output_dir", tmp_path / "run", "--dry-run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_help_shows_an_example_and_the_fields(train: Train) -> None:
-    done = train("--help", only=True)
+def test_help_shows_an_example_and_the_fields(tmp_path: Path) -> None:
+    done = command(["train", "--help"], tmp_path / "log").wait()
     assert done.code == 0 and "trimsft train --config recipes/" in done.out
-    everything = train("--help-all", only=True)
+    everything = command(["train", "--help-all"], tmp_path / "log").wait()
     assert everything.code == 0
     for field in ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp"):
         assert field in everything.out
 
 
-BAD_FIELDS = [
-    ("--marging 1", "--marging: no such field; did you mean --margin?"),
-    ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
-    ("stray", "'stray'"),
-    ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
-    ("--objective dft --margin 2", "margin: 2.0 has no effect with objective='dft'; remove it"),
-    ("--bandwidth 0", "bandwidth must be a finite number > 0, got 0.0"),
-    ("--learning_rate fast", "invalid float value: 'fast'"),
-    ("--loss_type dft", "loss_type: 'dft' would be ignored here"),
-    ("--sample 0", "sample: must be at least 1, got 0"),
-    ("--config ./nowhere.yaml", "--config: cannot read './nowhere.yaml': No such file or directory"),
-    ("--config", "--config: is missing the name of a YAML file"),
-    ("--skip_below -1", "skip_below: must be a number >= 0, got -1"),
-    ("--per_device_train_batch_size 0", "per_device_train_batch_size: must be at least 1"),
-    ("--attn_implementation nonsense", "attn_implementation"),
-    ("--resume_from_checkpoint ./nowhere", "./nowhere"),
-    ("--model_name_or_path ./nowhere", "'./nowhere' does not exist"),
-    ("--dataset_name ./nowhere.jsonl", "no such file or folder: './nowhere.jsonl'"),
-    ("--problem_column question", "question"),
-    ("--max_length 0", "max_length: must be at least 1"),
-]
+# signals -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fields", "says"), BAD_FIELDS)
-def test_bad_settings_are_refused_in_one_line(fields: str, says: str, train: Train, tmp_path: Path) -> None:
-    done = train("--output_dir", tmp_path / "run", *fields.split())
-    assert_refused(done, says)
-    assert contents(tmp_path / "run").keys() <= {".lock"}
+def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
+    environments = rank_environments(2, free_port())
+    children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(environments)]
+    return [child.wait() for child in children]
 
 
-GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
-BAD_FILES = [
-    ("--config", "list.yaml", "- margin\n", "must hold fields and values"),
-    ("--config", "unknown.yaml", "objectiv: trim\n", "--objectiv: no such field in"),
-    ("--config", "value.yaml", "margin: high\n", "--margin: invalid float value: 'high'"),
-    ("--config", "torn.yaml", "margin: [1\nobjective: {", "torn.yaml"),
-    ("--dataset_name", "gap.jsonl", GAP, "gap.jsonl, line 2"),
-    ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
-    ("--dataset_name", "half.jsonl", '{"text": "1"}\n{"a": "2"}\n', "half.jsonl"),
-    ("--model_name_or_path", "model/x", "", "model_name_or_path"),
-    ("--model_name_or_path", "weightless/x", "", "weightless"),
-]
-
-
-@pytest.mark.parametrize(("field", "name", "text", "says"), BAD_FILES)
-def test_bad_files_are_refused_in_one_line(
-    field: str, name: str, text: str, says: str, train: Train, tmp_path: Path, folder: Path
+def test_asked_to_end_it_saves_and_goes_on_later(
+    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    if field == "--model_name_or_path":
-        path = path.parent
-    if path.name == "weightless":
-        for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            (path / part).write_bytes((folder / "tiny-model" / part).read_bytes())
-    assert_refused(train("--output_dir", tmp_path / "run", field, path), says)
-    assert contents(tmp_path / "run").keys() <= {".lock"}
+    """Also as shells start what stands in the background: with SIGINT ignored."""
+    for number, code, how, step in (
+        (signal.SIGINT, 130, "interrupted", 3),
+        (signal.SIGTERM, 143, "terminated", 5),
+    ):
+        done = signalled(words, tmp_path / "log", number, step=step).wait()
+        assert done.code == code, done.err[-4000:]
+        place = run.train_dir / f"checkpoint-{step}"
+        assert f"{how} after step {step} of 6; {place} is saved, the same command continues" in last_line(done)
+        assert place.is_dir() and not run.model_dir.exists()
+    assert f"continuing from {run.train_dir / 'checkpoint-3'}" in done.err
+    train_model(**fields, output_dir=run.path)
+    assert_as_if_never_interrupted(run, whole)
 
 
-def test_a_corrected_command_may_follow_a_refused_one(train: Train, tmp_path: Path) -> None:
-    assert train("--output_dir", tmp_path / "run", "--dataset_name", "./sumz.jsonl").code == 2
-    done = train("--output_dir", tmp_path / "run")
-    assert done.code == 0, done.err[-4000:]
-
-
-def test_nothing_named_is_refused(train: Train, tmp_path: Path) -> None:
-    assert_refused(train(only=True), "train: nothing to train; see trimsft train --help")
-    done = train("--output_dir", tmp_path / "run", "--objective", "sft", only=True)
-    assert_refused(done, "model_name_or_path: is missing")
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_output_dir_that_is_a_file_is_refused(train: Train, tmp_path: Path) -> None:
-    file = tmp_path / "run"
-    file.write_text("precious")
-    assert_refused(train("--output_dir", file), "cannot be used as a run directory")
-    assert file.read_text() == "precious"
-
-
-def assert_refused(done: Finished, *words: str) -> None:
-    """Exit code 2 and one line; progress of what was read before does not count."""
-    said = [line for line in done.err.splitlines() if line.startswith("trimsft: ")]
-    assert done.code == 2, done.err[-4000:]
-    assert "Traceback" not in done.err and not done.out
-    assert said and done.err.rstrip().splitlines()[-1] == said[-1]
-    for word in words:
-        assert word in said[-1], said[-1]
-
-
-# settings that others change while they work ------------------------------------------------------------------------
-
-
-def test_a_recipe_with_nested_settings_can_be_continued(train: Train, words: list[str], tmp_path: Path) -> None:
-    """transformers writes into the dictionaries that it is given."""
-    settings = {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
-    file = tmp_path / "recipe.yaml"
-    file.write_text(yaml.safe_dump(settings))
-    run = tmp_path / "run"
-    for times in (1, 2):
-        done = train("--config", file, "--output_dir", run)
-        assert done.code == 0, done.err[-2000:]
-        assert ("already finished" in done.err) is (times == 2)
-    assert yaml.safe_load((run / "config.yaml").read_text())["accelerator_config"] == settings["accelerator_config"]
-    again = train("--config", run / "config.yaml", "--output_dir", tmp_path / "again", only=True)
-    assert again.code == 0, again.err[-2000:]
-    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (run, tmp_path / "again")]
-    assert weights[0] == weights[1]
-
-
-def test_no_secret_is_written_down(train: Train, tmp_path: Path) -> None:
-    file = tmp_path / "recipe.yaml"
-    file.write_text("hub_token: hf_SECRET\nmodel_init_kwargs: {token: hf_SECRET, use_safetensors: true}\n")
-    done = train("--config", file, "--max_steps", 1, "--save_strategy", "no", "--output_dir", tmp_path / "run")
-    assert done.code == 0, done.err[-2000:]
-    for path in (tmp_path / "run").rglob("*"):
-        assert path.is_dir() or b"hf_SECRET" not in path.read_bytes(), path
-    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["model_init_kwargs"] == {"use_safetensors": True}
-
-
-def test_data_that_changed_is_refused(train: Train, words: list[str], tmp_path: Path) -> None:
-    data, run = tmp_path / "data.jsonl", tmp_path / "run"
-    original = Path(words[words.index("--dataset_name") + 1]).read_text()
-    data.write_text(original)
-    options = ("--dataset_name", data, "--max_steps", 1, "--output_dir", run)
-    assert train(*options).code == 0
-    data.write_text(original.replace("What is", "How much is"))
-    assert_refused(train(*options), "holds a run whose data was another", "data.jsonl")
-    data.write_text(original)
-    assert train(*options).code == 0
-
-
-def test_the_record_of_input_tokens_is_no_end_of_training(train: Train, tmp_path: Path) -> None:
-    options = ("--include_num_input_tokens_seen", "true", "--max_steps", 2, "--output_dir", tmp_path / "run")
-    done = train(*options)
-    assert done.code == 0 and "step 2/2" in done.out, done.err[-2000:]
-
-
-def test_a_setting_without_effect_on_problems_is_refused(train: Train, tmp_path: Path) -> None:
-    done = train("--completion_only_loss", "false", "--output_dir", tmp_path / "run")
-    assert_refused(done, "completion_only_loss: false has no effect")
-
-
-def test_no_row_left_is_refused_without_a_trace(train: Train, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert_refused(
-        train("--max_length", 3, "--output_dir", run),
-        "max_length: 3 leaves no trained token in any of 40 rows",
+def test_all_ranks_end_after_the_same_step(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+    """Though only the second was asked to."""
+    first, second = two_ranks(
+        lambda log, **ranks: signalled(words, log, signal.SIGTERM, step=3, rank=1, **ranks), tmp_path
     )
-    assert contents(run).keys() <= {".lock"}
+    assert first.code == second.code == 143, first.err[-4000:] + second.err[-4000:]
+    assert "terminated after step 3 of 6" in last_line(first) and "trimsft:" not in second.err
+    assert sorted(path.name for path in run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
 
 
-def test_a_tracker_that_is_not_installed_is_refused(train: Train, tmp_path: Path) -> None:
-    done = train("--report_to", "comet_ml", "--output_dir", tmp_path / "run")
-    assert_refused(done, "comet")
+def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Stopping() as heeding:
+        with pytest.raises(Stopped):  # nothing is trained yet
+            os.kill(os.getpid(), signal.SIGTERM)
+        heeding.on_train_begin(None, None, None)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it: to the process and to its group
+        assert capfd.readouterr().err.count("stopping after this step, with a checkpoint; once more") == 1
+        monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_recipe_for_gpus_runs_without_one(train: Train, tmp_path: Path) -> None:
-    file = tmp_path / "recipe.yaml"
-    file.write_text("bf16: true\nmax_steps: 1\n")
-    done = train("--config", file, "--max_steps", 1, "--output_dir", tmp_path / "run")
-    assert done.code == 0 and "bf16: true of the recipe needs a GPU" in done.err
+# kills ---------------------------------------------------------------------------------------------------------------
+
+
+def test_killed_while_it_saves_it_goes_on(
+    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    done = signalled(words, tmp_path / "log", signal.SIGKILL, step=4, moment="optimizer").wait()
+    assert done.code == -signal.SIGKILL
+    assert sorted(path.name for path in run.train_dir.iterdir() if path.is_dir()) == ["_saving", "checkpoint-2"]
+    train_model(**fields, output_dir=run.path)
+    assert_as_if_never_interrupted(run, whole)
+    names = sorted(path.name for path in run.train_dir.iterdir())
+    assert names == sorted(path.name for path in whole.train_dir.iterdir())
+
+
+@pytest.mark.soak
+def test_killed_at_every_step_and_moment_of_a_save(
+    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    words = [*words, "--save_steps", "1"]
+    for step, moment in enumerate(SAVING, start=1):
+        assert signalled(words, tmp_path / "log", signal.SIGKILL, step=step, moment=moment).wait().code == -9
+        is_named = moment in ("name", "everything")
+        assert (run.train_dir / f"checkpoint-{step}").exists() == is_named
+        assert (run.train_dir / "_saving" / f"checkpoint-{step}").exists() != is_named
+        if moment in ("weights", "optimizer", "random numbers"):  # the step is lost, and made again
+            assert signalled(words, tmp_path / "log", signal.SIGKILL, step=step, moment="everything").wait().code == -9
+    train_model(**{**fields, "save_steps": 1}, output_dir=run.path)
+    assert_as_if_never_interrupted(run, whole)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_killed_in_any_step(
+    step: int, whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    assert signalled(words, tmp_path / "log", signal.SIGKILL, step=step).wait().code == -9
+    train_model(**fields, output_dir=run.path)
+    assert_as_if_never_interrupted(run, whole)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_two_ranks_are_ended_and_go_on(number: int, words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+    def never(log: Path, **ranks: str) -> Child:
+        return command([*words, "--output_dir", str(tmp_path / "whole")], log, **ranks)
+
+    def ended(log: Path, **ranks: str) -> Child:
+        return signalled(words, log, number, step=3, rank=int(ranks["RANK"]), **ranks)
+
+    assert [done.code for done in two_ranks(never, tmp_path)] == [0, 0]
+    assert all(done.code in (-9, 143) for done in two_ranks(ended, tmp_path))
+    assert [done.code for done in two_ranks(lambda log, **ranks: command(words, log, **ranks), tmp_path)] == [0, 0]
+    assert_as_if_never_interrupted(run, RunDirectory(tmp_path / "whole"))

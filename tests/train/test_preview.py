@@ -3,15 +3,19 @@
 import io
 import json
 import re
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 from datasets import Dataset
 from rich.console import Console
 
 from tests.text.toys import CHAT, make_tokenizer
-from trimsft.errors import DataError
-from trimsft.text.training_data import DataConfig, encode
-from trimsft.train.preview import preview, preview_as_json
+from trimsft.errors import DataError, UsageError
+from trimsft.text.data_config import DataConfig
+from trimsft.text.lengths import measure_lengths
+from trimsft.text.training_data import encode
+from trimsft.train.preview import Preview, examine, show
 
 TOKENIZER = make_tokenizer(chat=CHAT)
 
@@ -21,11 +25,18 @@ def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", 
     return encode(data, TOKENIZER, DataConfig(system_prompt=""))
 
 
-def shown(dataset: Dataset, *, colour: bool = False, **settings) -> str:
+def shown(dataset: Dataset, *, colour: bool = False, count: int = 1, show_ids: bool = False, **settings: Any) -> str:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60)
-    preview(dataset, TOKENIZER, **{"count": 1, "console": console, **settings})
+    seen = Preview(
+        examine(dataset, TOKENIZER, count=count, **settings), measure_lengths(dataset, settings.get("max_length"))
+    )
+    show(seen, console, show_ids=show_ids)
     return stream.getvalue()
+
+
+def as_json(dataset: Dataset, tokenizer: Any = TOKENIZER, **settings: Any) -> list[dict[str, Any]]:
+    return [asdict(example) for example in examine(dataset, tokenizer, **{"count": 1, **settings})]
 
 
 def pieces(row: dict, fate: str) -> str:
@@ -34,22 +45,23 @@ def pieces(row: dict, fate: str) -> str:
 
 def test_masked_and_trained_parts() -> None:
     text = shown(encoded())
-    head, masked, prompt, trained, answer = text.rstrip().split("\n")
+    head, masked, prompt, trained, answer, _, lengths = text.rstrip().split("\n")
     assert re.fullmatch(r"row 0: \d+ tokens, \d+ masked, \d+ trained; eos is trained", head)
     assert (masked.split(",")[0], trained.split(",")[0]) == ("masked", "trained")
     assert prompt == "<bos>[user]What·is·1+1?<end>[assistant]"
     assert answer == "It·is·\\boxed{2}.<eos>"
+    assert lengths.startswith("all rows: 1 row, ")
 
 
 def test_counts_and_exact_texts_for_programs() -> None:
     dataset = encoded(solution="a\tb\n\x1b[31m é")
-    (row,) = json.loads(json.dumps(preview_as_json(dataset, TOKENIZER, count=5)))
+    (row,) = json.loads(json.dumps(as_json(dataset, count=5)))
     labels = dataset[0]["labels"]
     assert row["masked_tokens"] == labels.count(-100)
     assert row["trained_tokens"] == len(labels) - labels.count(-100)
     assert (row["row"], row["cut_tokens"], row["eos_trained"]) == (0, 0, True)
     assert pieces(row, "masked") == "<bos>[user]What is 1+1?<end>[assistant]"
-    assert pieces(row, "trained") == "a\tb\n\x1b[31m \ufffd\ufffd<eos>"  # é is two tokens here, each half of it
+    assert pieces(row, "trained") == "a\tb\n\x1b[31m <0xC3><0xA9><eos>"  # é is two tokens here, each half of it
     assert [token["id"] for token in row["tokens"]] == dataset[0]["input_ids"]
     assert [token["text"] for token in row["tokens"] if token["special"]] == ["<bos>", "<end>", "<eos>"]
 
@@ -57,19 +69,19 @@ def test_counts_and_exact_texts_for_programs() -> None:
 def test_what_the_maximum_length_takes() -> None:
     dataset = encoded()
     length, prompt = len(dataset[0]["labels"]), dataset[0]["labels"].count(-100)
-    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=length - 1)
+    (row,) = as_json(dataset, max_length=length - 1)
     assert (row["cut_tokens"], row["eos_trained"], pieces(row, "cut")) == (1, False, "<eos>")
     assert "1 lost to the maximum length; eos is NOT trained" in shown(dataset, max_length=length - 1)
-    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=prompt)
+    (row,) = as_json(dataset, max_length=prompt)
     assert (row["trained_tokens"], pieces(row, "cut")) == (0, "It is \\boxed{2}.<eos>")
-    (row,) = preview_as_json(dataset, TOKENIZER, count=1, max_length=3, keep="end")
+    (row,) = as_json(dataset, max_length=3, keep="end")
     assert (row["masked_tokens"], row["trained_tokens"], row["eos_trained"]) == (1, 2, True)
 
 
 def test_colours_alternate_between_trained_tokens() -> None:
     codes = re.findall(r"\x1b\[([\d;]+)m", shown(encoded(), colour=True).split("trained, ")[1])
     backgrounds = [code.split(";")[-1] for code in codes if code.split(";")[-1] in ("42", "46")]
-    trained = preview_as_json(encoded(), TOKENIZER, count=1)[0]["trained_tokens"]
+    trained = as_json(encoded())[0]["trained_tokens"]
     assert backgrounds == [("42", "46")[number % 2] for number in range(trained)]
 
 
@@ -81,15 +93,13 @@ def test_hostile_text_stays_text(colour: bool) -> None:
     text = shown(encoded(problem=HOSTILE, solution=HOSTILE), colour=colour)
     plain = re.sub(r"\x1b\[[\d;]*m", "", text) if colour else text
     assert all(character.isprintable() or character == "\n" for character in plain)
-    assert plain.count("[bold·red]x[/bold·red][/]<U+000D><U+0000>") == 2
-    assert plain.count("<U+001B>[2J<U+001B>]0;owned<U+0007>") == 2
+    assert plain.count("[bold·red]x[/bold·red][/]⟨U+000D⟩⟨U+0000⟩") == 2
+    assert plain.count("⟨U+001B⟩[2J⟨U+001B⟩]0;owned⟨U+0007⟩") == 2
     assert plain.count(":smile:") == 2
 
 
-def test_parts_of_a_character_are_shown_by_id() -> None:
-    ids = TOKENIZER("é", add_special_tokens=False)["input_ids"]
-    assert len(ids) == 2
-    assert "".join(f"<token {token}>" for token in ids) in shown(encoded(solution="é"))
+def test_parts_of_a_character_are_shown_as_bytes() -> None:
+    assert "<0xC3><0xA9><eos>" in shown(encoded(solution="é"))
 
 
 def test_ids_on_request() -> None:
@@ -102,8 +112,8 @@ def test_a_long_line_is_not_broken() -> None:
 
 def test_how_many() -> None:
     assert shown(encoded(rows=5), count=3).count("eos is trained") == 3
-    assert len(preview_as_json(encoded(rows=2), TOKENIZER, count=9)) == 2
-    with pytest.raises(DataError, match="at least 1, got 0"):
+    assert len(as_json(encoded(rows=2), count=9)) == 2
+    with pytest.raises(UsageError, match="at least 1, got 0"):
         shown(encoded(), count=0)
 
 
@@ -123,7 +133,7 @@ def test_spaces_of_sentencepiece_tokens_are_seen() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
     assert tokenizer.decode([1]) == "the"
     rows = Dataset.from_dict({"input_ids": [[0, 1, 2]], "labels": [[-100, 1, 2]]})
-    assert [token["text"] for token in preview_as_json(rows, tokenizer, count=1)[0]["tokens"]] == [
+    assert [token["text"] for token in as_json(rows, tokenizer)[0]["tokens"]] == [
         " a",
         " the",
         "<eos>",

@@ -1,8 +1,10 @@
-"""What a training command needs, small enough to make in a test: a model folder, problems and solutions."""
+"""What a training needs, small enough to make in a test: a model folder, problems and solutions, and the fields."""
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -44,20 +46,25 @@ def make_data(path: Path, rows: int = 40) -> Path:
     return path
 
 
-def make_settings(folder: Path, **settings: object) -> list[str]:
-    """The words of a command line: 10 steps of 2 x 2 examples, shuffled, with warm-up and cosine decay."""
-    usual = {
-        "model_name_or_path": make_model(folder / "tiny-model"),
-        "dataset_name": make_data(folder / "sums.jsonl"),
+def make_fields(folder: Path, **changes: Any) -> dict[str, Any]:
+    """10 steps an epoch of 2 x 2 shuffled examples, with warm-up and cosine decay; a checkpoint every other step."""
+    return {
+        "model_name_or_path": str(make_model(folder / "tiny-model")),
+        "dataset_name": str(make_data(folder / "sums.jsonl")),
         "per_device_train_batch_size": 2,
         "gradient_accumulation_steps": 2,
         "learning_rate": 1e-2,
         "lr_scheduler_type": "cosine",
         "warmup_steps": 2,
         "logging_steps": 1,
-        "save_steps": 1,
+        "save_steps": 2,
         "report_to": "none",
-        "use_cpu": "true",
-        "disable_tqdm": "true",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        **changes,
     }
-    return [word for name, value in (usual | settings).items() for word in (f"--{name}", str(value))]
+
+
+def as_words(fields: Mapping[str, Any]) -> list[str]:
+    """The fields as a command line takes them."""
+    return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
