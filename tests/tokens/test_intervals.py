@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from tests.tokens.tiny import make_table
+from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
-from trimsft.tokens.statistics.grids import mass_by_region, weight_diagnostics
 from trimsft.tokens.statistics.groups import by_category
-from trimsft.tokens.statistics.intervals import ByExample, category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics.intervals import (
+    PAPER_MASS,
+    PAPER_SETTINGS,
+    ByExample,
+    category_intervals,
+    mass_intervals,
+    weight_intervals,
+)
+from trimsft.tokens.statistics.weighting import diagnose
 from trimsft.tokens.table import TokenTable, read_token_table
 
 TEXTS = [["1", "2", " =", " so", " x", "+"][: 2 + number % 5] * 3 for number in range(12)]
@@ -22,17 +30,18 @@ def table(tmp_path: Path) -> TokenTable:
 
 
 def test_values_are_those_of_the_plain_statistics(table: TokenTable) -> None:
-    weights = weight_intervals(table)
-    for plain in weight_diagnostics(table):
-        found = weights[plain.setting]
+    assert PAPER_SETTINGS == ((1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6))
+    assert PAPER_MASS == ((1, 1), (3, 1), (5, 1))
+    for setting, found in weight_intervals(table).items():
+        plain = diagnose(table, TrimSFT(*setting), margin=setting.margin, bandwidth=setting.bandwidth)
         assert found["mean_weight"].value == pytest.approx(plain.mean_weight, rel=1e-12)
         assert found["high_weight_percent"].value == pytest.approx(plain.high_weight_percent, rel=1e-12)
         assert found["r_eff"].value == pytest.approx(plain.effective_ratio, rel=1e-12)
-    masses = mass_intervals(table)
-    for mass in mass_by_region(table):
-        for region in ("low", "middle", "high"):
-            value = masses[mass.setting, mass.objective][region].value
-            assert value == pytest.approx(getattr(mass.mass_percent, region), rel=1e-12, abs=1e-12)
+    for (setting, name), regions in mass_intervals(table).items():
+        objective = make_objective(name, **setting._asdict())
+        mass = diagnose(table, objective, margin=setting.margin, bandwidth=setting.bandwidth).mass_percent
+        for region, interval in regions.items():
+            assert interval.value == pytest.approx(getattr(mass, region), rel=1e-12, abs=1e-12)
     categories = category_intervals(table, Setting(1, 1))
     for group in by_category(table, margin=1, bandwidth=1):
         for field, interval in categories[group.name].items():

@@ -1,7 +1,6 @@
 """The file of a token table: what is read of it, and what is no token table."""
 
 import json
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +52,7 @@ def test_categories_are_indexes_in_memory_and_words_in_the_file(path) -> None:
     assert table["category"].tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
     words = pq.read_table(path)["category"].to_pylist()
     assert [CATEGORIES[kind] for kind in table["category"]] == words
-    assert table.texts == {}
+    assert table.texts == {} and "text" not in table.columns  # texts take most of the time
 
 
 def test_some_examples_are_read_with_their_texts_from_their_row_groups_alone(path, monkeypatch) -> None:
@@ -74,7 +73,7 @@ def test_some_examples_are_read_with_their_texts_from_their_row_groups_alone(pat
 
 
 def test_metadata_carry_the_version(path) -> None:
-    assert read_metadata(path) == {"schema": 2, "model": "m"}
+    assert read_metadata(path) == json.loads(pq.read_schema(path).metadata[b"trimsft"]) == {"schema": 2, "model": "m"}
 
 
 @pytest.mark.parametrize("missing", ["category", "gap"])
@@ -116,19 +115,6 @@ def test_no_file(tmp_path) -> None:
             read_token_table(path)
 
 
-def test_the_numbers_of_a_million_tokens_are_read_in_a_second(tmp_path) -> None:
-    part = columns_of([0] * 100_000, text=["word"] * 100_000)
-    with writing(tmp_path / "t.parquet", {}) as table:
-        for number in range(10):
-            table.append(part | {"example": np.full(100_000, number, dtype=np.int32)})
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        assert len(read_token_table(tmp_path / "t.parquet")) == 1_000_000
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1
-
-
 def table_of(path, metadata, **changed):
     with writing(path, metadata) as table:
         table.append(columns_of([0, 0, 1], **changed))
@@ -165,7 +151,3 @@ def test_tables_of_other_prompts_are_refused_though_their_tokens_are_the_same(tm
             same_tokens({"Base": base, "SFT": other})
     for harmless in ({"system_prompt": SYSTEM_PROMPT}, {"max_length": 99}, {"prompts": []}):
         assert difference(base, table_of(tmp_path / "b.parquet", {**data, **harmless})) is None
-
-
-def test_metadata_are_json(path) -> None:
-    assert json.loads(pq.read_schema(path).metadata[b"trimsft"])["schema"] == 2

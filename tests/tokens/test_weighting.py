@@ -10,21 +10,14 @@ from hypothesis.extra.numpy import arrays
 
 from tests.tokens.by_hand import hand_table, reordered
 from tests.tokens.tiny import make_table
-from trimsft.objectives import OBJECTIVES, TrimSFT
-from trimsft.paper import Setting
+from trimsft.objectives import OBJECTIVES, TrimSFT, make_objective
 from trimsft.tokens import read_token_table
-from trimsft.tokens.statistics.grids import (
-    PAPER_MASS,
-    PAPER_SETTINGS,
-    effective_ratio_grid,
-    mass_by_region,
-    weight_diagnostics,
-)
 from trimsft.tokens.statistics.weighting import (
     Regions,
     confidence,
     diagnose,
     effective_ratio,
+    effective_ratio_grid,
     gradient_mass,
     high_weight_percent,
     objective_of,
@@ -116,58 +109,45 @@ def test_confidence_of_a_table(tmp_path) -> None:
 # ---- margins and bandwidths
 
 
-def test_the_papers_settings() -> None:
-    assert PAPER_SETTINGS == ((1, 1), (3, 1), (6, 1), (1, 3), (1, 6), (6, 3), (6, 6))
-    assert PAPER_MASS == ((1, 1), (3, 1), (5, 1))
-
-
 def test_weights_by_hand() -> None:
     table = hand_table([1.0, 1.0, 2.0, 3.0])  # weights 1, 1, e^-1/2, e^-2 at (1, 1)
-    (found,) = weight_diagnostics(table, [Setting(1, 1)])
+    found = diagnose(table, TrimSFT(1, 1), margin=1, bandwidth=1)
     one, two = math.exp(-0.5), math.exp(-2)
     assert found.high_weight_percent == 75
     assert found.mean_weight == pytest.approx((2 + one + two) / 4)
     assert found.effective_ratio == pytest.approx((2 + one + two) ** 2 / (4 * (2 + one**2 + two**2)))
-    assert found.setting == (1, 1)
 
 
 def test_mass_by_region_by_hand() -> None:
     table = hand_table([-1.0, 1.0, 3.0], norm=[1.0, 0.5, 0.25])  # at (1, 1) all but the middle have weight e^-2
-    found = {row.objective: row.mass_percent for row in mass_by_region(table, [Setting(1, 1)])}
     far = math.exp(-2)
-    trim = np.array([far, 0.5, 0.25 * far])
-    easy, hard = np.array([far, 0.5, 0.25]), np.array([1, 0.5, 0.25 * far])
-    for name, mass in (("trim", trim), ("trim-e", easy), ("trim-h", hard)):
-        shares = (found[name].low, found[name].middle, found[name].high)
-        assert shares == pytest.approx(tuple(100 * mass / mass.sum()), rel=1e-6)
+    masses = {"trim": [far, 0.5, 0.25 * far], "trim-e": [far, 0.5, 0.25], "trim-h": [1, 0.5, 0.25 * far]}
+    for name, mass in masses.items():
+        found = diagnose(table, make_objective(name, margin=1, bandwidth=1), margin=1, bandwidth=1).mass_percent
+        expected = tuple(100 * one / sum(mass) for one in mass)
+        assert (found.low, found.middle, found.high) == pytest.approx(expected, rel=1e-6)
 
 
-@given(gaps_strategy, st.floats(-3, 8), st.floats(0.1, 8))
-def test_shares_sum_to_100_and_ratios_are_ratios(gaps, margin, bandwidth) -> None:
-    table = hand_table(gaps)
-    setting = Setting(margin, bandwidth)
-    for row in mass_by_region(table, [setting]):
-        total = row.mass_percent.low + row.mass_percent.middle + row.mass_percent.high
-        assert math.isnan(total) or total == pytest.approx(100)
-    (found,) = weight_diagnostics(table, [setting])
-    assert math.isnan(found.effective_ratio) or 0 < found.effective_ratio <= 1 + 1e-9
-    assert 0 <= found.high_weight_percent <= 100
-
-
-@given(gaps_strategy, st.randoms())
-def test_the_order_of_tokens_does_not_matter(gaps, random) -> None:
-    table = hand_table(gaps)
-    order = list(range(len(gaps)))
+@given(gaps_strategy, st.floats(-3, 8), st.floats(0.1, 8), st.randoms())
+def test_laws_of_diagnoses(gaps, margin, bandwidth, random) -> None:
+    table, order = hand_table(gaps), list(range(len(gaps)))
     random.shuffle(order)
-    moved = reordered(table, order)
-    for one, other in zip(weight_diagnostics(table), weight_diagnostics(moved), strict=True):
+    for name in ("trim", "trim-e", "trim-h"):
+        objective, band = make_objective(name, margin=margin, bandwidth=bandwidth), (margin, bandwidth)
+        one, other = (
+            diagnose(t, objective, margin=band[0], bandwidth=band[1]) for t in (table, reordered(table, order))
+        )
+        total = one.mass_percent.low + one.mass_percent.middle + one.mass_percent.high
+        assert math.isnan(total) or total == pytest.approx(100)
+        assert math.isnan(one.effective_ratio) or 0 < one.effective_ratio <= 1 + 1e-9
+        assert 0 <= one.high_weight_percent <= 100
         assert one.effective_ratio == pytest.approx(other.effective_ratio, rel=1e-12, nan_ok=True)
         assert one.high_weight_percent == other.high_weight_percent
 
 
 @given(gaps_strategy)
 def test_a_very_wide_band_is_sft(gaps) -> None:
-    (found,) = weight_diagnostics(hand_table(gaps), [Setting(1.5, 1e4)])
+    found = diagnose(hand_table(gaps), TrimSFT(1.5, 1e4), margin=1.5, bandwidth=1e4)
     assert found.effective_ratio == pytest.approx(1, abs=1e-4) and found.high_weight_percent == 100
 
 

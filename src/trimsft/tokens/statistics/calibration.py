@@ -16,13 +16,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.scoring.intervals import resampled_means
 from trimsft.tokens.statistics.weighting import Array
 from trimsft.tokens.table import TokenTable
 
 Binning: TypeAlias = Literal["width", "mass"]
 BINS = 15
 RESAMPLES = 1000
-_CHUNK = 50  # resamples at once: 50 x 20,000 examples are 8 MB
 
 
 @dataclass(frozen=True)
@@ -104,19 +104,10 @@ def _ece(sums: Array) -> Array:
 
 
 def _interval(sums: Array, resamples: int, seed: int) -> tuple[float, float]:
-    examples = len(sums)
-    if examples < 2 or resamples < 1:
+    if len(sums) < 2 or resamples < 1:
         return math.nan, math.nan
-    generator = np.random.default_rng(seed)
-    flat = sums.reshape(examples, -1)
-    chunks = []
-    for start in range(0, resamples, _CHUNK):
-        count = min(_CHUNK, resamples - start)
-        drawn = generator.integers(0, examples, size=(count, examples))
-        drawn += examples * np.arange(count)[:, None]  # a place for each example in each resample
-        times = np.bincount(drawn.ravel(), minlength=count * examples).reshape(count, examples)
-        chunks.append(_ece((times.astype(np.float64) @ flat).reshape(count, *sums.shape[1:])))
-    resampled = np.concatenate(chunks)
+    draws = resampled_means(sums.reshape(len(sums), -1), resamples, np.random.default_rng(seed))
+    resampled = _ece(draws.reshape(resamples, *sums.shape[1:]))
     low, high = np.percentile(resampled, [2.5, 97.5])
     bias = float(resampled.mean() - _ece(sums.sum(axis=0)))
     return max(0.0, float(low) - bias), max(0.0, float(high) - bias)

@@ -4,7 +4,7 @@
     sums.interval(lambda means: means[:, 1] / means[:, 0])          # of the mean nll
 
 Every such quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
-Those of the paper's appendix tables, with the values of `grids` and `groups`:
+Those of the paper's appendix tables, with the values of `weighting.diagnose` and `groups`:
 
     weight_intervals(table)[Setting(1, 1)]["r_eff"]
     mass_intervals(table)[Setting(1, 1), "trim"]["low"]
@@ -22,17 +22,22 @@ from typing import TypeAlias
 
 import numpy as np
 
+from trimsft import paper
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
 from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import REGIONS
-from trimsft.tokens.statistics.grids import PAPER_MASS, PAPER_SETTINGS, TRIMS
 from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, weights_of
 from trimsft.tokens.table import TokenTable
 
 Intervals: TypeAlias = dict[str, Interval]
 RESAMPLES = 1_000
+PAPER_SETTINGS = tuple(row.setting for row in paper.weight_diagnostics() if row.setting is not None)
+"""The (m, tau) of the paper's weight diagnostics."""
+PAPER_MASS = tuple(dict.fromkeys(row.setting for row in paper.gradient_mass()))
+"""The (m, tau) of the paper's gradient masses."""
+TRIMS = ("trim", "trim-e", "trim-h")
 
 
 class ByExample:
