@@ -16,7 +16,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from trimsft.report.figures import BLUE, GREY, ORANGE, STYLE
+from trimsft.report.colours import METHOD_LINES
+from trimsft.report.figures.style import BLUE, GREY, STYLE
 from trimsft.runs import write_whole
 
 SHOWN = {
@@ -61,7 +62,7 @@ def _draw(axes: Axes, shape: dict[str, Any]) -> None:
         if result["failed"]:
             axes.text(longest * 0.01, place, "cannot run this shape", va="center", fontsize=6, color=GREY)
             continue
-        colour = BLUE if result["ours"] else ORANGE if result["objective"] != "sft" else GREY
+        colour = BLUE if result["ours"] else METHOD_LINES["trim-h"].colour if result["objective"] != "sft" else GREY
         axes.barh(place, result["milliseconds"], color=colour, height=0.75)
         label = f" {result['milliseconds']:.1f} ms, {result['extra_gib']:.2f} GiB"
         axes.text(result["milliseconds"], place, label, va="center", fontsize=6)

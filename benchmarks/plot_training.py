@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 from trimsft.report.figures import training_curves
+from trimsft.report.figures.style import SCREEN_FORMATS
 from trimsft.runs import JsonLines, RunDirectory
 
 if __name__ == "__main__":
     out, *folders = map(Path, sys.argv[1:])
-    runs = {folder.name: JsonLines(RunDirectory(folder).train_dir / "telemetry.jsonl").read() for folder in folders}
-    for file in training_curves({name: list(records) for name, records in runs.items()}, out):
+    runs = {folder.name: RunDirectory(folder) for folder in folders}
+    records = {name: JsonLines(run.telemetry_path).read() for name, run in runs.items()}
+    objectives = {name: (run.read_config() or {}).get("objective") for name, run in runs.items()}
+    for file in training_curves(records, objectives).save(out, SCREEN_FORMATS):
         print(file)

@@ -17,10 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from trimsft.objectives import OBJECTIVES, PAPER_NAMES
 
 BASE = "base"
+Objectives: TypeAlias = Mapping[str, str | None]
+"""What runs were trained with, by label; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def method_of(label: str) -> str | None:
     return _METHODS.get(_letters(label))
 
 
-def lines_of(labels: Iterable[str], objectives: Mapping[str, str | None] | None = None) -> dict[str, Line]:
+def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dict[str, Line]:
     """A line for each label, in their order.
 
     The first run of a method has the line of that method; every other run has one that no method among them needs.

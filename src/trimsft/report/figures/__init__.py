@@ -1,33 +1,27 @@
 """Figures drawn by the code they describe; matplotlib is imported only when one is drawn.
 
-    python -m trimsft.report.figures docs/figures
+    weighting_functions().save("docs/figures/weighting_functions.svg")
+    ablation_curves({(1.0, 0.5): (29.8, 28.1, 31.4), ...}, baseline=15.5).save("figures/ablation.svg")
 
-A figure is files of one name: .svg (and .pdf where asked for), .png, and .csv with the numbers that are drawn:
+Each function returns a `Drawing`; saved it is files of one name: .svg, .pdf, .png, and .csv with what is drawn:
 
     gap,sft,trim_m1.5_tau0.8,...
     -4,1,5.45004e-11,...
 
-All share one style (`style`): the palette of Okabe and Ito, dashes and markers that tell lines apart in grey, 8 points
-at the width of a column.
+All share one style (`style`), and the lines of methods in `trimsft.report.colours`; text has 8 points at the width of a
+column.
 """
 
-from trimsft.report.figures.ablation import ablation_curves
 from trimsft.report.figures.bars import category_bars, sampling_bars, score_bars
-from trimsft.report.figures.curves import gap_distribution, position_curves, reliability_diagram
-from trimsft.report.figures.fields import field_curves
-from trimsft.report.figures.heatmaps import effective_ratio_map, movement_maps
-from trimsft.report.figures.planes import score_map
-from trimsft.report.figures.style import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE
-from trimsft.report.figures.training import training_curves
-from trimsft.report.figures.weighting import two_token_stats, weighting_functions
+from trimsft.report.figures.curves import gap_distribution, position_curves, reliability_diagram, training_curves
+from trimsft.report.figures.planes import effective_ratio_map, movement_maps, score_map
+from trimsft.report.figures.settings import ablation_curves, field_curves
+from trimsft.report.figures.style import Drawing, Spread
+from trimsft.report.figures.weighting import weighting_functions
 
 __all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PURPLE",
-    "STYLE",
+    "Drawing",
+    "Spread",
     "ablation_curves",
     "category_bars",
     "effective_ratio_map",
@@ -40,6 +34,5 @@ __all__ = [
     "score_bars",
     "score_map",
     "training_curves",
-    "two_token_stats",
     "weighting_functions",
 ]

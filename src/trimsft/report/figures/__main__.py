@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from trimsft.report.figures.weighting import weighting_functions
+from trimsft.report.figures import weighting_functions
+from trimsft.report.figures.style import SCREEN_FORMATS
 
 if __name__ == "__main__":
-    weighting_functions(Path(sys.argv[1]) / "weighting_functions.svg")
+    weighting_functions().save(Path(sys.argv[1]) / "weighting_functions.svg", SCREEN_FORMATS)

@@ -1,166 +1,136 @@
-"""Curves of one column: gap distributions (Figure 4 of the paper), reliability, and the course of a solution."""
+"""Curves: gap distributions (Figure 4 of the paper), reliability, the course of a solution, and of a training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.report.figures.style import (
-    BLUE,
-    COLUMN,
-    FORMATS,
-    GREY,
-    SMALL,
-    Line,
-    legend_below,
-    lines_of,
-    plain,
-    save,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from trimsft.report.colours import Objectives, lines_of
+from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, plain
+from trimsft.tokens.statistics.calibration import BINS, Calibration
+from trimsft.tokens.statistics.gaps import density, range_of
+from trimsft.tokens.statistics.groups import Group
+from trimsft.tokens.table import TokenTable
 
 FEWEST = 30
 """Bins with fewer tokens say nothing that a reader should see; the CSV has them all."""
-
-
-class Reliability(NamedTuple):
-    """Bins of one run, and its calibration error with an interval, all as shares from 0 to 1."""
-
-    confidence: Sequence[float]
-    accuracy: Sequence[float]
-    tokens: Sequence[int]
-    ece: float
-    low: float
-    high: float
-    bins: int
-    """Of equal width, those without any token among them."""
-
-    def shown(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Confidence and accuracy of the bins that are drawn, NaN where one between them is not."""
-        confidence, accuracy = np.full((2, self.bins), np.nan)
-        for sure, right, tokens in zip(self.confidence, self.accuracy, self.tokens, strict=True):
-            if tokens >= FEWEST:
-                place = min(int(sure * self.bins), self.bins - 1)
-                confidence[place], accuracy[place] = sure, right
-        return confidence, accuracy
-
-
-class Course(NamedTuple):
-    """Of one run, by position in the solution."""
-
-    mean_nll: Sequence[float]
-    mean_weight: Sequence[float]
+_POINTS = 400
+TELEMETRY_PANELS = {
+    "loss": "weighted loss",
+    "nll": "nll",
+    "mean_token_accuracy": "token accuracy",
+    "gap_p50": "median logit gap",
+    "effective_ratio": "effective ratio $R_{eff}$",
+    "skipped": "skipped rows",
+    "mass_middle": "gradient mass in the band",
+    "eos_weight": "weight of eos",
+}
+"""Fields of `telemetry.jsonl` that are drawn, and how they are called."""
 
 
 def gap_distribution(
-    grid: NDArray[np.float64],
-    densities: Mapping[str, NDArray[np.float64]],
-    path: str | Path,
-    *,
-    band: tuple[float, float] | None = None,
-    formats: Sequence[str] = FORMATS,
-) -> list[Path]:
-    """Figure 4: the density of the gaps of each run; `band` is the (m, tau) that is shaded."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(SMALL):
-        figure = Figure(figsize=(COLUMN, 2.5), layout="constrained")
-        axes = figure.subplots()
-        if band is not None:
-            margin, bandwidth = band
-            axes.axvspan(margin - bandwidth, margin + bandwidth, color=BLUE, alpha=0.1, linewidth=0)
-            axes.annotate(
-                r"$m \pm \tau$",
-                (margin, 1),
-                xycoords=("data", "axes fraction"),
-                ha="center",
-                va="bottom",
-                color=BLUE,
-            )
-        for label, line in lines_of(list(densities)).items():
-            _plot(axes, grid, densities[label], label, line, marker=False)
+    tables: Mapping[str, TokenTable], *, margin: float, bandwidth: float, objectives: Objectives | None = None
+) -> Drawing:
+    """Figure 4: the density of the gaps of each run; the band is shaded."""
+    gaps = {label: table["gap"].astype(np.float64) for label, table in tables.items()}
+    grid = np.linspace(*range_of(list(gaps.values())), _POINTS)
+    densities = {label: density(values, grid) for label, values in gaps.items()}
+    with drawing(COLUMN, 2.5) as drawn:
+        axes = drawn.figure.subplots()
+        axes.axvspan(margin - bandwidth, margin + bandwidth, color=BLUE, alpha=0.1, linewidth=0)
+        where: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "color": BLUE}
+        axes.annotate(r"$m \pm \tau$", (margin, 1), **where)
+        for label, line in lines_of(densities, objectives).items():
+            draw_line(axes, grid, densities[label], plain(label), line, marker=False)
         axes.set(xlim=(grid[0], grid[-1]), xlabel=r"logit gap $\Delta$", ylabel="density")
         axes.set_ylim(bottom=0)
-        legend_below(figure, axes)
-        rows = zip(grid.tolist(), *(density.tolist() for density in densities.values()), strict=True)
-        return save(figure, path, ["gap", *densities], rows, formats)
+        legend_below(drawn.figure, axes)
+        rows = zip(grid.tolist(), *(values.tolist() for values in densities.values()), strict=True)
+        return drawn.with_data(["gap", *densities], rows)
 
 
-def reliability_diagram(
-    runs: Mapping[str, Reliability], path: str | Path, *, formats: Sequence[str] = FORMATS
-) -> list[Path]:
+def reliability_diagram(runs: Mapping[str, Calibration], objectives: Objectives | None = None) -> Drawing:
     """How often each run's first choice is right, against how sure it is; bins of 30 tokens and more.
 
     Lines join neighbouring bins only: nothing is known of those between.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(SMALL):
-        figure = Figure(figsize=(COLUMN, 3.5 + 0.13 * max(0, len(runs) - 4)), layout="constrained")
-        axes = figure.subplots()
+    with drawing(COLUMN, 3.5 + 0.13 * max(0, len(runs) - 4)) as drawn:
+        axes = drawn.figure.subplots()
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, zorder=0)
-        lines = lines_of(list(runs))
-        for label, run in runs.items():
-            named = f"{label}, ECE {100 * run.ece:.1f} %"
-            _plot(axes, *run.shown(), named, lines[label])
+        for label, line in lines_of(runs, objectives).items():
+            sure, right = _bins(runs[label])
+            draw_line(axes, sure, right, plain(f"{label}, ECE {100 * runs[label].ece:.1f} %"), line)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the first choice", ylabel="share that is right")
         axes.set_aspect("equal")
         axes.set_xticks(np.linspace(0, 1, 6))
         axes.set_yticks(np.linspace(0, 1, 6))
-        legend_below(figure, axes)
+        legend_below(drawn.figure, axes)
         rows = (
-            [label, *point, run.ece, run.low, run.high]
+            [label, each.confidence, each.accuracy, each.tokens, run.ece, run.low, run.high]
             for label, run in runs.items()
-            for point in zip(run.confidence, run.accuracy, run.tokens, strict=True)
+            for each in run.bins
         )
-        header = ["run", "confidence", "accuracy", "tokens", "ece", "ece_low", "ece_high"]
-        return save(figure, path, header, rows, formats)
+        return drawn.with_data(["run", "confidence", "accuracy", "tokens", "ece", "ece_low", "ece_high"], rows)
 
 
-def position_curves(runs: Mapping[str, Course], path: str | Path, *, formats: Sequence[str] = FORMATS) -> list[Path]:
+def _bins(run: Calibration) -> NDArray[np.float64]:
+    """Confidence and accuracy of the bins that are drawn, NaN where one between them is not."""
+    shown = np.full((2, BINS), np.nan)
+    for each in run.bins:
+        if each.tokens >= FEWEST:
+            shown[:, min(int(each.confidence * BINS), BINS - 1)] = each.confidence, each.accuracy
+    return shown
+
+
+def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives | None = None) -> Drawing:
     """Mean nll and mean weight of TrimSFT along the solutions, in equal parts of their length."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(SMALL):
-        figure = Figure(figsize=(COLUMN, 3.3), layout="constrained")
-        upper, lower = figure.subplots(2, 1, sharex=True)
-        for label, line in lines_of(list(runs)).items():
-            parts = len(runs[label].mean_nll)
-            middles = (np.arange(parts) + 0.5) * 100 / parts
-            _plot(upper, middles, runs[label].mean_nll, label, line)
-            _plot(lower, middles, runs[label].mean_weight, label, line)
+    with drawing(COLUMN, 3.3) as drawn:
+        upper, lower = drawn.figure.subplots(2, 1, sharex=True)
+        for label, line in lines_of(runs, objectives).items():
+            parts = runs[label]
+            middles = (np.arange(len(parts)) + 0.5) * 100 / len(parts)
+            draw_line(upper, middles, [part.mean_nll for part in parts], plain(label), line)
+            draw_line(lower, middles, [part.mean_weight for part in parts], plain(label), line)
         upper.set(ylabel="mean nll")
         lower.set(ylabel="mean TrimSFT weight", xlabel="position in the solution, %", xlim=(0, 100))
         for axes, values in ((upper, "mean_nll"), (lower, "mean_weight")):
-            highest = np.nanmax([getattr(run, values) for run in runs.values()])
+            highest = np.nanmax([getattr(part, values) for parts in runs.values() for part in parts])
             axes.set_ylim(0, 1.1 * highest or 1)
-        legend_below(figure, upper)
+        legend_below(drawn.figure, upper)
         rows = (
-            [label, 100 * part / len(run.mean_nll), 100 * (part + 1) / len(run.mean_nll), *values]
-            for label, run in runs.items()
-            for part, values in enumerate(zip(run.mean_nll, run.mean_weight, strict=True))
+            [label, 100 * n / len(parts), 100 * (n + 1) / len(parts), part.mean_nll, part.mean_weight]
+            for label, parts in runs.items()
+            for n, part in enumerate(parts)
         )
-        return save(figure, path, ["run", "from", "to", "mean_nll", "mean_weight"], rows, formats)
+        return drawn.with_data(["run", "from", "to", "mean_nll", "mean_weight"], rows)
 
 
-def _plot(
-    axes: Axes,
-    x: Sequence[float] | NDArray[np.float64],
-    y: Sequence[float] | NDArray[np.float64],
-    label: str,
-    line: Line,
-    *,
-    marker: bool = True,
-) -> None:
-    (drawn,) = axes.plot(x, y, label=plain(label), color=line.colour, marker=line.marker if marker else "")
-    drawn.set_dashes(line.dashes or (1, 0))
+def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives: Objectives | None = None) -> Drawing:
+    """What each run's telemetry said, over its steps; `runs` are the records of `telemetry.jsonl` by label."""
+    with drawing(7.2, 3.9, {**STYLE, "lines.linewidth": 1.2}) as drawn:
+        lines = lines_of(runs, objectives)
+        for axes, (field, title) in zip(drawn.figure.subplots(2, 4).flat, TELEMETRY_PANELS.items(), strict=True):
+            for label, records in runs.items():
+                kept = [record for record in records if record.get(field) is not None]
+                steps, values = [record["step"] for record in kept], [record[field] for record in kept]
+                draw_line(axes, steps, values, plain(label), lines[label], marker=False)
+            axes.set_title(title, loc="left")
+        for axes in drawn.figure.axes[4:]:
+            axes.set_xlabel("step")
+        drawn.figure.axes[0].set_yscale("log")  # DFT's and TrimSFT's are far below the others
+        handles, labels = drawn.figure.axes[0].get_legend_handles_labels()
+        drawn.figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        rows = (
+            [label, record["step"], *(_float(record.get(field)) for field in TELEMETRY_PANELS)]
+            for label, records in runs.items()
+            for record in records
+            if "loss" in record
+        )
+        return drawn.with_data(["run", "step", *TELEMETRY_PANELS], rows)
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,25 +1,36 @@
-"""One look for all figures, and the files that each of them is."""
+"""One look for all figures, and the files that each of them is.
+
+with drawing(COLUMN, 2.5) as drawn:
+    axes = drawn.figure.subplots()
+    ...
+    return drawn.with_data(["gap", "SFT"], rows)
+
+gap_distribution(tables).save("figures/gaps.svg")        # gaps.svg, gaps.pdf, gaps.png and gaps.csv
+"""
 
 from __future__ import annotations
 
-import csv
 import io
-import math
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.report.colours import METHOD_LINES, Line
+from trimsft.report.table import csv_of
 from trimsft.runs.files import write_whole
+from trimsft.scoring.intervals import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-# the palette of Okabe and Ito, told apart by readers of any colour vision; dashes tell the curves apart in grey
-GREY, BLUE, ORANGE, GREEN, PURPLE = "#666666", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-AMBER, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+Spread = tuple[float, float, float]
+"""Value, low and high end of its interval; equal where there is none."""
+
+GREY, BLUE, AMBER = (METHOD_LINES[name].colour for name in ("base", "trim", "sft"))
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -45,11 +56,13 @@ SMALL: dict[Any, Any] = {
     "axes.labelpad": 2.5,
 }
 """For figures of one column."""
+UNFRAMED: dict[Any, Any] = {**SMALL, "axes.spines.left": False, "axes.spines.bottom": False}
+"""For planes of squares."""
 COLUMN = 3.3
 """Inches."""
 _LETTER, _HANDLE = 0.055, 0.45
 """Inches that a letter of a legend takes, and its line with the room around it."""
-FORMATS = (".svg", ".png")
+SCREEN_FORMATS = (".svg", ".png")
 PRINT_FORMATS = (".svg", ".pdf", ".png")
 """With the one that LaTeX takes."""
 _METADATA: dict[str, dict[str, Any]] = {
@@ -60,38 +73,64 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Line:
-    """How one run is drawn, in every figure."""
+class Drawing:
+    """A figure with the numbers that it shows."""
 
-    colour: str
-    dashes: tuple[float, ...] = ()
-    """Lengths of dash and gap in line widths; none for a solid line."""
-    marker: str = "o"
+    figure: Figure
+    style: Mapping[Any, Any]
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+
+    def with_data(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Drawing:
+        return replace(self, header=header, rows=list(rows))
+
+    def save(self, path: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
+        """Write the figure in each format (`PRINT_FORMATS` by default) and its numbers; returns the files."""
+        import matplotlib
+
+        contents = {}
+        with matplotlib.rc_context(dict(self.style)):
+            self.figure.draw_without_rendering()  # ticks may change with the first layout, and the space they need
+            for suffix in PRINT_FORMATS if formats is None else formats:
+                file = io.BytesIO()
+                self.figure.savefig(file, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
+                self.figure.set_layout_engine("none")  # the first format has settled it
+                contents[suffix] = file.getvalue()
+        contents[".csv"] = csv_of(self.header, self.rows)
+        return [write_whole(Path(path).with_suffix(suffix), content) for suffix, content in contents.items()]
 
 
-_BY_NAME = {
-    "base": Line(GREY, (1, 1), "s"),
-    "sft": Line(AMBER, (6, 1.5, 1.5, 1.5), "D"),
-    "fsft": Line(PURPLE, (2.2, 1), "v"),
-    "dft": Line(GREEN, (4, 1.5), "^"),
-    "trim": Line(BLUE, (), "o"),
-    "trime": Line(SKY, (7, 1.5), "<"),
-    "trimh": Line(ORANGE, (3, 1.5, 1, 1.5, 1, 1.5), ">"),
-}
-_ALIASES = {"trimsft": "trim", "trimsfte": "trime", "trimsfth": "trimh"}
+@contextmanager
+def drawing(width: float, height: float, style: Mapping[Any, Any] = SMALL) -> Iterator[Drawing]:
+    """An empty figure of this size in inches; what is drawn within has the style."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(dict(style)):
+        yield Drawing(Figure(figsize=(width, height), layout="constrained"), style)
 
 
-def lines_of(labels: Sequence[str]) -> dict[str, Line]:
-    """The methods of the paper look the same in every figure; other labels take what they leave free."""
-    names = {label: re.sub(r"[^a-z]", "", label.lower()) for label in labels}
-    found = {
-        label: _BY_NAME[_ALIASES.get(name, name)]
-        for label, name in names.items()
-        if _ALIASES.get(name, name) in _BY_NAME
-    }
-    free = [line for line in (_BY_NAME["trim"], *_BY_NAME.values()) if line not in found.values()] or [Line(BLACK)]
-    others = [label for label in labels if label not in found]
-    return found | {label: free[place % len(free)] for place, label in enumerate(others)}
+def spread_percent(interval: Interval) -> Spread:
+    """The interval of a share, in percent."""
+    return 100 * interval.value, 100 * interval.low, 100 * interval.high
+
+
+def draw_line(axes: Axes, x: Any, y: Any, label: str, line: Line, *, marker: bool = True) -> Line2D:
+    (drawn,) = axes.plot(x, y, label=label, color=line.colour, marker=line.marker if marker else "")
+    drawn.set_dashes(line.dashes or (1, 0))
+    return drawn
+
+
+def draw_band(axes: Axes, x: Any, spreads: Any, label: str, line: Line) -> None:
+    """A line of values [N, 3] with their intervals shaded."""
+    values, low, high = spreads.T
+    draw_line(axes, x, values, label, line)
+    axes.fill_between(x, low, high, color=line.colour, alpha=0.18, linewidth=0)
+
+
+def draw_baseline(axes: Axes, value: float, label: str | None = None) -> None:
+    """The score of SFT, where it has no curve."""
+    axes.axhline(value, color=AMBER, linewidth=0.9, linestyle=(0, (4, 2)), label=label)
 
 
 def plain(label: str) -> str:
@@ -108,37 +147,3 @@ def legend_below(figure: Figure, axes: Axes, *, last: str | None = None) -> None
     columns = max(1, int(figure.get_figwidth() / (_HANDLE + _LETTER * longest)))
     handles, labels = zip(*entries, strict=True)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
-
-
-def save(
-    figure: Figure,
-    path: str | Path,
-    header: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    formats: Sequence[str] = FORMATS,
-) -> list[Path]:
-    """The figure in each format and its numbers; returns the files written."""
-    contents = {}
-    figure.draw_without_rendering()  # ticks may change with the first layout, and the space they need with them
-    for suffix in formats:
-        file = io.BytesIO()
-        figure.savefig(file, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
-        figure.set_layout_engine("none")  # the first format has settled it
-        contents[suffix] = file.getvalue()
-    contents[".csv"] = csv_of(header, rows)
-    return [write_whole(Path(path).with_suffix(suffix), content) for suffix, content in contents.items()]
-
-
-def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Six digits; nothing where there is no number."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue().encode()
-
-
-def _cell(value: object) -> object:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value + 0.0:.6g}" if isinstance(value, float) else value  # -0 + 0 is 0

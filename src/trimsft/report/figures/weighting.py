@@ -1,10 +1,12 @@
-"""Figure 1 of the paper: the weight of a token against its logit gap."""
+"""Figure 1 of the paper: the weight of a token against its logit gap.
+
+python -m trimsft.report.figures docs/figures
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trimsft.objectives import SFT, BuiltinObjective, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard
-from trimsft.report.figures.style import BLUE, COLUMN, FORMATS, GREEN, GREY, ORANGE, PURPLE, SMALL, STYLE, save
+from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line
+from trimsft.report.figures.style import COLUMN, SMALL, STYLE, Drawing, draw_line, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +28,7 @@ class _Curve:
     """Name in the CSV."""
     label: str
     objective: BuiltinObjective
-    colour: str
-    dashes: tuple[float, ...] = ()
-    """Lengths of dash and gap in line widths; none for a solid line."""
+    line: Line
     behind: bool = False
     """Drawn wide and pale, for other curves to run along it."""
 
@@ -35,19 +36,19 @@ class _Curve:
         return self.objective.weights(two_token_stats(gaps))
 
 
-_SFT = _Curve("sft", "SFT", SFT(), GREY, behind=True)
+_SFT = _Curve("sft", "SFT", SFT(), Line(METHOD_LINES["sft"].colour, ""), behind=True)
 MARGINS_AND_BANDWIDTHS = (
     _SFT,
-    _Curve("trim_m1.5_tau0.8", r"$m=1.5,\ \tau=0.8$", TrimSFT(1.5, 0.8), BLUE),
-    _Curve("trim_m0_tau0.8", r"$m=0,\ \tau=0.8$", TrimSFT(0.0, 0.8), ORANGE, (4, 1.5)),
-    _Curve("trim_m3_tau0.8", r"$m=3,\ \tau=0.8$", TrimSFT(3.0, 0.8), GREEN, (6, 1.5, 1.5, 1.5)),
-    _Curve("trim_m1.5_tau2", r"$m=1.5,\ \tau=2$", TrimSFT(1.5, 2.0), PURPLE, (2.2, 1)),
+    _Curve("trim_m1.5_tau0.8", r"$m=1.5,\ \tau=0.8$", TrimSFT(1.5, 0.8), VALUE_LINES[0]),
+    _Curve("trim_m0_tau0.8", r"$m=0,\ \tau=0.8$", TrimSFT(0.0, 0.8), VALUE_LINES[1]),
+    _Curve("trim_m3_tau0.8", r"$m=3,\ \tau=0.8$", TrimSFT(3.0, 0.8), VALUE_LINES[2]),
+    _Curve("trim_m1.5_tau2", r"$m=1.5,\ \tau=2$", TrimSFT(1.5, 2.0), VALUE_LINES[3]),
 )
 HALF_TRIMS = (
     _SFT,
-    _Curve("trim_m1.5_tau0.8", "TrimSFT", TrimSFT(1.5, 0.8), BLUE, behind=True),
-    _Curve("trim_e_m1.5_tau0.8", "TrimSFT-E", TrimSFTEasy(1.5, 0.8), ORANGE, (4, 1.5)),
-    _Curve("trim_h_m1.5_tau0.8", "TrimSFT-H", TrimSFTHard(1.5, 0.8), GREEN, (6, 1.5, 1.5, 1.5)),
+    _Curve("trim_m1.5_tau0.8", "TrimSFT", TrimSFT(1.5, 0.8), METHOD_LINES["trim"], behind=True),
+    _Curve("trim_e_m1.5_tau0.8", "TrimSFT-E", TrimSFTEasy(1.5, 0.8), METHOD_LINES["trim-e"]),
+    _Curve("trim_h_m1.5_tau0.8", "TrimSFT-H", TrimSFTHard(1.5, 0.8), METHOD_LINES["trim-h"]),
 )
 
 
@@ -58,31 +59,25 @@ def two_token_stats(gaps: Tensor) -> TokenStats:
     )
 
 
-def weighting_functions(path: str | Path, *, column: bool = False, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Its two panels beside each other, or one above the other in a column. Returns the files written."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
+def weighting_functions(*, column: bool = False) -> Drawing:
+    """The two panels of Figure 1 beside each other, or one above the other in a column."""
     gaps = torch.linspace(-4, 8, 481)
-    with matplotlib.rc_context(SMALL if column else STYLE):
-        figure = Figure(figsize=(COLUMN, 4.6) if column else (6.0, 2.6), layout="constrained")
+    with drawing(*((COLUMN, 4.6, SMALL) if column else (6.0, 2.6, STYLE))) as drawn:
         shape = (2, 1) if column else (1, 2)
-        first, second = figure.subplots(*shape, sharey=True)
+        first, second = drawn.figure.subplots(*shape, sharey=True)
         _draw(first, "TrimSFT: margin and bandwidth", MARGINS_AND_BANDWIDTHS, gaps)
         _draw(second, r"Half trims at $m=1.5,\ \tau=0.8$", HALF_TRIMS, gaps)
         first.set_ylabel("token weight $w$")
         if column:
             second.set_ylabel("token weight $w$")
         curves = {curve.column: curve for curve in MARGINS_AND_BANDWIDTHS + HALF_TRIMS}.values()
-        weights = [curve.weights(gaps).tolist() for curve in curves]
-        rows = zip(gaps.tolist(), *weights, strict=True)
-        return save(figure, path, ["gap", *(curve.column for curve in curves)], rows, formats)
+        rows = zip(gaps.tolist(), *(curve.weights(gaps).tolist() for curve in curves), strict=True)
+        return drawn.with_data(["gap", *(curve.column for curve in curves)], rows)
 
 
 def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> None:
     for curve in curves:
-        (line,) = axes.plot(gaps, curve.weights(gaps), label=curve.label, color=curve.colour)
-        line.set_dashes(curve.dashes or (1, 0))
+        line = draw_line(axes, gaps, curve.weights(gaps), curve.label, curve.line, marker=False)
         if curve.behind:
             line.set(linewidth=4.5, alpha=0.4, zorder=1)
     axes.set_title(title, loc="left")

@@ -1,4 +1,4 @@
-"""The paper's appendix tables from a token table, with the paper's numbers beside ours."""
+"""The paper's appendix tables from a token table, and scores, with the paper's numbers beside ours, in percent."""
 
 from __future__ import annotations
 
@@ -8,107 +8,120 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from trimsft import lab, paper
-from trimsft.report.page.sources import Run
-from trimsft.report.tables.files import Column, Result, Value
+from trimsft.report.runs import Run
+from trimsft.report.table import Records, Value
 from trimsft.scoring.intervals import Interval
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.paper_intervals import REGIONS, category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics.gaps import REGIONS
+from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.table import TokenTable
 
 CATEGORY_SETTING = paper.Setting(1.0, 1.0)
 """The paper's for its table of categories."""
+Row = dict[str, Value]
 
 
-def weights(table: TokenTable, about: str) -> Result:
+def weights(table: TokenTable, about: str) -> Records:
     """High-Weight and R_eff over the paper's grid."""
     theirs = {row.setting: row for row in paper.weight_diagnostics()}
-    rows: list[list[Value]] = []
-    for setting, found in weight_intervals(table).items():
-        known = theirs[setting]
-        rows.append(
-            [
-                *("trim", *setting, found["mean_weight"].value),
-                *_beside(found["high_weight"], known.high_weight),
-                *_beside(found["r_eff"], known.effective_ratio),
-            ]
-        )
-    sft, all_of_them, one = theirs[None], Interval(100.0, 100.0, 100.0), Interval(1.0, 1.0, 1.0)
-    rows.append(["sft", None, None, 1.0, *_beside(all_of_them, sft.high_weight), *_beside(one, sft.effective_ratio)])
-    columns = (
-        *(Column("objective"), Column("margin", 1), Column("bandwidth", 1), Column("mean_weight", 3)),
-        *_columns("high_weight", 2),
-        *_columns("r_eff", 3),
-    )
-    return Result(
-        "weight_diagnostics",
-        "Token weights by margin and bandwidth",
-        columns,
-        rows,
-        _notes("weight_diagnostics", about),
-    )
+    rows: list[Row] = []
+    for setting, ours in weight_intervals(table).items():
+        row: Row = {"objective": "trim", **setting._asdict(), "mean_weight": ours["mean_weight"].value}
+        row |= _beside("high_weight", ours["high_weight_percent"], theirs[setting].high_weight)
+        rows.append(row | _beside("r_eff", ours["r_eff"], theirs[setting].effective_ratio))
+    sft: Row = {"objective": "sft", "margin": None, "bandwidth": None, "mean_weight": 1.0}
+    sft |= _beside("high_weight", Interval(100.0, 100.0, 100.0), theirs[None].high_weight)
+    rows.append(sft | _beside("r_eff", Interval(1.0, 1.0, 1.0), theirs[None].effective_ratio))
+    digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
+    notes = _notes("weight_diagnostics", about)
+    return Records("weight_diagnostics", "Token weights by margin and bandwidth", rows, notes, digits)
 
 
-def masses(table: TokenTable, about: str) -> Result:
+def masses(table: TokenTable, about: str) -> Records:
     """Gradient mass by region for TrimSFT and its halves."""
     theirs = {(row.setting, row.method): row for row in paper.gradient_mass()}
-    rows: list[list[Value]] = []
-    for (setting, objective), found in mass_intervals(table).items():
-        known = theirs[setting, objective]
-        beside = [_beside(found[region], getattr(known, region)) for region in REGIONS]
-        rows.append([objective, *setting, *(value for values in beside for value in values)])
-    columns = (
-        *(Column("objective"), Column("margin", 1), Column("bandwidth", 1)),
-        *(column for name in REGIONS for column in _columns(name, 2)),
-    )
-    return Result(
-        "gradient_mass",
-        "Percent of the gradient mass by region of gaps",
-        columns,
-        rows,
-        _notes("gradient_mass", about),
-    )
+    rows: list[Row] = []
+    for (setting, objective), ours in mass_intervals(table).items():
+        row: Row = {"objective": objective, **setting._asdict()}
+        for region in REGIONS:
+            row |= _beside(region, ours[region], getattr(theirs[setting, objective], region))
+        rows.append(row)
+    title, notes = "Percent of the gradient mass by region of gaps", _notes("gradient_mass", about)
+    return Records("gradient_mass", title, rows, notes, {"margin": 1, "bandwidth": 1})
 
 
-def categories(table: TokenTable, about: str) -> Result:
+def categories(table: TokenTable, about: str) -> Records:
     """Token categories at the paper's setting."""
     theirs = {row.category: row for row in paper.token_categories()}
     margin, bandwidth = CATEGORY_SETTING
-    rows: list[list[Value]] = []
+    rows: list[Row] = []
     counts = np.bincount(table["category"].astype(np.int64), minlength=len(CATEGORIES))
-    for (name, found), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
-        row: list[Value] = [name, count]
-        for field, interval in found.items():
-            row += _beside(interval, getattr(theirs[name], field))
+    for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
+        row: Row = {"category": name, "tokens": count}
+        for field, interval in ours.items():
+            field = field.removesuffix("_percent")
+            row |= _beside(field, interval, getattr(theirs[name], field))
         rows.append(row)
-    columns = (
-        *(Column("category"), Column("tokens"), *_columns("ratio", 2), *_columns("mean_weight", 3)),
-        *(column for name in ("middle", "sft_mass", "trim_mass") for column in _columns(name, 2)),
-    )
     notes = [
         f"TrimSFT at margin {margin:g}, bandwidth {bandwidth:g}, as in the paper's table, whatever the report's are. "
         "The paper does not say how it tells categories apart; ours are described in docs/categories.md, and count "
         "whole LaTeX commands and brackets as symbols.",
         *_notes("token_categories", about),
     ]
-    return Result("token_categories", "Token categories", columns, rows, notes)
+    return Records("token_categories", "Token categories", rows, notes, {"mean_weight": 3})
 
 
-def scores(runs: Mapping[str, Run], model: str | None) -> Result | None:
+def scores(runs: Mapping[str, Run], model: str | None) -> Records | None:
     """average@k, greedy, pass@k and best-of-k of each run; the paper's average@8 where it has that model."""
-    rows: list[list[Value]] = []
+    rows: list[Row] = []
     for label, run in runs.items():
         method = run.objective or ("base" if label.lower() == "base" else None)
         theirs = _paper_scores(model, method)
-        for (benchmark, metric), spread in _spreads(run).items():
+        for (benchmark, metric), ours in _intervals_percent(run).items():
             known = theirs.get(benchmark) if metric == "average" else None
-            difference = None if known is None else spread.value - known
-            rows.append([label, benchmark, metric, spread.value, spread.low, spread.high, known, difference])
+            row: Row = {"run": label, "benchmark": benchmark, "metric": metric}
+            row |= {"ours": ours.value, "low": ours.low, "high": ours.high}
+            rows.append(row | {"paper": known, "difference": None if known is None else ours.value - known})
     if not rows:
         return None
-    names = ("run", "benchmark", "metric", "ours", "low", "high", "paper", "difference")
     known_model = f"{paper.label('main')}, {model}" if model else "its Table 1 does not have this model"
-    notes = [f"Paper: {known_model}."]
-    return Result("scores", "Scores in percent, with 95 % intervals", [Column(name) for name in names], rows, notes)
+    return Records("scores", "Scores in percent, with 95 % intervals", rows, [f"Paper: {known_model}."])
+
+
+def disagreements() -> Records:
+    """Where the paper's own numbers contradict each other."""
+    names = ("kind", "label", "line", "what", "printed", "expected", "why")
+    rows = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
+    return Records("paper_disagreements", "Where the paper disagrees with itself", rows)
+
+
+def in_order(benchmarks: Iterable[str]) -> list[str]:
+    """As in the paper, then from easy to hard; others follow by name."""
+    usual = [*paper.scores("main")[0].scores, *lab.TIERS]
+    return sorted(benchmarks, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
+
+
+def metrics_of(score: Mapping[str, object]) -> list[str]:
+    """The metrics that a scores.json has, with the most samples."""
+    samples = score.get("samples")
+    return ["average", "greedy", f"pass@{samples}", f"majority@{samples}"]
+
+
+def paper_model(name: str) -> str | None:
+    """Which of the paper's models this is the name of, after an owner or a path; None for those derived from one.
+
+    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
+
+    >>> paper_model("Qwen/Qwen2.5-Math-1.5B"), paper_model("Qwen/Qwen2.5-Math-1.5B-Instruct")
+    ('Qwen2.5-Math-1.5B', None)
+    """
+    models = dict.fromkeys(row.model for row in paper.scores("main"))
+    wanted = _letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
+    return next((model for model in models if wanted in (_letters(model), f"{_letters(model)}base")), None)
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _paper_scores(model: str | None, method: str | None) -> dict[str, float]:
@@ -119,68 +132,29 @@ def _paper_scores(model: str | None, method: str | None) -> dict[str, float]:
     return {}
 
 
-def _spreads(run: Run) -> dict[tuple[str, str], Interval]:
+def _intervals_percent(run: Run) -> dict[tuple[str, str], Interval]:
     """Each metric of each benchmark, and of all together where there are several."""
-    found = {
-        (name, metric): spread
+    intervals = {
+        (name, metric): interval
         for name in in_order(run.scores)
         for metric in metrics_of(run.scores[name])
-        if (spread := run.interval(name, metric)) is not None
+        if (interval := run.interval_percent(name, metric)) is not None
     }
     benchmarks = list(run.scores)
     if len(benchmarks) > 1:
-        metrics = list(dict.fromkeys(metric for _, metric in found))
-        means = run.mean_intervals(benchmarks, metrics)
-        found |= {(_mean_of(benchmarks), metric): spread for metric, spread in means.items()}
-    return found
+        means = run.mean_intervals_percent(benchmarks, list(dict.fromkeys(metric for _, metric in intervals)))
+        intervals |= {(_mean_of(benchmarks), metric): interval for metric, interval in means.items()}
+    return intervals
 
 
 def _mean_of(benchmarks: Sequence[str]) -> str:
     return f"mean of {', '.join(sorted(benchmarks))}"
 
 
-def in_order(benchmarks: Iterable[str]) -> list[str]:
-    """As in the paper, then from easy to hard; others follow by name."""
-    usual = [*paper.scores("main")[0].scores, *lab.TIERS]
-    return sorted(benchmarks, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
-
-
-def metrics_of(score: Mapping[str, object]) -> list[str]:
-    """Those that a scores.json has, of the most samples."""
-    samples = score.get("samples")
-    return ["average", "greedy", f"pass@{samples}", f"majority@{samples}"]
-
-
-def paper_model(name: str) -> str | None:
-    """Which of the paper's models this is the name of, after an owner or a path; None for those derived from one.
-
-    Letters and digits must be the same, but for what the hub adds to names of the same weights: deepseek-math-7b-base.
-    """
-    models = dict.fromkeys(row.model for row in paper.scores("main"))
-    wanted = _letters(name.rstrip("/").rpartition("/")[2]).removeprefix("meta")
-    return next((model for model in models if wanted in (_letters(model), f"{_letters(model)}base")), None)
-
-
-def disagreements() -> Result:
-    """Where the paper's own numbers contradict each other."""
-    names = ("kind", "label", "line", "what", "printed", "expected", "why")
-    rows: list[list[Value]] = [[getattr(entry, name) for name in names] for entry in paper.disagreements()]
-    return Result(
-        "paper_disagreements", "Where the paper disagrees with itself", [Column(name) for name in names], rows
-    )
-
-
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def _beside(ours: Interval, theirs: float) -> list[Value]:
-    ends = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
-    return [ours.value, *ends, theirs, ours.value - theirs]
-
-
-def _columns(name: str, digits: int) -> list[Column]:
-    return [Column(f"{name}_{what}", digits) for what in ("ours", "low", "high", "paper", "difference")]
+def _beside(name: str, ours: Interval, theirs: float) -> Row:
+    low, high = (None, None) if math.isnan(ours.low) else (ours.low, ours.high)
+    values = {"ours": ours.value, "low": low, "high": high, "paper": theirs, "difference": ours.value - theirs}
+    return {f"{name}_{what}": value for what, value in values.items()}
 
 
 def _notes(table: str, about: str) -> list[str]:

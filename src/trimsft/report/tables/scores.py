@@ -1,7 +1,6 @@
-"""Tables of scores and comparisons: one model, which `trimsft.report.tables.formats` writes in every format.
+"""Tables of scores and of comparisons between runs.
 
     table = score_table({"sft": sft_scores, "trim": trim_scores}, "average", comparisons=compare_runs(...))
-    print(render(table, "markdown"))          # or latex, json, csv; to_rich(table) for a terminal
 
     |      |            gsm8k |             math500 |             average |
     | sft  | 41.2 [38.6, 43.9] | 18.4 [16.0, 21.2] | 29.8 [28.0, 31.7] |
@@ -12,46 +11,17 @@ An arrow stands only where a comparison earned it; bold says which value is show
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from trimsft.scoring.intervals import RESAMPLES, Interval
+from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
 from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
+from trimsft.scoring.intervals import RESAMPLES, Interval
 from trimsft.scoring.scores import BenchmarkScore, macro
 
-UP, DOWN = "↑", "↓"
 _FEWER_IS_BETTER = ("no_answer", "truncated")
-_NEITHER_IS_BETTER = ("tokens",)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What is shown, and the unrounded figures behind it for the formats that programs read."""
-
-    text: str
-    """A name, which may be anything, or a rounded number; empty where there is nothing to show."""
-    spread: str = ""
-    """The interval, as shown."""
-    marker: str = ""
-    """An arrow where a difference is significant."""
-    bold: bool = False
-    data: Interval | float | None = None
-    """The figure itself; None for text."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells under a header; the first column holds names."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.header):
-                raise ValueError(f"rows: must have {len(self.header)} cells as the header has, got {len(row)}")
+_TOKENS = "tokens"
+"""The one metric that is no share, and of which neither more nor fewer is better."""
 
 
 def score_table(
@@ -68,37 +38,39 @@ def score_table(
     Args:
         comparisons: what `compare_runs` found for this metric; without them nothing is marked.
     """
-    if strange := next((found.metric for found in comparisons if found.metric != metric), None):
+    if strange := next((one.metric for one in comparisons if one.metric != metric), None):
         raise ValueError(f"comparisons: must be of the metric {metric!r} that the table shows, got {strange!r}")
     benchmarks = list(dict.fromkeys(score.benchmark for scores in runs.values() for score in scores))
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
-    markers = {(found.candidate, found.benchmark): _marker(found) for found in comparisons}
-    rows: list[list[Cell]] = []
+    markers = {(one.candidate, one.benchmark): _marker(one) for one in comparisons}
+    rows = []
     for name, scores in runs.items():
-        found = {score.benchmark: score.interval(metric) for score in scores}
-        if len(benchmarks) > 1 and len(found) == len(benchmarks):
-            found[AVERAGE] = macro(scores, metric, resamples=resamples, seed=seed)
-        cells = [_score_cell(found.get(column), metric, markers.get((name, column), "")) for column in columns]
-        rows.append([Cell(name), *cells])
-    baselines = dict.fromkeys(found.baseline for found in comparisons)
+        intervals = {score.benchmark: score.interval(metric) for score in scores}
+        if len(benchmarks) > 1 and len(intervals) == len(benchmarks):
+            intervals[AVERAGE] = macro(scores, metric, resamples=resamples, seed=seed)
+        cells = [_score_cell(intervals.get(column), metric, markers.get((name, column), "")) for column in columns]
+        rows.append((Cell(name), *cells))
+    if metric != _TOKENS and len(rows) > 1:
+        rows = list(mark_best(rows, best=min if metric in _FEWER_IS_BETTER else max))
+    baselines = dict.fromkeys(one.baseline for one in comparisons)
     return Table(
         title=title or _titled(metric),
         header=("run", *columns),
-        rows=tuple(tuple(row) for row in _with_best(rows, metric)),
+        rows=tuple(rows),
         notes=("Brackets: 95 % interval, bootstrap over problems.", *map(_explain_arrows, baselines)),
     )
 
 
 def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> Table:
     """One row for each comparison, all figures that speak for or against the difference."""
-    shared = dict.fromkeys((found.baseline, found.metric) for found in comparisons)
+    shared = dict.fromkeys((one.baseline, one.metric) for one in comparisons)
     if len(shared) > 1:
         raise ValueError(f"comparisons: must share baseline and metric, got {list(shared)}")
     baseline, metric = next(iter(shared), ("", ""))
     return Table(
         title=title or (f"{_titled(metric)}: difference to {baseline}" if shared else ""),
         header=("run", "benchmark", "problems", "before", "after", "difference", "p", "p (Holm)", "flips"),
-        rows=tuple(_comparison_row(found) for found in comparisons),
+        rows=tuple(map(_comparison_row, comparisons)),
         notes=(
             "Brackets: 95 % interval, bootstrap over problems. p: sign-flip test. "
             "Flips: problems that crossed one half.",
@@ -107,44 +79,43 @@ def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> T
     )
 
 
-def _comparison_row(found: Comparison) -> tuple[Cell, ...]:
+def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
+    """The scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
+    k = min(score.samples for score in scores)
+    greedy = ["greedy"] if all(score.greedy for score in scores) else []
+    sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", _TOKENS]
+    tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
+    return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), tables[0].notes)
+
+
+def _comparison_row(one: Comparison) -> tuple[Cell, ...]:
+    scale = _scale(one.metric)
     return (
-        Cell(found.candidate),
-        Cell(found.benchmark),
-        Cell(str(found.problems), data=found.problems),
-        Cell(_number(found.before, found.metric), data=found.before),
-        Cell(_number(found.after, found.metric), data=found.after),
-        replace(_score_cell(found.difference, found.metric, _marker(found), sign="+"), bold=found.significant),
-        Cell(_p_value(found.p_value), data=found.p_value),
-        Cell(_p_value(found.p_holm), data=found.p_holm),
-        Cell(f"+{len(found.better)} -{len(found.worse)}"),
+        Cell(one.candidate),
+        Cell(one.benchmark),
+        Cell(str(one.problems), data=one.problems),
+        Cell(rounded(scale * one.before, 1), data=one.before),
+        Cell(rounded(scale * one.after, 1), data=one.after),
+        replace(_score_cell(one.difference, one.metric, _marker(one), sign="+"), bold=one.significant),
+        Cell(_p_value(one.p_value), data=one.p_value),
+        Cell(_p_value(one.p_holm), data=one.p_holm),
+        Cell(f"+{len(one.better)} -{len(one.worse)}"),
     )
 
 
 def _score_cell(interval: Interval | None, metric: str, marker: str, sign: str = "") -> Cell:
-    if interval is None:
-        return Cell("")
-    low, high = (_number(bound, metric, sign) for bound in (interval.low, interval.high))
-    return Cell(_number(interval.value, metric, sign), f"[{low}, {high}]", marker, data=interval)
+    return Cell.number(interval, marker, sign=sign, scale=_scale(metric))
 
 
-def _with_best(rows: list[list[Cell]], metric: str) -> Iterable[list[Cell]]:
-    """Bold for the best of each column, and for all that are shown as the same number."""
-    if metric in _NEITHER_IS_BETTER or len(rows) < 2:
-        return rows
-    best = min if metric in _FEWER_IS_BETTER else max
-    for column in range(1, len(rows[0])):
-        shown = [float(row[column].text) for row in rows if row[column].data is not None]
-        for row in rows:
-            if row[column].data is not None and float(row[column].text) == best(shown):
-                row[column] = replace(row[column], bold=True)
-    return rows
+def _scale(metric: str) -> int:
+    """Shares are shown in percent."""
+    return 1 if metric == _TOKENS else 100
 
 
-def _marker(found: Comparison) -> str:
-    if not found.significant:
+def _marker(one: Comparison) -> str:
+    if not one.significant:
         return ""
-    return UP if found.difference.value > 0 else DOWN
+    return UP if one.difference.value > 0 else DOWN
 
 
 def _explain_arrows(baseline: str) -> str:
@@ -155,13 +126,7 @@ def _explain_arrows(baseline: str) -> str:
 
 
 def _titled(metric: str) -> str:
-    return metric if metric == "tokens" else f"{metric} (%)"
-
-
-def _number(value: float, metric: str, sign: str = "") -> str:
-    """One decimal: percent, or tokens. Never a negative zero."""
-    rounded = round(value if metric == "tokens" else 100 * value, 1) or 0.0
-    return f"{rounded:{sign if rounded else ''}.1f}"
+    return metric if metric == _TOKENS else f"{metric} (%)"
 
 
 def _p_value(p: float) -> str:

@@ -12,28 +12,23 @@ runs/sweep/
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimsft.report.figures.style import csv_of
-from trimsft.report.tables.formats import escape_markdown, render
+from trimsft.report.page.build import write_report
+from trimsft.report.table import escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
-from trimsft.study.places import Place
+from trimsft.scoring.intervals import Interval
+from trimsft.study.cells import NAMES
+from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.figures import sweep_figures
 from trimsft.study.sweeps.sweep import Selection, Swept
-from trimsft.study.sweeps.tables import (
-    against_sft,
-    conclusions,
-    fields_of,
-    metric_name,
-    reported,
-    sweep_table,
-)
+from trimsft.study.sweeps.tables import against_sft, conclusions, fields_of, metric_name, reported, sweep_table
 from trimsft.study.tables.notes import unanswered_note
-from trimsft.study.tables.summaries import NAMES, Summary
-from trimsft.study.tables.writing import fitting_latex
+from trimsft.study.tables.summaries import Summary
+from trimsft.study.tables.writing import markdown_images, write_flat, write_json
 
 
 def write_sweep(
@@ -51,14 +46,12 @@ def write_sweep(
     figures = sweep_figures(swept, selection, out / "figures")
     record = sweep_record(swept, out, selection, sentences, command)
     rows = [{**row, "by_seed": " ".join(f"{score:.6g}" for score in row["by_seed"])} for row in record["all"]]
-    names = list(dict.fromkeys(["objective", *fields_of(swept), *(name for row in rows for name in row)]))
-    parts = [render(table, "markdown").rstrip(), *(escape_markdown(sentence) for sentence in sentences)]
-    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in figures if path.suffix == ".png"]
+    parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *markdown_images(figures)]
     files = [
         write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(out / "sweep.tex", fitting_latex(table).encode()),
-        write_whole(out / "sweep.csv", csv_of(names, [[row.get(name) for name in names] for row in rows])),
-        write_whole(out / "sweep.json", (json.dumps(record, indent=1, allow_nan=False) + "\n").encode()),
+        write_whole(out / "sweep.tex", to_latex(table, fit=True).encode()),
+        write_flat(out / "sweep.csv", rows, first=["objective", *fields_of(swept)]),
+        write_json(out / "sweep.json", record),
     ]
     return [*files, *figures, *_page(swept, out, selection, command)]
 
@@ -81,22 +74,31 @@ def sweep_record(
             _point(swept, point, out, shown) | _details(swept, selection, point)
             for point in (*swept.beside, *swept.points)
         ],
-        "selection": None if selection is None else _told(selection),
-        "sensitivity": None
-        if sensitivity is None
-        else {part: interval.as_dict() for part, interval in sensitivity.shares.items()},
+        "selection": None if selection is None else _selection(selection),
+        "sensitivity": None if sensitivity is None else _shares(sensitivity.shares),
         "sentences": list(sentences),
     }
 
 
+def _shares(shares: Mapping[str, Interval]) -> dict[str, Any] | None:
+    """None where all points score the same, and so there is no variance to explain: JSON knows no NaN."""
+    if any(math.isnan(share.value) for share in shares.values()):
+        return None
+    return {part: share.as_dict() for part, share in shares.items()}
+
+
+def _run_of(point: Summary, out: Path) -> Path:
+    """The run of its first seed."""
+    return StudyFolder(out).run(min(point.cells, key=lambda cell: cell.seed))
+
+
 def _point(swept: Swept, point: Summary, out: Path, benchmarks: Sequence[str]) -> dict[str, Any]:
-    run = Place(out).run(min(point.cells, key=lambda cell: cell.seed))
     return {
         "objective": point.setting.objective,
         **dict(point.setting.fields),
         **point.interval(swept.metric, *benchmarks).as_dict(),
         "seeds": point.seeds,
-        "run": str(run.relative_to(out)),  # the folder may be moved
+        "run": str(_run_of(point, out).relative_to(out)),  # the folder may be moved
     }
 
 
@@ -104,22 +106,15 @@ def _details(swept: Swept, selection: Selection | None, point: Summary) -> dict[
     """What the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
     metric, names = swept.metric, reported(swept, selection)
     difference = against_sft(swept, selection, point)
-    by_seed = [
-        float(sum(run[name].values(metric).mean() for name in names) / len(names))
-        for _, run in sorted(point.runs.items())
-    ]
     columns = {"against_sft": difference} | {name: point.interval(metric, name) for name in swept.benchmarks}
-    flat: dict[str, Any] = {"by_seed": by_seed}
+    flat: dict[str, Any] = {"by_seed": list(point.by_seed(metric, names))}
     for name, interval in columns.items():
-        flat |= {
-            name: None if interval is None else interval.value,
-            f"{name}_low": None if interval is None else interval.low,
-            f"{name}_high": None if interval is None else interval.high,
-        }
+        value, low, high = (None, None, None) if interval is None else interval.as_dict().values()
+        flat |= {name: value, f"{name}_low": low, f"{name}_high": high}
     return flat
 
 
-def _told(selection: Selection) -> dict[str, Any]:
+def _selection(selection: Selection) -> dict[str, Any]:
     return {
         "objective": selection.point.setting.objective,
         **dict(selection.point.setting.fields),
@@ -134,17 +129,11 @@ def _told(selection: Selection) -> dict[str, Any]:
 
 def _page(swept: Swept, out: Path, selection: Selection | None, command: str) -> list[Path]:
     """The heatmap, and what there is of SFT and of the point in question at the first seed."""
-    from trimsft.report import write_report
-
     if not swept.slice():
         return []
     point = swept.best if selection is None else selection.point
     sft = swept.baseline_of(point) if selection is None else selection.baseline
     shown = [summary for summary in (sft, point) if summary is not None]
-    runs = {
-        NAMES[summary.setting.objective]: Place(out).run(min(summary.cells, key=lambda cell: cell.seed))
-        for summary in shown
-    }
+    runs = {NAMES[summary.setting.objective]: _run_of(summary, out) for summary in shown}
     settings = dict(point.setting.fields) | ({"command": command} if command else {})
-    page = out / "report.html"
-    return [write_report(page, runs, title="Sweep", settings=settings, sweep=out / "sweep.json")]
+    return [write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from trimsft.report.tables.scores import Cell, Table
+from trimsft.report.table import Cell, Table
 from trimsft.scoring.intervals import Interval
-from trimsft.study.cells import PARAMETERS
+from trimsft.study.cells import NAMES
 from trimsft.study.sweeps.sweep import Selection, Swept, candidates, shared_fields
-from trimsft.study.tables.figures import percent
-from trimsft.study.tables.score_rows import points
-from trimsft.study.tables.summaries import NAMES, Summary, paired, shown
+from trimsft.study.tables.summaries import Summary, field_rank, paired, shown
 
 
 def metric_name(swept: Swept) -> str:
@@ -31,13 +29,13 @@ def sweep_table(swept: Swept, selection: Selection | None = None, *, brief: bool
         cells = [
             Cell(NAMES[point.setting.objective], bold=chosen),
             *(Cell(shown(point.setting.get(field))) for field in fields),
-            *(_cell(point.interval(swept.metric, *of), chosen) for of in columns.values()),
+            *(Cell.share(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
         ]
-        rows.append((*cells, _against(swept, selection, point)))
+        rows.append((*cells, Cell.share(against_sft(swept, selection, point), sign="+")))
     seeds = {point.seeds for point in swept.points}
-    told = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     note = (
-        f"Percent; {told} training{'' if max(seeds) == 1 else 's'} of each point. Brackets: 95 % interval over "
+        f"Percent; {many} training{'' if max(seeds) == 1 else 's'} of each point. Brackets: 95 % interval over "
         f"{'seeds and ' if max(seeds) > 1 else ''}problems, for each point alone."
     )
     header = ("", *fields, *columns, "against SFT")
@@ -61,12 +59,7 @@ def _columns(swept: Swept, selection: Selection | None, brief: bool) -> dict[str
 
 def fields_of(swept: Swept) -> list[str]:
     """Parameters of the objectives that are there, and whatever else varies."""
-    values: dict[str, set[object]] = {}
-    for point in swept.points:
-        for name, value in point.setting.fields:
-            values.setdefault(name, set()).add(value)
-    others = sorted(name for name in values if name not in PARAMETERS)
-    return [*(name for name in PARAMETERS if name in values), *others]
+    return sorted({name for point in swept.points for name, _ in point.setting.fields}, key=field_rank)
 
 
 def reported(swept: Swept, selection: Selection | None) -> list[str]:
@@ -76,46 +69,38 @@ def reported(swept: Swept, selection: Selection | None) -> list[str]:
 
 def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
     """What the sweep says, in sentences."""
-    found = []
-    if selection is not None:
-        found.append(selection.sentence())
-    else:
-        best, points = swept.best, len(candidates(swept.points))
-        value = best.interval(swept.metric, *swept.benchmarks)
-        text = f"The highest of {points} points is {best.setting.label}: {100 * value.value:.1f}."
-        if points > 1:
-            more = "" if best.seeds > 1 else " or more, as there is one training of each"
-            text += (
-                f" As the best of {points} on the problems it was chosen by it is too high, by about "
-                f"{100 * swept.optimism():.1f} points{more}; "
-                "--select-on BENCHMARK chooses on one and reports on the others."
-            )
-        found.append(text)
-    found += _no_candidates(swept, selection)
+    sentences = [_best_point(swept) if selection is None else selection.sentence(), *_left_out(swept, selection)]
     sensitivity = swept.sensitivity(None if selection is None else selection.point)
-    found += [] if sensitivity is None else [sensitivity.sentence()]
+    sentences += [] if sensitivity is None else [sensitivity.sentence()]
     if swept.missing:
-        count = len(swept.missing)
-        told = "1 cell is" if count == 1 else f"{count} cells are"
-        found.append(f"{told} not finished, such as {swept.missing[0].name}.")
-    return found
+        cells = "1 cell is" if len(swept.missing) == 1 else f"{len(swept.missing)} cells are"
+        sentences.append(f"{cells} not finished, such as {swept.missing[0].name}.")
+    return sentences
 
 
-def _no_candidates(swept: Swept, selection: Selection | None) -> list[str]:
+def _best_point(swept: Swept) -> str:
+    best, points = swept.best, len(candidates(swept.points))
+    value = best.interval(swept.metric, *swept.benchmarks)
+    text = f"The highest of {points} points is {best.setting.label}: {100 * value.value:.1f}."
+    if points == 1:
+        return text
+    more = "" if best.seeds > 1 else " or more, as there is one training of each"
+    return (
+        f"{text} As the best of {points} on the problems it was chosen by it is too high, by about "
+        f"{100 * swept.optimism():.1f} points{more}; --select-on BENCHMARK chooses on one and reports on the others."
+    )
+
+
+def _left_out(swept: Swept, selection: Selection | None) -> list[str]:
     """How many had no part in the choice, as fewer seeds of them are finished."""
-    groups = {"point": swept.points} | ({} if selection is None else {"SFT": swept.baselines})
-    found = []
+    groups = {"points": swept.points} | ({} if selection is None else {"of SFT": swept.baselines})
+    sentences = []
     for name, members in groups.items():
         kept = candidates(members)
         if out := len(members) - len(kept):
-            told = f"{out} of {len(members)} {name}s" if name == "point" else f"{out} of {len(members)} of SFT"
-            found.append(f"{told} had no part in the choice: fewer than {kept[0].seeds} trainings are finished.")
-    return found
-
-
-def _cell(interval: Interval, bold: bool) -> Cell:
-    value, low, high = (f"{bound:.1f}" for bound in percent(interval))
-    return Cell(value, f"[{low}, {high}]", bold=bold, data=interval)
+            why = f"fewer than {kept[0].seeds} trainings are finished"
+            sentences.append(f"{out} of {len(members)} {name} had no part in the choice: {why}.")
+    return sentences
 
 
 def against_sft(swept: Swept, selection: Selection | None, point: Summary) -> Interval | None:
@@ -124,11 +109,3 @@ def against_sft(swept: Swept, selection: Selection | None, point: Summary) -> In
     if sft is None or sft is point:
         return None
     return paired(point, sft, swept.metric, *reported(swept, selection))
-
-
-def _against(swept: Swept, selection: Selection | None, point: Summary) -> Cell:
-    found = against_sft(swept, selection, point)
-    if found is None:
-        return Cell("")
-    value, low, high = (points(bound) for bound in found.as_dict().values())
-    return Cell(value, f"[{low}, {high}]", data=found)

@@ -1,29 +1,46 @@
-"""Scores of cells, brought together over seeds: every setting once, with the interval over seeds and problems.
+"""Scores of cells: read from their runs, brought together over seeds, with intervals over seeds and problems.
 
-for setting, found in summarise(load_results(cells, out)).items():
-    found.interval("average")                      # mean over benchmarks
-    found.interval("average", "lab-easy")
+for setting, summary in summarise(load_results(cells, out)).items():
+    summary.interval("average")                    # mean over benchmarks
+    summary.interval("average", "lab-easy")
 paired(trim, sft, "average")                       # trim - sft, by problem and seed
+
+Tables of studies show what there is (`load_partial_results`): a benchmark that is added leaves the finished ones there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from trimsft.objectives import PAPER_NAMES
-from trimsft.scoring.intervals import RESAMPLES, Array, Interval
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_runs, student_t
 from trimsft.scoring.metrics import metric_bounds
-from trimsft.scoring.intervals import interval_over_runs, student_t
+from trimsft.scoring.records import load_run
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
-from trimsft.study.cells import BASE, PARAMETERS, Cell
+from trimsft.study.cells import BASE, NAMES, PARAMETERS, Cell
+from trimsft.study.folder import StudyFolder
 
-NAMES = {BASE: "Base", **PAPER_NAMES}
-_PLACES = {name: place for place, name in enumerate(PARAMETERS)}
+Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
+
+
+def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()) -> dict[Cell, list[BenchmarkScore]]:
+    """The scores of each cell whose evaluation is finished; by default on the benchmarks of the study's folder."""
+    folder = StudyFolder(out)
+    names = tuple(benchmarks) or folder.read_benchmarks()
+    return {cell: load_run(folder.run(cell), names) for cell in cells if names and folder.is_evaluated(cell, names)}
+
+
+def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
+    """The scores of each cell on those of the folder's benchmarks that are finished, where any is."""
+    folder = StudyFolder(out)
+    names = folder.read_benchmarks()
+    finished = {cell: [name for name in names if folder.is_evaluated(cell, [name])] for cell in cells}
+    return {cell: load_run(folder.run(cell), there) for cell, there in finished.items() if there}
 
 
 @dataclass(frozen=True)
@@ -47,9 +64,14 @@ class Setting:
     @property
     def label(self) -> str:
         """TrimSFT (margin 1, bandwidth 0.5)."""
-        order = sorted(self.fields, key=lambda entry: (_PLACES.get(entry[0], len(_PLACES)), entry[0]))
-        told = ", ".join(f"{name} {shown(value)}" for name, value in order)
-        return f"{NAMES.get(self.objective, self.objective)}{f' ({told})' if told else ''}"
+        order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
+        settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
+        return f"{NAMES.get(self.objective, self.objective)}{f' ({settings})' if settings else ''}"
+
+
+def field_rank(name: str) -> tuple[int, str]:
+    """The order of fields: those of objectives first."""
+    return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
 
 
 @dataclass(frozen=True)
@@ -61,7 +83,7 @@ class Summary:
     """Seed -> benchmark -> scores; a seed that is not finished may lack benchmarks."""
     cells: Sequence[Cell]
     resamples: int = RESAMPLES
-    _found: dict[tuple[str, tuple[str, ...]], Interval] = field(default_factory=dict, repr=False)
+    _intervals: dict[tuple[str, tuple[str, ...]], Interval] = field(default_factory=dict, repr=False)
 
     @property
     def seeds(self) -> int:
@@ -81,13 +103,18 @@ class Summary:
     def samples(self) -> int:
         return min(score.samples for run in self.runs.values() for score in run.values())
 
+    def by_seed(self, metric: str, benchmarks: Sequence[str]) -> tuple[float, ...]:
+        """The mean over these benchmarks for each seed that has all of them."""
+        runs = self.with_all(benchmarks).values()
+        return tuple(float(sum(run[n].values(metric).mean() for n in benchmarks) / len(benchmarks)) for run in runs)
+
     def interval(self, metric: str, *benchmarks: str) -> Interval:
-        """Of these benchmarks, each counting the same, over the seeds that have all; all where none is named."""
+        """The mean over these benchmarks (by default all) and over the seeds that have all of them."""
         names = benchmarks or tuple(self.benchmarks)
-        if (metric, names) not in self._found:
+        if (metric, names) not in self._intervals:
             runs = [[run[name] for name in names] for run in self.with_all(names).values()]
-            self._found[metric, names] = over_runs(runs, metric, resamples=self.resamples)
-        return self._found[metric, names]
+            self._intervals[metric, names] = over_runs(runs, metric, resamples=self.resamples)
+        return self._intervals[metric, names]
 
 
 def labels_of(settings: Iterable[Setting]) -> dict[Setting, str]:
@@ -106,22 +133,18 @@ def setting_of(cell: Cell) -> Setting:
     return Setting(cell.model, cell.objective, cell.fields)
 
 
-def summarise(
-    results: Mapping[Cell, Sequence[BenchmarkScore]], *, resamples: int = RESAMPLES
-) -> dict[Setting, Summary]:
+Summaries: TypeAlias = Mapping[Setting, Summary]
+
+
+def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Setting, Summary]:
     """Settings in the order of their first cell."""
     cells: dict[Setting, list[Cell]] = {}
     for cell in results:
         if results[cell]:
             cells.setdefault(setting_of(cell), []).append(cell)
     return {
-        setting: Summary(
-            setting,
-            {cell.seed: {score.benchmark: score for score in results[cell]} for cell in found},
-            found,
-            resamples,
-        )
-        for setting, found in cells.items()
+        setting: Summary(setting, {cell.seed: {s.benchmark: s for s in results[cell]} for cell in own}, own, resamples)
+        for setting, own in cells.items()
     }
 
 
@@ -155,18 +178,18 @@ def mean_difference(
         raise ValueError("benchmarks: the two settings have none in common; evaluate both on the same")
     strata = [np.mean(stratum, axis=0) for stratum in zip(*_differences(pairs, metric, names), strict=True)]
     bounds = None if metric_bounds(metric) is None else (-1.0, 1.0)
-    found = interval_over_runs(strata, bounds, resamples=pairs[0][0].resamples)
-    return _widened(found, tests, strata[0].shape[1])
+    return _widened(interval_over_runs(strata, bounds, resamples=pairs[0][0].resamples), tests, strata[0].shape[1])
 
 
-def _widened(found: Interval, tests: int, runs: int) -> Interval:
-    """By the quotient of the quantiles, Student's t of several runs, the normal one of problems alone."""
+def _widened(interval: Interval, tests: int, runs: int) -> Interval:
+    """Wider by the quotient of the quantiles: Student's t of several runs, the normal one of problems alone."""
 
     def quantile(outside: float) -> float:
         return student_t(runs - 1, outside) if runs > 1 else NormalDist().inv_cdf(1 - outside / 2)
 
     by = 1.0 if tests == 1 else quantile(0.05 / tests) / quantile(0.05)
-    return Interval(found.value, *(found.value + by * (end - found.value) for end in (found.low, found.high)))
+    value = interval.value
+    return Interval(value, *(value + by * (end - value) for end in (interval.low, interval.high)))
 
 
 def _differences(pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmarks: Sequence[str]) -> list[list[Array]]:
@@ -174,10 +197,10 @@ def _differences(pairs: Sequence[tuple[Summary, Summary]], metric: str, benchmar
 
     Pairs that share none were trained apart, so that it does not matter which seed stands beside which.
     """
-    found = [_by_seed(a, b, metric, benchmarks) for a, b in pairs]
-    shared = [seed for seed in found[0] if all(seed in other for other in found)]
-    fewest = min(map(len, found))
-    columns = [[of[seed] for seed in shared] if shared else list(of.values())[:fewest] for of in found]
+    by_seed = [_by_seed(a, b, metric, benchmarks) for a, b in pairs]
+    shared = [seed for seed in by_seed[0] if all(seed in other for other in by_seed)]
+    fewest = min(map(len, by_seed))
+    columns = [[of[seed] for seed in shared] if shared else list(of.values())[:fewest] for of in by_seed]
     return [[np.stack(stratum, axis=1) for stratum in zip(*seeds, strict=True)] for seeds in columns]
 
 
@@ -192,23 +215,22 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
     for name in benchmarks:
         for run in (*of_a.values(), *of_b.values()):
             require_same_problems(next(iter(of_a.values()))[name], run[name], name)
-    shared = [seed for seed in of_a if seed in of_b]
-    if shared and BASE not in (a.setting.objective, b.setting.objective):
-        return {
-            seed: [of_a[seed][n].values(metric) - of_b[seed][n].values(metric) for n in benchmarks] for seed in shared
-        }
-    mean_a, mean_b = (
-        [np.mean([run[n].values(metric) for run in of.values()], axis=0) for n in benchmarks] for of in (of_a, of_b)
+    values_a, values_b = (
+        {seed: [run[name].values(metric) for name in benchmarks] for seed, run in of.items()} for of in (of_a, of_b)
     )
-    if len(of_a) < len(of_b):
-        return {
-            seed: [mean - run[n].values(metric) for n, mean in zip(benchmarks, mean_a, strict=True)]
-            for seed, run in of_b.items()
-        }
-    return {
-        seed: [run[n].values(metric) - mean for n, mean in zip(benchmarks, mean_b, strict=True)]
-        for seed, run in of_a.items()
-    }
+    shared = [seed for seed in values_a if seed in values_b]
+    if not shared or BASE in (a.setting.objective, b.setting.objective):
+        shared = list(values_b if len(values_a) < len(values_b) else values_a)
+        if len(values_a) < len(values_b):
+            values_a = dict.fromkeys(shared, _mean(values_a))
+        else:
+            values_b = dict.fromkeys(shared, _mean(values_b))
+    return {seed: [x - y for x, y in zip(values_a[seed], values_b[seed], strict=True)] for seed in shared}
+
+
+def _mean(by_seed: Mapping[int, Sequence[Array]]) -> list[Array]:
+    """Over seeds, of each benchmark."""
+    return [np.mean(values, axis=0) for values in zip(*by_seed.values(), strict=True)]
 
 
 def shown(value: Any) -> str:

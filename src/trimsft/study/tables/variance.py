@@ -28,17 +28,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trimsft.scoring.intervals import Array, Interval, bias_corrected
+from trimsft.report.table import rounded
+from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
+from trimsft.study.tables.summaries import Summary, in_common
 
 Setting: TypeAlias = tuple[float, float]
 """(margin, bandwidth)."""
 PARTS = ("margin", "bandwidth", "interaction", "residual", "shared")
 RESAMPLES = 2_000
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
+"""The verdicts on a claim."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Of the variance over all cells and seeds, from 0 to 1; NaN where nothing varies."""
+    """What explains the variance over all cells and seeds, from 0 to 1; NaN where nothing varies."""
 
     margin: float
     bandwidth: float
@@ -63,42 +67,43 @@ class Sensitivity:
 
     @property
     def verdict(self) -> str:
-        """holds, does not hold, cannot be told: that the bandwidth matters more than the margin."""
+        """Whether the bandwidth matters more than the margin."""
         if not self.resampled or math.isnan(self.difference.value):
-            return "cannot be told"
+            return OPEN
         return verdict_of(self.difference)
 
     def sentence(self) -> str:
+        """The shares and the verdict in words."""
         if math.isnan(self.difference.value):
             return f"All {self.settings} settings score the same: there is no variance to explain."
-        told = {part: _told(self.shares[part], self.resampled) for part in PARTS}
+        texts = {part: _percent(self.shares[part], self.resampled) for part in PARTS}
         text = (
-            f"Over {self.settings} settings, tau explains {told['bandwidth']} of the variance, m {told['margin']}, "
-            f"both together {told['interaction']} more"
+            f"Over {self.settings} settings, tau explains {texts['bandwidth']} of the variance, m {texts['margin']}, "
+            f"both together {texts['interaction']} more"
         )
         if self.seeds > 1:
-            text += f", seeds {told['residual']}"
+            text += f", seeds {texts['residual']}"
         if abs(self.shares["shared"].value) > 0.005:
-            text += f"; {told['shared']} could be either's, as the grid is not full"
+            text += f"; {texts['shared']} could be either's, as the grid is not full"
         return f"{text}. {self._conclusion()}"
 
     def _conclusion(self) -> str:
         if not self.resampled:
             return "Without single scores there are no intervals."
         words = {
-            "holds": "tau matters more than m",
-            "does not hold": "m matters more than tau",
-            "cannot be told": "Which matters more cannot be told",
+            HOLDS: "tau matters more than m",
+            FAILS: "m matters more than tau",
+            OPEN: "Which matters more cannot be told",
         }
         value, low, high = (100 * bound for bound in self.difference.as_dict().values())
         return f"{words[self.verdict]} (difference {value:+.0f} points [{low:+.0f}, {high:+.0f}])."
 
 
 def verdict_of(difference: Interval) -> str:
-    """holds above 0, does not hold below it, cannot be told where the interval has 0 in it."""
+    """HOLDS above 0, FAILS below it, OPEN where the interval has 0 in it."""
     if difference.low > 0:
-        return "holds"
-    return "does not hold" if difference.high < 0 else "cannot be told"
+        return HOLDS
+    return FAILS if difference.high < 0 else OPEN
 
 
 def shares(scores: Mapping[Setting, Sequence[float]]) -> Shares:
@@ -125,25 +130,48 @@ def sensitivity(
     runs = [run for setting in design.settings for run in scores[setting]]
     strata = [np.stack(column, axis=1) for column in zip(*runs, strict=True)]  # each [problems, runs]
     means_N = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
-    found = design.shares(means_N[:, None])[:, 0]
+    seen = design.shares(means_N[:, None])[:, 0]
     draws_NR = _resampled(design, strata, resamples, np.random.default_rng(seed))
     drawn = design.shares(draws_NR)
     # in units of the variance seen: of the resampled one, mere noise would show a difference in every fourth sweep
     scaled = (drawn[1] - drawn[0]) * design.total(draws_NR) / design.total(means_N[:, None])
     return Sensitivity(
-        {part: bias_corrected(float(found[n]), drawn[n]) for n, part in enumerate(PARTS)},
-        bias_corrected(float(found[1] - found[0]), scaled),
-        len(design.settings),
-        min(map(len, scores.values())),
-        True,
+        {part: bias_corrected(float(seen[n]), drawn[n]) for n, part in enumerate(PARTS)},
+        bias_corrected(float(seen[1] - seen[0]), scaled),
+        settings=len(design.settings),
+        seeds=min(map(len, scores.values())),
+        resampled=True,
     )
+
+
+def sensitivity_of(
+    summaries: Sequence[Summary], metric: str = "average", *, resamples: int = RESAMPLES
+) -> Sensitivity | None:
+    """The same of trimmed settings that differ in nothing but margin and bandwidth; None where there are too few."""
+    bands = {summary.setting.band: summary for summary in summaries if summary.setting.band is not None}
+    # who shares neither margin nor bandwidth with any other cannot tell one from the other
+    kept = {
+        band: summary
+        for band, summary in bands.items()
+        if any((band[0] == other[0]) != (band[1] == other[1]) for other in bands)
+    }
+    is_plane = len(kept) >= 4 and all(len({band[n] for band in kept}) >= 2 for n in (0, 1))
+    names = in_common(kept.values()) if is_plane else ()
+    if not names:
+        return None
+    scores = {
+        band: [[run[name].values(metric) for name in names] for run in summary.with_all(names).values()]
+        for band, summary in kept.items()
+    }
+    return sensitivity(scores, resamples=resamples)
 
 
 def sensitivity_without_noise(scores: Mapping[Setting, float]) -> Sensitivity:
     """The same from one printed number for each setting, as the paper has them: no intervals, and no verdict."""
-    found = shares({setting: [value] for setting, value in scores.items()})
-    exact = {part: _exact(getattr(found, part)) for part in PARTS}
-    return Sensitivity(exact, _exact(found.bandwidth - found.margin), len(scores), 1, False)
+    parts = shares({setting: [value] for setting, value in scores.items()})
+    exact = {part: _exact(getattr(parts, part)) for part in PARTS}
+    difference = _exact(parts.bandwidth - parts.margin)
+    return Sensitivity(exact, difference, settings=len(scores), seeds=1, resampled=False)
 
 
 class _Design:
@@ -194,8 +222,6 @@ def _basis(columns: Array) -> Array:
 
 def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
     """[runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
-    from trimsft.scoring.intervals import resampled_means
-
     draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
     first = 0
     for count in design.counts:
@@ -209,11 +235,8 @@ def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np
     return np.asarray(draws_RN.T)
 
 
-def _told(share: Interval, with_interval: bool) -> str:
-    value, low, high = (
-        f"{round(100 * bound, 0) + 0.0:.0f}"
-        for bound in (share.value, share.low, share.high)  # -0 + 0 is 0
-    )
+def _percent(share: Interval, with_interval: bool) -> str:
+    value, low, high = (rounded(100 * end, 0) for end in (share.value, share.low, share.high))
     return f"{value} % [{low}, {high}]" if with_interval else f"{value} %"
 
 

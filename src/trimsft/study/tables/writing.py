@@ -8,48 +8,64 @@ runs/study-lab/tables/
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
   main/report.html           the page about its runs of seed 0
+
+problems.csv has one row for each cell and benchmark; a column of counts has one number for each problem, in the order
+of their ids:
+
+  cell             benchmark  samples  correct    no_answer  greedy
+  lab/sft/seed0    lab-easy   8        8 6 7 ...  0 0 1 ...  1 1 0 ...
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import RunError
-from trimsft.report.figures.style import csv_of
-from trimsft.report.tables.formats import escape_markdown, render
-from trimsft.report.tables.scores import Table
+from trimsft.report.table import Table, csv_of, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import RESAMPLES
-from trimsft.study.cells import BASE, Cell
-from trimsft.study.places import Place
+from trimsft.scoring.scores import BenchmarkScore
+from trimsft.study.cells import BASE, NAMES, Cell
+from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
-from trimsft.study.tables.beside_the_paper import contradictions, numbers_of
-from trimsft.study.tables.claims_of_the_paper import Claim, score_claims
+from trimsft.study.tables.claims import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
-from trimsft.study.tables.notes import missing_note, partial_note, unanswered_note
-from trimsft.study.tables.protocol import protocol_note, scale_note, study_title
-from trimsft.study.tables.raw import write_problems, write_rows
-from trimsft.study.tables.results import load_partial_results
-from trimsft.study.tables.score_rows import ScoreRow, our_table, paper_table, pattern_table, score_rows
-from trimsft.study.tables.summaries import Setting, Summary, labels_of, setting_of, summarise
-from trimsft.study.tables.token_claims import token_claims
-from trimsft.study.tables.token_tables import token_results
+from trimsft.study.tables.notes import (
+    missing_note,
+    partial_note,
+    protocol_note,
+    scale_note,
+    study_title,
+    unanswered_note,
+)
+from trimsft.study.tables.scores import (
+    ScoreRow,
+    contradictions,
+    numbers_of,
+    our_table,
+    paper_table,
+    pattern_table,
+    score_rows,
+)
+from trimsft.study.tables.summaries import (
+    Results,
+    Setting,
+    Summaries,
+    labels_of,
+    load_partial_results,
+    setting_of,
+    summarise,
+)
+from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
 from trimsft.tokens.table import TokenTable, read_token_table
 
-if TYPE_CHECKING:
-    from trimsft.scoring.scores import BenchmarkScore
-
-_METRICS = {
-    "main": ("average", "greedy"),
-    "passes": ("pass@{samples}", "majority@{samples}"),
-}
+_METRICS = {"main": ("average", "greedy"), "passes": ("pass@{samples}", "majority@{samples}")}
 """By study; average elsewhere."""
-_ORDER = ("base", "sft", "fsft", "dft", "trim", "trim-e", "trim-h")
 MOST_ON_A_PAGE = 8
 """Runs; more would be read by nobody."""
 
@@ -58,193 +74,102 @@ def write_study(
     study: Study, scale: Scale, cells: Sequence[Cell], out: Path, *, resamples: int = RESAMPLES
 ) -> list[Path]:
     """Everything that the finished ones of these cells have data for; returns the files written."""
-    place = Place(out)
-    folder = out / "tables" / study.name
+    folder = StudyFolder(out)
     results = load_partial_results(cells, out) if SCORES in study.needs else {}
-    tables = _token_tables(place, cells) if TOKENS in study.needs else {}
+    tables = _token_tables(folder, cells) if TOKENS in study.needs else {}
     if not results and not tables:
-        raise RunError(
-            f"{out}: no cell of {study.name!r} is finished; run it with trimsft study run {study.name} --out {out}"
-        )
-    every = belonging([*place.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
+        hint = f"run it with trimsft study run {study.name} --out {out}"
+        raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
+    every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
     everything = load_partial_results(every, out)
-    judged = claims(everything, _token_tables(place, every), resamples=resamples)
-    notes = [*missing_note(_missing(study, place, cells, results)), *contradictions(study.paper)]
-    notes = [*partial_note(results, place.names_of(scale)), *notes]
+    judged = claims(everything, _token_tables(folder, every), resamples=resamples)
+    missing = [
+        cell
+        for cell in cells
+        if (SCORES in study.needs and cell not in results) or (TOKENS in study.needs and not folder.has_tokens(cell))
+    ]
+    notes = [
+        *partial_note(results, folder.names_of(scale)),
+        *missing_note(missing),
+        *contradictions(study.paper),
+    ]
+    own = [claim for claim in judged if claim.study == study.name]
+    writer = _Writer(study, scale, out / "tables" / study.name, notes, own)
     files: list[Path] = []
     if results:
-        summaries = summarise(results, resamples=resamples)
-        told = [*unanswered_note(summaries), *notes]
-        files += _write_scores(study, scale, summaries, folder, told, judged)
+        files += writer.write_scores(summarise(results, resamples=resamples))
     if tables:
-        files += _write_tokens(study, scale, tables, folder, notes, judged)
-    shown = [cell for cell in cells if cell in results or cell in tables]
-    files += _write_page(study, scale, place, shown, folder)
+        files += writer.write_tokens(tables)
+    files += writer.write_pages({cell: folder.run(cell) for cell in cells if cell in results or cell in tables})
     if everything:
         files.append(write_problems(out / "tables" / "problems.csv", everything))
     return [*files, *write_claims(out / "tables", judged)]
 
 
 def claims(
-    results: Mapping[Cell, Sequence[BenchmarkScore]],
-    tables: Mapping[Cell, TokenTable] | None = None,
-    *,
-    resamples: int = RESAMPLES,
+    results: Results, tables: Mapping[Cell, TokenTable] | None = None, *, resamples: int = RESAMPLES
 ) -> list[Claim]:
     """The paper's claims about scores and, where there are tables of the first seed, about tokens."""
-    found = score_claims(summarise(results, resamples=resamples))
+    judged = score_claims(summarise(results, resamples=resamples))
     by_model: dict[str, dict[str, TokenTable]] = {}
     for cell, table in (tables or {}).items():
         by_model.setdefault(cell.model, {}).setdefault(cell.objective, table)
     for model, of_model in by_model.items():
         start = f"{model}: " if len(by_model) > 1 else ""
-        found += [replace(claim, sentence=f"{start}{claim.sentence}") for claim in token_claims(of_model)]
-    return found
+        judged += [replace(claim, sentence=f"{start}{claim.sentence}") for claim in token_claims(of_model)]
+    return judged
 
 
 def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
     """claims.md and claims.json."""
-    text = f"# The paper's claims, held against these results\n\n{_claims(judged) or 'None can be judged yet.'}\n"
-    content = json.dumps([claim.as_dict() for claim in judged], indent=1)
+    listed = _listed(judged) or "None can be judged yet."
+    text = f"# The paper's claims, held against these results\n\n{listed}\n"
     return [
         write_whole(folder / "claims.md", text.encode()),
-        write_whole(folder / "claims.json", f"{content}\n".encode()),
+        write_json(folder / "claims.json", [asdict(claim) for claim in judged]),
     ]
 
 
-# ---- studies of scores
+def write_problems(path: Path, results: Results) -> Path:
+    """What every score and interval can be had again from, but for votes."""
+    rows = [[cell.name, *_counts(score)] for cell, scores in results.items() for score in scores]
+    return write_whole(path, csv_of(["cell", "benchmark", "samples", "correct", "no_answer", "greedy"], rows))
 
 
-def _write_scores(
-    study: Study,
-    scale: Scale,
-    summaries: Mapping[Setting, Summary],
-    folder: Path,
-    notes: Sequence[str],
-    judged: Sequence[Claim],
-) -> list[Path]:
-    summaries = dict(sorted(summaries.items(), key=lambda entry: _rank(study, scale, entry[0])))
-    samples = min(summary.samples for summary in summaries.values())
-    metrics = [metric.format(samples=samples) for metric in _METRICS.get(study.name, ("average",))]
-    rows = score_rows(summaries, metrics, numbers_of(study.name))
-    title = study_title(study.title, scale, samples)
-    tables = [table for metric in metrics for table in _tables(title, scale, summaries, rows, metric)]
-    own = [claim for claim in judged if claim.study == study.name]
-    figures = score_figures(study.name, summaries, rows, samples, folder / "figures")
-    record = {
-        "study": study.name,
-        "title": title,
-        "paper": list(study.paper),
-        "scale": scale.name,
-        "rows": [row.as_dict() for row in rows],
-        "claims": [claim.as_dict() for claim in own],
-        "notes": list(notes),
-    }
+def _counts(score: BenchmarkScore) -> list[Any]:
+    problems = score.per_problem
+    has_greedy = problems[0].greedy is not None
     return [
-        *_write_texts(study, title, tables, own, notes, figures, folder),
-        *write_rows(study.name, record, rows, folder),
-        *figures,
+        score.benchmark,
+        score.samples,
+        " ".join(str(problem.correct) for problem in problems),
+        " ".join(str(problem.no_answer) for problem in problems),
+        " ".join(str(int(bool(problem.greedy))) for problem in problems if has_greedy),
     ]
 
 
-def _tables(
-    title: str, scale: Scale, summaries: Mapping[Setting, Summary], rows: Sequence[ScoreRow], metric: str
-) -> list[Table]:
-    of_metric = [row for row in rows if row.metric == metric]
-    if metric != "average":
-        title = metric
-    if metric.startswith("majority@"):
-        title = f"best-of-{metric.partition('@')[2]} by majority vote"
-    notes = () if metric == "average" else ("The paper prints no numbers of this metric.",)
-    known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
-    found = [
-        our_table(title, summaries, of_metric, notes),
-        paper_table(summaries, of_metric, _told(protocol_note(scale, known))),
-        pattern_table(summaries, of_metric, _told(scale_note(scale))),
-    ]
-    return [table for table in found if table is not None]
+def write_json(path: Path, record: Any) -> Path:
+    return write_whole(path, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
 
 
-def _told(note: str) -> tuple[str, ...]:
-    return (note,) if note else ()
+def write_flat(path: Path, rows: Sequence[Mapping[str, Any]], first: Iterable[str] = ()) -> Path:
+    """A CSV of all columns that any row has; those in `first` come first."""
+    names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
+    return write_whole(path, csv_of(names, [[row.get(name) for name in names] for row in rows]))
 
 
-def _rank(study: Study, scale: Scale, setting: Setting) -> tuple[Any, ...]:
-    """Models as the scale has them; then as the paper's table goes."""
-    model = list(scale.models).index(setting.model) if setting.model in scale.models else len(scale.models)
-    method = _ORDER.index(setting.objective) if setting.objective in _ORDER else len(_ORDER)
-    band = setting.band or (-1.0, -1.0)
-    return (model, band, method) if study.name == "half-trims" else (model, method, band)
-
-
-# ---- studies of tokens
-
-
-def _write_tokens(
-    study: Study,
-    scale: Scale,
-    tables: Mapping[Cell, TokenTable],
-    folder: Path,
-    notes: Sequence[str],
-    judged: Sequence[Claim],
-) -> list[Path]:
-    labelled = {cell.objective: table for cell, table in tables.items()}
-    model = next(iter(tables)).model
-    own = [claim for claim in judged if claim.study == study.name]
-    made, record = token_results(study.name, model, labelled)
-    figures = token_figures(study.name, labelled, folder / "figures")
-    title = study_title(study.title, scale, scale.samples)
-    record |= {"study": study.name, "title": title, "paper": list(study.paper), "notes": list(notes)}
-    record["claims"] = [claim.as_dict() for claim in own]
-    content = json.dumps(record, indent=1, allow_nan=False)
-    columns, rows = record["columns"], record["rows"]
-    return [
-        *_write_texts(study, title, [made], own, notes, figures, folder),
-        write_whole(folder / f"{study.name}.csv", csv_of(columns, [[row[name] for name in columns] for row in rows])),
-        write_whole(folder / f"{study.name}.json", f"{content}\n".encode()),
-        *figures,
-    ]
-
-
-def _token_tables(place: Place, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
-    """Of seed 0, at the default parameters: one for each objective."""
-    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
-    return {cell: read_token_table(place.tokens(cell)) for cell in wanted if place.has_tokens(cell)}
-
-
-# ---- texts
-
-
-def _write_texts(
-    study: Study,
-    title: str,
-    tables: Sequence[Table],
-    own: Sequence[Claim],
-    notes: Sequence[str],
-    figures: Sequence[Path],
-    folder: Path,
-) -> list[Path]:
-    parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in tables)]
+def markdown_images(figures: Sequence[Path]) -> list[str]:
     drawn = [path for path in figures if path.suffix == ".png"]
-    parts += [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
-    parts += [f"## The paper's claims\n\n{_claims(own)}"] if own else []
-    parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-    return [
-        write_whole(folder / f"{study.name}.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(folder / f"{study.name}.tex", "\n".join(map(fitting_latex, tables)).encode()),
-    ]
+    return [f"![{path.stem.replace('_', ' ')}](figures/{path.name})" for path in drawn]
 
 
-def fitting_latex(table: Table) -> str:
-    """As `trimsft compare` writes it, but never wider than the page."""
-    smaller = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
-    text = render(table, "latex").replace("% needs \\usepackage{booktabs}", "% needs \\usepackage{booktabs,graphicx}")
-    return text.replace("\\begin{tabular}", f"{smaller}\n\\begin{{tabular}}").replace(
-        "\\end{tabular}", "\\end{tabular}}"
-    )
+def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
+    """The tables of seed 0 at the default parameters: one for each objective."""
+    wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
+    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
 
 
-def _claims(judged: Sequence[Claim]) -> str:
+def _listed(judged: Sequence[Claim]) -> str:
     return "\n".join(
         f"- **{claim.verdict}**: {escape_markdown(f'{claim.statement} ({claim.source})')} "
         f"{escape_markdown(claim.sentence)}"
@@ -252,32 +177,122 @@ def _claims(judged: Sequence[Claim]) -> str:
     )
 
 
-def _missing(study: Study, place: Place, cells: Sequence[Cell], results: Mapping[Cell, Any]) -> list[Cell]:
-    return [
-        cell
-        for cell in cells
-        if (SCORES in study.needs and cell not in results) or (TOKENS in study.needs and not place.has_tokens(cell))
-    ]
+@dataclass(frozen=True)
+class _Writer:
+    """The files of one study."""
 
+    study: Study
+    scale: Scale
+    folder: Path
+    notes: Sequence[str]
+    claims: Sequence[Claim]
 
-def _write_page(study: Study, scale: Scale, place: Place, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """The runs of seed 0, the base first; of many, those that stand for them."""
-    from trimsft.report import write_report
+    def write_scores(self, summaries: Summaries) -> list[Path]:
+        notes = [*unanswered_note(summaries), *self.notes]
+        summaries = dict(sorted(summaries.items(), key=lambda entry: self._rank(entry[0])))
+        samples = min(summary.samples for summary in summaries.values())
+        metrics = [metric.format(samples=samples) for metric in _METRICS.get(self.study.name, ("average",))]
+        rows = score_rows(summaries, metrics, numbers_of(self.study.name))
+        title = study_title(self.study.title, self.scale, samples)
+        tables = [table for metric in metrics for table in self._score_tables(title, summaries, rows, metric)]
+        figures = score_figures(self.study.name, summaries, rows, samples, self.folder / "figures")
+        record = {
+            "study": self.study.name,
+            "title": title,
+            "paper": list(self.study.paper),
+            "scale": self.scale.name,
+            "rows": [row.as_dict() for row in rows],
+            "claims": [asdict(claim) for claim in self.claims],
+            "notes": notes,
+        }
+        return [
+            *self._write_texts(title, tables, notes, figures),
+            write_flat(self._file(".csv"), [row.as_flat_dict() for row in rows]),
+            write_json(self._file(".json"), record),
+            *figures,
+        ]
 
-    first = sorted((cell for cell in cells if cell.seed == 0), key=lambda cell: cell.objective != BASE)
-    models = list(dict.fromkeys(cell.model for cell in first))
-    files = []
-    for model in models:
-        runs = {setting_of(cell): place.run(cell) for cell in first if cell.model == model}
-        shown = _for_a_page(list(runs))
-        labels = labels_of(shown)
-        name = "report.html" if len(models) == 1 else f"report-{model}.html"
-        title = f"{study_title(study.title, scale, scale.samples)}, {model}"
-        seeds = len({cell.seed for cell in cells if cell.model == model})
-        if seeds > 1:
-            title += f" (seed 0 of {seeds}: intervals over seeds are in {study.name}.md)"
-        files.append(write_report(folder / name, {labels[s]: runs[s] for s in shown}, title=title))
-    return files
+    def _score_tables(self, title: str, summaries: Summaries, rows: Sequence[ScoreRow], metric: str) -> list[Table]:
+        of_metric = [row for row in rows if row.metric == metric]
+        if metric != "average":
+            title = metric
+        if metric.startswith("majority@"):
+            title = f"best-of-{metric.partition('@')[2]} by majority vote"
+        notes = () if metric == "average" else ("The paper prints no numbers of this metric.",)
+        known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
+        differs, differs_from_scale = protocol_note(self.scale, known), scale_note(self.scale)
+        tables = [
+            our_table(title, summaries, of_metric, notes),
+            paper_table(summaries, of_metric, [differs] if differs else []),
+            pattern_table(summaries, of_metric, [differs_from_scale] if differs_from_scale else []),
+        ]
+        return [table for table in tables if table is not None]
+
+    def _rank(self, setting: Setting) -> tuple[Any, ...]:
+        """Models as the scale has them; then as the paper's table goes."""
+        models, methods = list(self.scale.models), list(NAMES)
+        model = models.index(setting.model) if setting.model in models else len(models)
+        method = methods.index(setting.objective) if setting.objective in methods else len(methods)
+        band = setting.band or (-1.0, -1.0)
+        return (model, band, method) if self.study.name == "half-trims" else (model, method, band)
+
+    def write_tokens(self, tables: Mapping[Cell, TokenTable]) -> list[Path]:
+        by_objective = {cell.objective: table for cell, table in tables.items()}
+        model = next(iter(tables)).model
+        records = token_records(self.study.name, model, by_objective)
+        rows = [{name: finite(value) for name, value in row.items()} for row in records.rows]
+        figures = token_figures(self.study.name, by_objective, self.folder / "figures")
+        title = study_title(self.study.title, self.scale, self.scale.samples)
+        record = {
+            "columns": records.columns,
+            "rows": rows,
+            "study": self.study.name,
+            "title": title,
+            "paper": list(self.study.paper),
+            "notes": list(self.notes),
+            "claims": [asdict(claim) for claim in self.claims],
+        }
+        return [
+            *self._write_texts(title, [token_table(records, model)], self.notes, figures),
+            write_flat(self._file(".csv"), rows),
+            write_json(self._file(".json"), record),
+            *figures,
+        ]
+
+    def _write_texts(
+        self, title: str, tables: Sequence[Table], notes: Sequence[str], figures: Sequence[Path]
+    ) -> list[Path]:
+        parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in tables)]
+        parts += markdown_images(figures)
+        parts += [f"## The paper's claims\n\n{_listed(self.claims)}"] if self.claims else []
+        parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
+        return [
+            write_whole(self._file(".md"), ("\n\n".join(parts) + "\n").encode()),
+            write_whole(self._file(".tex"), "\n".join(to_latex(table, fit=True) for table in tables).encode()),
+        ]
+
+    def _file(self, suffix: str) -> Path:
+        return self.folder / f"{self.study.name}{suffix}"
+
+    def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
+        """A page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
+        from trimsft.report.page.build import write_report
+
+        first = sorted((cell for cell in runs if cell.seed == 0), key=lambda cell: cell.objective != BASE)
+        models = list(dict.fromkeys(cell.model for cell in first))
+        files = []
+        for model in models:
+            by_setting = {setting_of(cell): runs[cell] for cell in first if cell.model == model}
+            shown = _for_a_page(list(by_setting))
+            labels = labels_of(shown)
+            name = "report.html" if len(models) == 1 else f"report-{model}.html"
+            title = f"{study_title(self.study.title, self.scale, self.scale.samples)}, {model}"
+            seeds = len({cell.seed for cell in runs if cell.model == model})
+            if seeds > 1:
+                title += f" (seed 0 of {seeds}: intervals over seeds are in {self.study.name}.md)"
+            page = write_report(self.folder / name, {labels[s]: by_setting[s] for s in shown}, title=title)
+            files.append(page)
+        return files
 
 
 def _for_a_page(settings: Sequence[Setting]) -> list[Setting]:

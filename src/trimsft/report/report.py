@@ -1,0 +1,76 @@
+"""`trimsft report`: one page, tables and figures about tokens and scores of runs.
+
+files = make_report(ReportSettings(runs=("Base=tokens-base.parquet", "TrimSFT=runs/trim"), out=Path("report")))
+files.page, files.others, files.warnings
+
+Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimsft.errors import UsageError
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
+from trimsft.options import check_options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSettings:
+    """What is reported, and with which parameters weights are computed."""
+
+    runs: tuple[str, ...] = option(
+        help="Run directories or token tables; the first is the base.", argument="[LABEL=]RUN..."
+    )
+    out: Path | None = option(None, help="Folder to write to (default: the run's own, for several ./report).")
+    margin: float = option(MARGIN, help="Margin of TrimSFT's weights.")
+    bandwidth: float = option(BANDWIDTH, help="Bandwidth of TrimSFT's weights.", above=0)
+    gamma: float = option(GAMMA, help="Exponent of FSFT's weights.", least=0)
+    sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown as a heatmap.")
+    title: str | None = option(None, help="Title of the page.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.out is not None and (self.out.is_file() or self.out.suffix == ".html"):
+            hint = "the page in it is called report.html"
+            raise UsageError("must be a folder", field="out", value=str(self.out), hint=hint)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"margin": self.margin, "bandwidth": self.bandwidth, "gamma": self.gamma}
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """What was written."""
+
+    folder: Path
+    page: Path
+    others: tuple[Path, ...]
+    """Tables and figures."""
+    warnings: tuple[str, ...]
+    """Why token tables cannot be compared."""
+
+
+def make_report(settings: ReportSettings) -> ReportFiles:
+    """Write the page, tables and figures; nothing is written where a run or a parameter is refused."""
+    from trimsft.report.analysis import write_analysis
+    from trimsft.report.page.build import write_report
+    from trimsft.report.runs import named_runs
+
+    runs = named_runs(settings.runs)
+    folder = _folder_for(runs, settings.out)
+    title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
+    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, sweep=settings.sweep)
+    analysis = write_analysis(folder, runs, parameters=settings.parameters, sweep=settings.sweep)
+    return ReportFiles(folder, page, tuple(analysis.files), tuple(analysis.incomparable.values()))
+
+
+def _folder_for(runs: Mapping[str, Path], out: Path | None) -> Path:
+    """The run that the report is about, or, for several, ./report."""
+    if out is not None:
+        return out
+    first = next(iter(runs.values()))
+    return first if len(runs) == 1 and first.is_dir() else Path("report")

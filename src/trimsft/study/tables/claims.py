@@ -1,0 +1,292 @@
+"""What the paper claims of scores, held against results: holds, does not hold, or cannot be told.
+
+for claim in score_claims(summarise(load_results(cells, out))):
+    print(claim.verdict, claim.sentence)
+
+A verdict goes by the interval of a paired difference (same problems, same seeds): it must leave out 0. A claim about
+several models holds where it holds for each, and does not where it does not for one. What was not run is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from trimsft.objectives import PARAMETERS
+from trimsft.scoring.intervals import Interval
+from trimsft.study.cells import NAMES
+from trimsft.study.tables.summaries import Setting, Summaries, Summary, in_common, mean_difference, paired
+from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim, and what the results say to it."""
+
+    study: str
+    name: str
+    statement: str
+    """What the paper says."""
+    source: str
+    """Where: the label of a table, figure or section."""
+    verdict: str
+    """HOLDS, FAILS or OPEN."""
+    sentence: str
+    """The numbers behind the verdict."""
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """What the results of one model say."""
+
+    verdict: str
+    text: str
+    samples: int | None = None
+    """How many the metric is over, where the statement names them."""
+
+
+_Judge = Callable[[Summaries, str], _Judgement | None]
+"""(summaries, model) -> what they say; None where what it takes was not run."""
+
+
+def _where_all(verdicts: Sequence[str]) -> str:
+    if FAILS in verdicts:
+        return FAILS
+    return OPEN if OPEN in verdicts else HOLDS
+
+
+def _where_most(verdicts: Sequence[str]) -> str:
+    most = len(verdicts) / 2
+    if verdicts.count(HOLDS) > most:
+        return HOLDS
+    return FAILS if verdicts.count(FAILS) >= most else OPEN
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Statement:
+    study: str
+    name: str
+    text: str
+    source: str
+    judge: _Judge
+    combine: Callable[[Sequence[str]], str] = _where_all
+
+
+def score_claims(summaries: Summaries) -> list[Claim]:
+    """All that the finished cells can be held against."""
+    models = list(dict.fromkeys(setting.model for setting in summaries))
+    claims = []
+    for statement in _STATEMENTS:
+        judged = {model: found for model in models if (found := statement.judge(summaries, model)) is not None}
+        if not judged:
+            continue
+        samples = sorted({found.samples for found in judged.values() if found.samples is not None})
+        claims.append(
+            Claim(
+                study=statement.study,
+                name=statement.name,
+                statement=statement.text.format(samples=" or ".join(map(str, samples))),
+                source=statement.source,
+                verdict=statement.combine([found.verdict for found in judged.values()]),
+                sentence="; ".join(f"{model}{found.text}" for model, found in judged.items()) + ".",
+            )
+        )
+    return claims
+
+
+# ---- Table 1 and Figure 2
+
+
+def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str = "average") -> _Judgement | None:
+    """Whether one method of Table 1 is above another; `metric` may name {samples}."""
+    a, b = (_main(summaries, model, name) for name in (high, low))
+    if a is None or b is None or not (names := in_common([a, b])):
+        return None
+    samples = min(a.samples, b.samples)
+    metric = metric.format(samples=samples)
+    difference = paired(a, b, metric, *names)
+    once = "" if min(a.seeds, b.seeds) > 1 else ", one training each"
+    text = f": {NAMES[high]} {_against(a, b, metric)}, {_points(difference)}{once}"
+    return _Judgement(verdict_of(difference), text, samples)
+
+
+def _best(summaries: Summaries, model: str) -> _Judgement | None:
+    """Holds where TrimSFT is above each rival, which needs no correction, as all must agree; does not hold where one is
+    above it by an interval widened for the number of rivals (Bonferroni): the best of several is partly the luckiest.
+    """
+    trim, sft = (_main(summaries, model, name) for name in ("trim", "sft"))
+    others = [_main(summaries, model, name) for name in ("base", "sft", "fsft", "dft")]
+    rivals = [summary for summary in others if summary is not None]
+    if trim is None or sft is None or len(rivals) < 2 or not (names := in_common([trim, *rivals])):
+        return None
+    best = max(rivals, key=lambda summary: summary.interval("average", *names).value)
+    text = f": TrimSFT {_against(trim, best)}, {_points(paired(trim, best, 'average', *names))}"
+    if all(verdict_of(paired(trim, rival, "average", *names)) == HOLDS for rival in rivals):
+        return _Judgement(HOLDS, text)
+    wide = [paired(trim, rival, "average", *names, tests=len(rivals)) for rival in rivals]
+    lowest = min(wide, key=lambda difference: difference.high)
+    if lowest.value < 0:
+        text += f", corrected for {len(rivals)} rivals {_points(lowest)}"
+    return _Judgement(FAILS if lowest.high < 0 else OPEN, text)
+
+
+# ---- margin and bandwidth
+
+
+def plane(summaries: Summaries, model: str, objective: str = "trim") -> list[Summary]:
+    """All (m, tau) of a model that differ in nothing else."""
+    return [
+        summary
+        for setting, summary in summaries.items()
+        if setting.model == model and setting.objective == objective and len(setting.fields) == 2
+    ]
+
+
+def _tau_over_m(summaries: Summaries, model: str) -> _Judgement | None:
+    sensitivity = sensitivity_of(plane(summaries, model))
+    if sensitivity is None:
+        return None
+    return _Judgement(sensitivity.verdict, f": {sensitivity.sentence().removesuffix('.')}")
+
+
+def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | None:
+    """At tau = 1, every margin."""
+    sft = summaries.get(Setting(model, "sft"))
+    bands = [s for s in plane(summaries, model) if s.setting.get("bandwidth") == 1.0]
+    if sft is None or len(bands) < 2 or not (names := in_common([sft, *bands])):
+        return None
+    differences = {s.setting.get("margin"): paired(s, sft, "average", *names) for s in bands}
+    listed = ", ".join(f"m {margin:g}: {_points(difference)}" for margin, difference in sorted(differences.items()))
+    return _Judgement(_where_all([verdict_of(one) for one in differences.values()]), f", against SFT: {listed}")
+
+
+# ---- half trims
+
+
+def _hard_half_below(summaries: Summaries, model: str) -> _Judgement | None:
+    sft, halves = summaries.get(Setting(model, "sft")), plane(summaries, model, "trim-h")
+    if sft is None or not halves or not in_common([sft, *halves]):
+        return None
+    difference = mean_difference([(sft, half) for half in halves])
+    text = f": SFT minus TrimSFT-H, over {_margins(halves)}: {_points(difference)}"
+    return _Judgement(verdict_of(difference), text)
+
+
+def _easy_half(summaries: Summaries, model: str) -> _Judgement | None:
+    """Competitive where problems are easy, worse where they are hard."""
+    trims = {summary.setting.band: summary for summary in plane(summaries, model)}
+    halves = [summary for summary in plane(summaries, model, "trim-e") if summary.setting.band in trims]
+    pairs = [(half, trims[half.setting.band]) for half in halves]
+    names = in_common(summary for pair in pairs for summary in pair) if pairs else ()
+    if len(names) < 2:
+        return None
+
+    def mean_of_trims(name: str) -> float:
+        return sum(trim.interval("average", name).value for _, trim in pairs) / len(pairs)
+
+    ranked = sorted(names, key=mean_of_trims, reverse=True)
+    easy, hard = (mean_difference(pairs, "average", name) for name in (ranked[0], ranked[-1]))
+    text = (
+        f": TrimSFT-E minus TrimSFT, over {_margins(halves)}: {_points(easy)} on {ranked[0]}, the easiest, "
+        f"{_points(hard)} on {ranked[-1]}, the hardest"
+    )
+    if easy.high < 0 or hard.low > 0:
+        return _Judgement(FAILS, text)
+    return _Judgement(HOLDS if hard.high < 0 else OPEN, text)
+
+
+_STATEMENTS = (
+    _Statement(
+        study="main",
+        name="trim-above-sft",
+        text="TrimSFT is above SFT on every model.",
+        source="tab:main",
+        judge=partial(_above, high="trim", low="sft"),
+    ),
+    _Statement(
+        study="main",
+        name="trim-best",
+        text="TrimSFT has the best average on most models (five of six).",
+        source="tab:main",
+        judge=_best,
+        combine=_where_most,
+    ),
+    _Statement(
+        study="main",
+        name="fsft-below-sft",
+        text="FSFT falls below SFT.",
+        source="tab:main",
+        judge=partial(_above, high="sft", low="fsft"),
+    ),
+    _Statement(
+        study="passes",
+        name="more-passes",
+        text="TrimSFT solves more problems in {samples} attempts than SFT.",
+        source="fig:passk_results",
+        judge=partial(_above, high="trim", low="sft", metric="pass@{samples}"),
+    ),
+    _Statement(
+        study="passes",
+        name="better-votes",
+        text="TrimSFT's majority of {samples} is right more often than SFT's.",
+        source="fig:passk_results",
+        judge=partial(_above, high="trim", low="sft", metric="majority@{samples}"),
+    ),
+    _Statement(
+        study="ablation",
+        name="tau-over-m",
+        text="The bandwidth tau matters more than the margin m.",
+        source="fig:ablation",
+        judge=_tau_over_m,
+    ),
+    _Statement(
+        study="ablation",
+        name="narrow-above-sft",
+        text="With tau = 1 TrimSFT stays above SFT at every margin.",
+        source="fig:ablation",
+        judge=_narrow_bands_above_sft,
+    ),
+    _Statement(
+        study="half-trims",
+        name="hard-half-below-sft",
+        text="TrimSFT-H, which trims the easy side only, collapses below SFT.",
+        source="tab:variants",
+        judge=_hard_half_below,
+    ),
+    _Statement(
+        study="half-trims",
+        name="easy-half",
+        text="TrimSFT-E keeps up with TrimSFT on easy problems and falls behind on the hardest.",
+        source="tab:variants",
+        judge=_easy_half,
+    ),
+)
+
+
+# ---- parts
+
+
+def _main(summaries: Summaries, model: str, objective: str) -> Summary | None:
+    """The summary with the default parameters, as Table 1 has it."""
+    for setting, summary in summaries.items():
+        is_default = all(PARAMETERS.get(name) == value for name, value in setting.fields)
+        if (setting.model, setting.objective) == (model, objective) and is_default:
+            return summary
+    return None
+
+
+def _margins(summaries: Sequence[Summary]) -> str:
+    values = sorted({float(summary.setting.get("margin")) for summary in summaries})
+    return f"margin{'' if len(values) == 1 else 's'} {', '.join(f'{value:g}' for value in values)}"
+
+
+def _against(a: Summary, b: Summary, metric: str = "average") -> str:
+    names = in_common([a, b])
+    ours, theirs = (100 * summary.interval(metric, *names).value for summary in (a, b))
+    return f"{ours:.1f}, {NAMES[b.setting.objective]} {theirs:.1f}"
+
+
+def _points(difference: Interval) -> str:
+    value, low, high = (100 * bound for bound in (difference.value, difference.low, difference.high))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
