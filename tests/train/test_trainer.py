@@ -1,6 +1,7 @@
 """TrimSFTTrainer: with objective="sft" it is SFTTrainer; with another it is the loop one would write by hand."""
 
 import functools
+import inspect
 import json
 import logging
 from pathlib import Path
@@ -313,6 +314,28 @@ def test_no_arguments_mean_the_defaults(tmp_path: Path, monkeypatch: pytest.Monk
     trainer = TrimSFTTrainer(model, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
     assert trainer.args.output_dir == "small-llama-TrimSFT"
     assert trainer.objective == TrimSFT()
+
+
+def test_it_takes_what_sfttrainer_takes() -> None:
+    ours, theirs = (inspect.signature(kind.__init__).parameters for kind in (TrimSFTTrainer, SFTTrainer))
+    assert list(ours) == [*theirs, "objective"]
+    assert all(ours[name].default == theirs[name].default for name in theirs)
+    assert ours["objective"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_images_that_truncation_has_cut_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_length=6)
+
+    def fail(**_: Any) -> None:
+        raise ValueError("3 features, 2 tokens")
+
+    batch = {"input_ids": torch.zeros(1, 6, dtype=torch.long), "pixel_values": torch.zeros(1)}
+    with pytest.raises(ValueError, match=r"max_length: at 6 rows with images were cut.*\(3 features, 2 tokens\)"):
+        trainer.compute_loss(fail, dict(batch))
+    for other in ({"pixel_values": None}, {"input_ids": batch["input_ids"][:, :5]}):
+        inputs = {name: value for name, value in (batch | other).items() if value is not None}
+        with pytest.raises(ValueError, match=r"^3 features"):
+            trainer.compute_loss(fail, inputs)
 
 
 def test_arguments_of_another_kind_are_refused() -> None:
