@@ -100,35 +100,32 @@ def _readable(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
 
 
-def _open(path: Path) -> io.BufferedIOBase:
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+def _bytes(path: Path) -> bytes:
+    return gzip.decompress(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
 
 
 def _read_jsonl(path: Path) -> FileRows:
     records, numbers = [], []
-    with _open(path) as file:
-        for number, line in enumerate(file, start=1):  # bytes end at \n only: U+2028 within a string stays
+    for number, line in enumerate(_bytes(path).split(b"\n"), start=1):  # at \n only: U+2028 within a string stays
+        text = _decode(line, path, number)
+        if text.strip():
             place = f"{path}, line {number}"
-            text = _decode(line, place).removeprefix("\ufeff") if number == 1 else _decode(line, place)
-            if text.strip():
-                records.append(_as_object(_parse_json(text, place), place))
-                numbers.append(number)
+            records.append(_as_object(_parse_json(text, place), place))
+            numbers.append(number)
     return FileRows(path, records, numbers, "line")
 
 
 def _read_json(path: Path) -> FileRows:
-    with _open(path) as file:
-        content = _parse_json(_decode_file(file.read(), path), str(path), has_lines=True)
+    content = _parse_json(_decode(_bytes(path), path), str(path), has_lines=True)
     items = content.get("data") if isinstance(content, dict) else content
     if not isinstance(items, list):
-        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}; one object a line is .jsonl')
+        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
     records = [_as_object(item, f"{path}, item {number}") for number, item in enumerate(items, start=1)]
     return FileRows(path, records, range(1, len(records) + 1), "item")
 
 
 def _read_csv(path: Path) -> FileRows:
-    with _open(path) as file:
-        text = _decode_file(file.read(), path)
+    text = _decode(_bytes(path), path)
     limit = csv.field_size_limit(_LONGEST_FIELD)
     try:
         return _parse_csv(path, text)
@@ -187,18 +184,11 @@ _READERS: dict[str, Callable[[Path], FileRows]] = {
 }
 
 
-def _decode(content: bytes, place: str) -> str:
+def _decode(content: bytes, path: Path, first_line: int = 1) -> str:
     try:
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig" if first_line == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{place}: not UTF-8 (byte {content[error.start]:#04x})") from error
-
-
-def _decode_file(content: bytes, path: Path) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
+        line = first_line + error.object.count(b"\n", 0, error.start)
         raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
@@ -207,8 +197,8 @@ def _parse_json(text: str, place: str, *, has_lines: bool = False) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{place}, line {error.lineno}" if has_lines else place
-        hint = "; one object a line is .jsonl" if has_lines and error.msg == "Extra data" else ""
-        raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno}){hint}") from error
+        hint = "one object a line is .jsonl" if has_lines else None
+        raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})", hint=hint) from error
     except RecursionError as error:
         raise DataError(f"{place}: not usable JSON (nested too deeply)") from error
     except ValueError as error:  # an integer of thousands of digits

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import datasets
@@ -139,20 +140,21 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
     parts = []
     for rows in files:
         _refuse_gaps(rows)
-        try:
+        with _fitting_into_one_table([rows]):
             table = rows.records
-            parts.append(
-                Dataset.from_dict({name: rows.column(name) for name in rows.columns})
-                if isinstance(table, list)
-                else Dataset(table)
-            )
-        except (pa.ArrowException, ValueError, TypeError) as error:
-            raise DataError(f"{rows.path}: rows do not fit into one table ({one_line(error)})") from error
-    try:
+            by_column = isinstance(table, list) and {name: rows.column(name) for name in rows.columns}
+            parts.append(Dataset.from_dict(by_column) if by_column else Dataset(table))
+    with _fitting_into_one_table(files):
         return datasets.concatenate_datasets(parts)
+
+
+@contextmanager
+def _fitting_into_one_table(files: list[FileRows]) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, ValueError, TypeError) as error:
         names = ", ".join(str(rows.path) for rows in files)
-        raise DataError(f"{names}: the files do not fit together ({one_line(error)})") from error
+        raise DataError(f"{names}: rows do not fit into one table ({one_line(error)})") from error
 
 
 def _refuse_gaps(rows: FileRows) -> None:
