@@ -33,6 +33,8 @@ class TrimSFTError(Exception):
     """
 
     exit_code = FAILED
+    is_told = False
+    """Whether another process of the same job has said it already."""
 
     def __init__(
         self,

@@ -46,14 +46,14 @@ def test_import_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tokens", "0"], "trimsft: --tokens: '0' must be a whole number, at least 1\n"),
-        (["--hidden", "wide"], "trimsft: --hidden: 'wide' must be a whole number, at least 1\n"),
-        (["--vocabulary", "1"], "trimsft: --vocabulary: '1' must be a whole number, at least 2\n"),
-        (["--seconds", "nan"], "trimsft: --seconds: 'nan' must be a number above 0\n"),
-        (["--dtype", "int8"], "trimsft: --dtype: 'int8' must be one of auto, float32, bfloat16, float16\n"),
-        (["--device", "tpu"], "trimsft: --device: 'tpu' must be auto, cpu, cuda or cuda:N\n"),
-        (["--device", "cuda:99"], "trimsft: --device: 'cuda:99' is not there: torch sees"),
-        (["--only", "no such method"], "trimsft: --only: 'no such method' is part of no name; the names: "),
+        (["--tokens", "0"], "trimsft: --tokens: must be at least 1, got 0\n"),
+        (["--hidden", "wide"], "trimsft: --hidden: 'wide' is not a whole number\n"),
+        (["--vocabulary", "1"], "trimsft: --vocabulary: must be at least 2, got 1\n"),
+        (["--seconds", "nan"], "trimsft: --seconds: must be a number, got nan\n"),
+        (["--dtype", "int8"], "trimsft: --dtype: unknown name 'int8'; "),
+        (["--device", "tpu"], "trimsft: --device: must be auto, cpu, cuda or cuda:N, got 'tpu'\n"),
+        (["--device", "cuda:99"], "trimsft: --device: is not there, got 'cuda:99'; torch sees"),
+        (["--only", "no such method"], "trimsft: --only: is part of no name, got 'no such method'; the names: "),
         (["--out", "."], "trimsft: --out: '.' is a folder; name a file\n"),
     ],
 )
@@ -103,7 +103,7 @@ def test_out_that_cannot_be_written_fails_in_one_line(tmp_path) -> None:
     (tmp_path / "file").touch()
     result = run("bench", *TINY, "--only", "plain SFT", "--out", str(tmp_path / "file" / "bench.json"))
     assert result.exit_code == 1
-    assert result.stderr.startswith("trimsft: --out: cannot write")
+    assert "file': File exists" in result.stderr and result.stderr.count("\n") == 1
     assert "plain SFT" in result.stdout
 
 

@@ -5,7 +5,7 @@ Thin; what is heavy is imported inside its command.
 How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
-from trimsft.cli import analysis, benching, checkup, evaluation, quickstart, study, sweeps, training
+from trimsft.cli import analysis, benching, evaluation, quickstart, study, sweeps, training
 from trimsft.cli.base import app
 from trimsft.cli.ending import heed_signals
 
@@ -20,7 +20,7 @@ app.command()(analysis.report)
 app.add_typer(study.study_app, name="study")
 app.command()(sweeps.sweep)
 app.command()(benching.bench)
-app.command()(checkup.doctor)
+app.command()(benching.doctor)
 
 
 def main() -> None:

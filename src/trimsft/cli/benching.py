@@ -1,43 +1,24 @@
-"""`trimsft bench`."""
+"""`trimsft bench` and `trimsft doctor`."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from trimsft.cli.base import (
-    DTYPES,
-    JsonFlag,
-    above_zero,
-    choose_device,
-    failing,
-    make_console,
-    make_table,
-    refuse,
-    status_line,
-    whole_number,
-    writing,
-)
+from trimsft.bench import BenchSettings
+from trimsft.cli.base import JsonFlag, make_console, make_table, status_line
+from trimsft.cli.declared import command_of
+from trimsft.cli.ending import ending
+from trimsft.errors import FAILED, UsageError
 
-if TYPE_CHECKING:
-    from trimsft.bench.head import Result
+OutFile = Annotated[Path | None, typer.Option("--out", help="JSON file for the results.")]
 
 
-def bench(
-    tokens: Annotated[int | None, whole_number("--tokens", "Trained tokens in a batch.")] = None,
-    hidden: Annotated[int | None, whole_number("--hidden", "Size of a hidden state.")] = None,
-    vocabulary: Annotated[int | None, whole_number("--vocabulary", "Rows of the head's weight.", least=2)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    only: Annotated[str, typer.Option(help="Only methods whose name contains this.")] = "",
-    seconds: Annotated[float, above_zero("--seconds", "Time spent on each measurement.")] = 0.1,
-    out: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+@command_of(BenchSettings)
+def bench(settings: BenchSettings, *, out: OutFile = None, as_json: JsonFlag = False) -> None:
     """Time and memory of the head against plain and compiled torch.
 
     Forward and backward, on synthetic tokens of your shape.
@@ -50,80 +31,85 @@ def bench(
       trimsft bench --tokens 8192 --hidden 4096 --vocabulary 128256
       trimsft bench --tokens 512 --hidden 256 --vocabulary 8192 --only trimsft --json
     """
-    if dtype not in DTYPES:
-        refuse("--dtype", dtype, f"must be one of {', '.join(DTYPES)}")
     if out is not None and out.is_dir():
-        refuse("--out", out, "is a folder; name a file")
-    import torch
+        raise UsageError(f"{str(out)!r} is a folder", field="--out", hint="name a file")
+    from trimsft.bench.head import run
 
-    from trimsft.bench.head import METHODS, Shape, compare, machine
-
-    where = choose_device(device)
-    usual = (8192, 1536, 151_936) if where.type == "cuda" else (512, 512, 8192)
-    shape = Shape("yours", tokens or usual[0], hidden or usual[1], vocabulary or usual[2])
-    kind = dtype if dtype != "auto" else "bfloat16" if where.type == "cuda" else "float32"
-    names = [*_method_names(only), "the report"]
-    results: list[Result] = []
-    with status_line() as status, failing("bench"):
-        status("gradients in float32, to compare with")
-        methods = [method for method in METHODS if method.name in names]
-        runs = compare(shape, methods, device=str(where), dtype=getattr(torch, kind), seconds=seconds)
-        for result in runs:
-            results.append(result)
-            status(f"{len(results)} of {len(names) - 1} done, now {names[len(results)]}")
-    report: dict[str, Any] = {
-        "machine": machine(),
-        "device": str(where),
-        "dtype": kind,
-        "shape": asdict(shape),
-    }
-    report["results"] = [asdict(result) for result in results]
+    with status_line() as status:
+        report = run(settings, status)
     if as_json:
         typer.echo(json.dumps(report))
     else:
-        _show_bench(report, results)
+        _show_bench(report)
     if out is not None:
         from trimsft.runs import write_whole
 
-        with writing(out):
-            write_whole(out, (json.dumps(report, indent=1) + "\n").encode())
+        write_whole(out, (json.dumps(report, indent=1) + "\n").encode())
         typer.echo(f"Wrote {out}", err=True)
-    if any(result.ours and result.failed for result in results) or all(result.failed for result in results):
-        raise typer.Exit(1)
+    failed = [result for result in report["results"] if result["failed"]]
+    if any(result["ours"] for result in failed) or len(failed) == len(report["results"]):
+        raise typer.Exit(FAILED)
 
 
-def _method_names(only: str) -> list[str]:
-    from trimsft.bench.head import METHODS
-
-    names = [method.name for method in METHODS]
-    chosen = [name for name in names if only.lower() in name.lower()]
-    if not chosen:
-        refuse("--only", only, f"is part of no name; the names: {'; '.join(names)}")
-    return chosen
-
-
-def _show_bench(report: dict[str, Any], results: list[Result]) -> None:
+def _show_bench(report: dict[str, Any]) -> None:
+    shape, machine, results = report["shape"], report["machine"], report["results"]
     table = make_table("method", "ms", "extra\nGiB", "hidden\nerror", "weight\nerror", "kept")
+    columns = {"milliseconds": ".2f", "extra_gib": ".2f", "hidden_error": ".1e", "weight_error": ".1e", "kept": ".0%"}
     for result in results:
-        cells = (
-            (result.milliseconds, ".2f"),
-            (result.extra_gib, ".2f"),
-            (result.hidden_error, ".1e"),
-            (result.weight_error, ".1e"),
-            (result.kept, ".0%"),
-        )
-        if not result.failed:
-            table.add_row(result.method, *("" if value is None else format(value, how) for value, how in cells))
-    shape, machine = report["shape"], report["machine"]
+        if not result["failed"]:
+            cells = ((result[name], how) for name, how in columns.items())
+            table.add_row(result["method"], *("" if value is None else format(value, how) for value, how in cells))
     typer.echo(
         f"{shape['tokens']} tokens, hidden {shape['hidden_size']}, vocabulary {shape['vocabulary']}, "
         f"{report['dtype']}, on {machine['device']}, torch {machine['torch']}"
     )
     make_console().print(table)
     typer.echo(
-        "ms: median, forward and backward. Errors: of the two gradients, relative, against float32. Kept: tokens "
+        "ms: median of forward and backward. Errors: relative, of the two gradients, against float32. Kept: tokens "
         "with a backward pass."
     )
-    failed = [f"  {result.method}: {result.failed}" for result in results if result.failed]
+    failed = [f"  {result['method']}: {result['failed']}" for result in results if result["failed"]]
     if failed:
         typer.echo("\n".join(["", "Could not run here:", *failed]))
+
+
+def doctor(as_json: JsonFlag = False) -> None:
+    """Say what works here.
+
+    Lists what is installed and which backend the head takes here; checks every backend against float64.
+
+    Exits with 1 if a backend that should work is wrong or breaks.
+
+    \b
+    Example:
+      trimsft doctor
+    """
+    from trimsft.bench.head import choose_device
+    from trimsft.doctor import examine
+
+    with ending({}), status_line() as status:
+        status("checking the backends")
+        facts = examine(choose_device("auto"))
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _show_doctor(facts)
+    if any(check["verdict"] == "failed" for check in facts["checks"]):
+        raise typer.Exit(FAILED)
+
+
+def _show_doctor(facts: dict[str, Any]) -> None:
+    cuda = facts["cuda"] and "{device}, {free_gib} of {total_gib} GiB free".format(**facts["cuda"])
+    lines = {key: facts[key] for key in ("python", "trimsft", "torch")}
+    lines |= {"triton": facts["triton"] or "not installed", "cuda": cuda or "no device"}
+    lines["backend"] = "'auto' is {backend}: {because}".format(**facts["auto"])
+    for key, value in lines.items():
+        typer.echo(f"{key:8} {value}")
+    table = make_table("backend", "dtype", "error", "tolerance", "verdict")
+    for check in facts["checks"]:
+        error = f"{check['error']:.1e}" if "error" in check else ""
+        table.add_row(check["backend"], check["dtype"], error, f"{check['tolerance']:.1e}", check["verdict"])
+    make_console().print(table)
+    reasons = {check["backend"]: check["reason"] for check in facts["checks"] if "reason" in check}
+    for backend, reason in reasons.items():
+        typer.echo(f"{backend}: {reason}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -31,10 +32,13 @@ def ending(names: Mapping[str, str]) -> Iterator[None]:
         with _warnings_told():
             yield
     except TrimSFTError as error:
-        tell(error.told_with(names))
+        if not error.is_told:
+            tell(error.told_with(names))
         raise typer.Exit(exit_code(error)) from None
     except KeyboardInterrupt as error:
-        tell(f"{'terminated' if isinstance(error, Stopped) else 'interrupted'}; {RESUMES}")
+        if is_first_process():
+            how = "terminated" if isinstance(error, Stopped) else "interrupted"
+            tell(str(error) or f"{how}; {RESUMES}")
         raise typer.Exit(exit_code(error)) from None
     except OSError as error:
         tell(f"cannot write or read {str(error.filename)!r}: {error.strerror}" if error.filename else one_line(error))
@@ -58,8 +62,14 @@ def _is_from_torch(error: RuntimeError) -> bool:
 
 
 def tell(text: str) -> None:
-    """A line for the user on stderr."""
-    typer.echo(f"trimsft: {text}", err=True)
+    """A line for the user on stderr; of several processes, each but the first says which one it is."""
+    rank = "" if is_first_process() else f"[rank {os.environ['RANK']}] "
+    typer.echo(f"trimsft: {rank}{text}", err=True)
+
+
+def is_first_process() -> bool:
+    """Whether this is the first, or only, process of a launcher such as torchrun."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def heed_signals() -> None:

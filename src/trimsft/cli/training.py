@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from trimsft.cli.base import JsonFlag, whole_number
+from trimsft.cli.base import JsonFlag
+from trimsft.cli.ending import ending
+from trimsft.errors import UsageError
 
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
@@ -55,7 +57,7 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look a
 @data_app.command(context_settings=ANY_FIELD)
 def preview(
     context: typer.Context,
-    count: Annotated[int, whole_number("--count", "How many examples.")] = 3,
+    count: Annotated[int, typer.Option(help="Number of examples.")] = 3,
     show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -67,6 +69,9 @@ def preview(
     Example:
       trimsft data preview --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --count 2
     """
+    with ending({}):
+        if count < 1:
+            raise UsageError("must be at least 1", field="--count", value=count)
     from trimsft.train.command import preview_main
 
     raise typer.Exit(preview_main(context.args, count=count, show_ids=show_ids, as_json=as_json))

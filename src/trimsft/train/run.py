@@ -140,7 +140,7 @@ def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
     broadcast_object_list(shared)
     if shared[0] is not None and args.process_index > 0:
         error = shared[0]
-        error.is_told = True  # type: ignore[attr-defined]
+        error.is_told = True
     if error is not None:
         raise error
     return made  # type: ignore[return-value]
