@@ -64,11 +64,7 @@ def test_more_rows_than_one_batch() -> None:
 @pytest.mark.parametrize(
     ("rows", "max_length", "says"),
     [
-        (
-            [[-100, 1, 2], [-100, -100, 3, 4]],
-            None,
-            "2 rows, 7 tokens (median 3.5, longest 4), of which 4 are trained.",
-        ),
+        ([[-100, 1, 2], [-100, -100, 3, 4]], None, "2 rows, 7 tokens (median 3.5, longest 4), of which 4 are trained."),
         (
             [[-100, 1]],
             9,

@@ -77,11 +77,7 @@ def test_a_solution_longer_than_csv_usually_takes(tmp_path: Path) -> None:
     ("name", "content", "says"),
     [
         ("a.jsonl", b'{"problem": "a"}\n\n{"problem": \n', "a.jsonl, line 3: not JSON"),
-        (
-            "a.jsonl",
-            b'{"problem": "a"}\n["b"]\n',
-            "a.jsonl, line 2: must be an object with named fields, got list",
-        ),
+        ("a.jsonl", b'{"problem": "a"}\n["b"]\n', "a.jsonl, line 2: must be an object with named fields, got list"),
         ("a.jsonl", b'{"problem": "a"}\n{"problem": "\xff"}\n', "a.jsonl, line 2: not UTF-8 (byte 0xff)"),
         ("a.jsonl", b"[" * 200_000, "a.jsonl, line 1: not usable JSON (nested too deeply)"),
         ("a.jsonl", b'{"problem": ' + b"1" * 9000 + b"}", "a.jsonl, line 1: not usable JSON"),
@@ -139,15 +135,7 @@ def test_files_that_are_not_there(tmp_path: Path, where: str, says: str) -> None
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [
-        ("a", True),
-        (" a\n", True),
-        ("", False),
-        (" \n\t", False),
-        (None, False),
-        (3, False),
-        ("\ud800", False),
-    ],
+    [("a", True), (" a\n", True), ("", False), (" \n\t", False), (None, False), (3, False), ("\ud800", False)],
 )
 def test_what_can_be_a_problem(value: object, expected: bool) -> None:
     assert is_text(value) is expected

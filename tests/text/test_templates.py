@@ -5,13 +5,7 @@ import sys
 
 import pytest
 
-from trimsft.text.templates import (
-    SYSTEM_PROMPT,
-    TEXT_TEMPLATES,
-    ChatTemplate,
-    TemplateError,
-    choose_template,
-)
+from trimsft.text.templates import SYSTEM_PROMPT, TEXT_TEMPLATES, ChatTemplate, TemplateError, choose_template
 
 from .toys import CHAT, make_tokenizer
 
@@ -72,12 +66,7 @@ def test_system_prompt(system_prompt: str | None, chat: str, plain: str) -> None
         ("chat", None, None, "template: 'chat' needs a chat template, which the tokenizer 'given' lacks"),
         ("qwenboxed", None, None, "unknown name 'qwenboxed'; did you mean 'qwen-boxed'"),
         ("qwen-boxed", None, "Be brief.", "system_prompt: has no effect with template='qwen-boxed'"),
-        (
-            "chat",
-            "{{ raise_exception('no system role') }}",
-            None,
-            "fails: no system role; try system_prompt=''",
-        ),
+        ("chat", "{{ raise_exception('no system role') }}", None, "fails: no system role; try system_prompt=''"),
         ("chat", "{{ messages[-1]['content'] }}", None, "system_prompt: .* leaves system messages out"),
         ("chat", "{% if %}", "", "template: the chat template of .* fails"),
     ],

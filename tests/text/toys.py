@@ -19,11 +19,7 @@ CHAT = (
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
 ROWS = [{"problem": f"What is {n}+1?", "solution": f"It is \\boxed{{{n + 1}}}."} for n in range(8)]
-TEXTS = [
-    "What is 1+1? It is \\boxed{2}.",
-    "Problem: Solution: Please reason step by step",
-    "the sum of the sum",
-]
+TEXTS = ["What is 1+1? It is \\boxed{2}.", "Problem: Solution: Please reason step by step", "the sum of the sum"]
 
 
 def make_tokenizer(

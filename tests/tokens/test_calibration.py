@@ -61,11 +61,7 @@ def test_the_interval_resamples_examples_not_tokens() -> None:
 
 
 @settings(max_examples=50)
-@given(
-    st.lists(st.floats(-9, 12, width=32), min_size=2, max_size=30),
-    st.randoms(),
-    st.sampled_from(["width", "mass"]),
-)
+@given(st.lists(st.floats(-9, 12, width=32), min_size=2, max_size=30), st.randoms(), st.sampled_from(["width", "mass"]))
 def test_laws(gaps, random, by) -> None:
     table = hand_table(gaps, example=[n % 4 for n in range(len(gaps))])
     found = calibration(table, by=by, resamples=20)

@@ -35,10 +35,7 @@ def kinds(*texts: str) -> str:
         (["\\", "(", "a", "\\", ")"], "ssoss"),
         (["\\[", " n", "!", " =", " \\", "alpha", "\\]"], "sossss" + "s"),
         (["\\", "text", "{", " if", " }"], "ooscs"),
-        (
-            ["\\", "begin", "{", "align", "*}", " a", " &", "=", " b", " \\\\", "\\end{align*}"],
-            "ooooo" + "oosooo",
-        ),
+        (["\\", "begin", "{", "align", "*}", " a", " &", "=", " b", " \\\\", "\\end{align*}"], "ooooo" + "oosooo"),
         (["5", "\\", "%", " \\", "$", "3"], "nssssn"),
         (["\\", "therefore", " x", " \\", "implies", " y"], "ccosso"),
         (["f", "'(", "x", ")"], "osos"),
@@ -161,26 +158,7 @@ def test_real_solutions() -> None:
 
 
 def test_time_grows_with_the_length_alone() -> None:
-    words = [
-        "\\",
-        "frac",
-        "{",
-        "1",
-        "}",
-        " so",
-        " the",
-        " x",
-        "\n",
-        " ",
-        "#",
-        "-",
-        "*",
-        "<0xE2>",
-        "<",
-        "[",
-        "9",
-        ",",
-    ]
+    words = ["\\", "frac", "{", "1", "}", " so", " the", " x", "\n", " ", "#", "-", "*", "<0xE2>", "<", "[", "9", ","]
     texts = random.Random(0).choices(words, k=60_000)
     assert len(categorise(texts)) == 60_000
     for text in (  # none of them takes time that grows with the square of the length

@@ -10,15 +10,7 @@ import pytest
 from trimsft.errors import RunError
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.table import (
-    SCHEMA,
-    as_arrow,
-    difference,
-    read_metadata,
-    read_token_table,
-    same_tokens,
-    writing,
-)
+from trimsft.tokens.table import SCHEMA, as_arrow, difference, read_metadata, read_token_table, same_tokens, writing
 
 
 def columns_of(example: list[int], **changed):

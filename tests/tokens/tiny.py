@@ -133,10 +133,7 @@ def make_eval(folder: Path, benchmark: str, correct: list[int], *, text: str = "
     _lines(where / "problems.jsonl", [{"id": name, "problem": f"{name}?", "answer": "2"} for name in names])
     _lines(where / "samples.jsonl", [{"problem": n, "sample": s, "text": text} for n, s in reversed(keys)])
     right = dict(zip(names, correct, strict=True))
-    _lines(
-        where / "grades.jsonl",
-        [_grade(n, s, correct=s < right[n]) for n, s in keys],
-    )
+    _lines(where / "grades.jsonl", [_grade(n, s, correct=s < right[n]) for n, s in keys])
 
 
 def _grade(problem: str, sample: int, *, correct: bool) -> dict[str, Any]:

@@ -33,8 +33,7 @@ class DataConfig:
     problem_column: str = field(default="problem", metadata={"help": "The column of problems."})
     solution_column: str = field(default="solution", metadata={"help": "The column of solutions."})
     sample: int | None = field(
-        default=None,
-        metadata={"help": f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all."},
+        default=None, metadata={"help": f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all."}
     )
     sample_seed: int = field(default=0, metadata={"help": "Seed of the random choice of rows."})
     template: str = field(

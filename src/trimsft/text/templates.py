@@ -91,9 +91,7 @@ class ChatTemplate:
 
     def render(self, problems: Sequence[str]) -> list[str]:
         prompts: list[str] = self.tokenizer.apply_chat_template(
-            [self.messages(problem) for problem in problems],
-            tokenize=False,
-            add_generation_prompt=True,
+            [self.messages(problem) for problem in problems], tokenize=False, add_generation_prompt=True
         )
         return prompts
 

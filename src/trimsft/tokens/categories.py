@@ -74,8 +74,7 @@ _UNITS = re.compile(
     re.VERBOSE,
 )
 _PHRASES = re.compile(
-    r"(?<![A-Za-z\\])(?:" + "|".join(phrase.replace(" ", r"\s+") for phrase in PHRASES) + r")(?![A-Za-z])",
-    re.I,
+    r"(?<![A-Za-z\\])(?:" + "|".join(phrase.replace(" ", r"\s+") for phrase in PHRASES) + r")(?![A-Za-z])", re.I
 )
 _SIGNS = "()[]{}$%*/-_^|\\\u00b0\u00b7\u2030\u2032\u2033"  # with degree, dot, per mille, primes
 _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")

@@ -49,11 +49,7 @@ SCHEMA = pa.schema(
     ]
 )
 TOP_SCHEMA = pa.schema(
-    [
-        ("top_ids", pa.list_(pa.int32())),
-        ("top_logprobs", pa.list_(pa.float32())),
-        ("top_texts", pa.list_(pa.string())),
-    ]
+    [("top_ids", pa.list_(pa.int32())), ("top_logprobs", pa.list_(pa.float32())), ("top_texts", pa.list_(pa.string()))]
 )
 _KEY = b"trimsft"
 _NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
