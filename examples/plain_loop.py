@@ -6,37 +6,30 @@
 A row of the data: {"problem": "What is 1+1?", "solution": "It is \\boxed{2}."}
 """
 
-import argparse
-import json
 import random
-from pathlib import Path
 from typing import Any
 
 import torch
+from common import load_model, load_rows, parse, tokenize
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trimsft import OBJECTIVES, linear_cross_entropy, make_objective
+from trimsft import linear_cross_entropy, make_objective
 
-SUMS = [
-    {"problem": f"What is {a} + {b}?", "solution": f"{a} + {b} = \\boxed{{{a + b}}}"}
-    for a, b in zip(range(3, 50, 4), range(2, 80, 7), strict=True)
-]
 ROWS, MICRO_BATCHES = 2, 2  # rows of a micro-batch, and how many of those make a step
 
 
 def main() -> None:
-    options = parse()
+    options = parse(__doc__, out="runs/plain_loop")
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = load_rows(options.data)
     tokenizer, model = load_model(options.model)
     model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
     objective = make_objective(options.objective)
-    lines = Path(options.data).read_text().splitlines() if options.data else []
-    rows = [encode(row, tokenizer) for row in [json.loads(line) for line in lines] or SUMS]
+    encoded = [encode(row, tokenizer) for row in rows]
     draw = random.Random(0)
     for step in range(1, options.steps + 1):
-        batches = [collate(draw.sample(rows, ROWS), device) for _ in range(MICRO_BATCHES)]
+        batches = [collate(draw.sample(encoded, ROWS), device) for _ in range(MICRO_BATCHES)]
         # what divides the loss: the trained tokens of the whole step, not those of one micro-batch
         count = sum(int((labels != -100).sum()) for _, labels in batches)
         nll, mean_weight, kept = 0.0, 0.0, 0
@@ -60,22 +53,10 @@ def main() -> None:
     print(f"saved in {options.out}")
 
 
-def load_model(name: str) -> tuple[Any, Any]:
-    """Tokenizer and model; one line instead of a traceback where they cannot be had."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-    except OSError as error:
-        reason = str(error).splitlines()[0]
-        raise SystemExit(f"--model: cannot load {name!r}: {reason} Without network, name a folder.") from None
-
-
 def encode(row: dict[str, str], tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Tokens, and for each position the label that it predicts: the next token, where that is of the solution."""
-    prompt = tokenizer(f"Problem: {row['problem']}\nSolution:")["input_ids"]
-    solution = tokenizer(f" {row['solution']}", add_special_tokens=False)["input_ids"]
-    solution += [tokenizer.eos_token_id]
-    return prompt + solution, [-100] * (len(prompt) - 1) + solution + [-100]
+    """Tokens, and for each position the label that it predicts: the next token, where that is of the completion."""
+    prompt, completion = tokenize(row, tokenizer)
+    return prompt + completion, [-100] * (len(prompt) - 1) + completion + [-100]
 
 
 def collate(rows: list[tuple[list[int], list[int]]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,17 +66,6 @@ def collate(rows: list[tuple[list[int], list[int]]], device: str) -> tuple[torch
         pad_sequence(ids, padding_value=0, **pad).to(device),
         pad_sequence(labels, padding_value=-100, **pad).to(device),
     )
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M", help="name on the hub, or a folder")
-    parser.add_argument("--data", help="JSON Lines with problem and solution; a dozen sums if not given")
-    parser.add_argument("--objective", choices=list(OBJECTIVES), default="trim")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
-    parser.add_argument("--out", default="runs/plain_loop", help="folder for the model")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

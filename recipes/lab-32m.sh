@@ -10,7 +10,7 @@ out=${1:-runs/lab-32m}
 mkdir -p "$out"
 
 if [ ! -f "$out/base/model.safetensors" ]; then
-    python -m trimsft.lab.pretrain --out "$out/base" --device cuda --size medium --examples 1000000 --steps 4000 \
+    python -m tools.lab_base.pretrain --out "$out/base" --device cuda --size medium --examples 1000000 --steps 4000 \
         --processes 8
 fi
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.train.tiny_run import make_data, make_model
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "common")
 STEPS = 24
 Run = Callable[..., str]
 
@@ -43,6 +43,7 @@ def run(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
         usual = {"model": model, "out": tmp_path / "out", "steps": STEPS, "learning-rate": 1e-2}
         words = [word for key, value in (usual | options).items() for word in (f"--{key}", str(value))]
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
+        monkeypatch.syspath_prepend(EXAMPLES)  # as Python does for a script
         torch.manual_seed(0)
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
         return capsys.readouterr().out
