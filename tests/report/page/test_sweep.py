@@ -90,8 +90,8 @@ def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path)
         ({"points": [point(1, 1, 0.5, margin="x")]}, r"points\[0\].margin: must be a number, got 'x'"),
         ({"points": [point(1, 1, 0.5, margin=True)]}, r"margin: must be a number, got True"),
         ({"points": [point(float("nan"), 1, 0.5)]}, r"margin: must be a number, got nan"),
-        ({"points": [point(1, 1, 61.0)]}, r"value: must be a share from 0 to 1 between low and high, got 61"),
-        ({"points": [point(1, 1, 0.5, low=0.6)]}, r"value: must be a share .*, got 0.5 \[0.6, 0.52\]"),
+        ({"points": [point(1, 1, 61.0)]}, r"value: must be a share from 0 to 1 within its interval .*, got 61"),
+        ({"points": [point(1, 1, 0.5, low=0.6)]}, r"value: must be a share .* \[0.6, 0.52\], got 0.5"),
         ({"points": [point(1, 1, 0.5, seeds=0)]}, r"seeds: must be a whole number from 1, got 0"),
         (
             {"points": [point(1, 1, 0.5, objective="sft")]},
@@ -117,7 +117,7 @@ def test_files_that_are_none(tmp_path) -> None:
     with pytest.raises(RunError, match="not readable as JSON"):
         read_sweep(tmp_path)
     (tmp_path / "sweep.json").write_text("[]")
-    with pytest.raises(RunError, match=r"the file: must be an object, got \[\]"):
+    with pytest.raises(RunError, match=r"sweep.json: must be an object, got \[\]"):
         read_sweep(tmp_path)
 
 

@@ -14,7 +14,6 @@ full, and the page says what is left out.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -250,17 +249,17 @@ class Packed:
             if (count := sum(has_answers(run, row, number) for number, run in enumerate(runs)))
         }
         packed = {place: len(problem["runs"]) for place, problem in self.problems.items()}
-        cut = Counter(
-            sample[5] > 0
+        samples = [
+            sample
             for problem in self.problems.values()
             for run in problem["runs"].values()
             for sample in run["samples"]
-        )
+        ]
         return {
             "problems": len(there),
             "none": sum(place not in packed for place in there),
             "partly": sum(packed[place] < count for place, count in there.items() if place in packed),
-            "cut": cut[True],
+            "cut": sum(left_out > 0 for *_, left_out in samples),
         }
 
 

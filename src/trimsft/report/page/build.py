@@ -19,9 +19,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
+from trimsft.report.page.examples import BUDGET
 from trimsft.report.page.provenance import facts_of, lead
 from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
@@ -30,8 +32,6 @@ from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
 from trimsft.tokens.statistics.weighting import objective_of
 
-SIZE = 9_000_000
-"""Characters of data in the file, which leaves tables, style and script a million below 10 MB."""
 LEAST_FOR_TOKENS = 3_000_000
 """What the data of tokens may take however much there is of the other rooms."""
 STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css")
@@ -61,14 +61,14 @@ def write_report(
         sweep: a sweep.json, or the folder of one, whose settings are shown as a heatmap.
     """
     if not runs:
-        raise ValueError("runs: there are none; give at least one label and its run directory")
+        raise UsageError("there are none", field="runs", hint="give at least one label and its run directory")
     read = read_runs(runs)
     settings = settings or {}
     parameters = {name: settings.get(name, default) for name, default in PARAMETERS.items()}
     for name in OBJECTIVES:
         objective_of(name, parameters)  # refuses what is no margin, bandwidth or gamma
     evaluation = evaluation_parts(read)
-    tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, SIZE - len(json_for_script(evaluation["data"]))))
+    tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"]))))
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "tokens": tokens}
     if not any(run.scores for run in read):
         rooms = {"tokens": tokens, **rooms}  # what there is comes first

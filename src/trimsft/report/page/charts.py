@@ -66,72 +66,65 @@ class _Scale:
 
 def score_chart(rows: Scores, names: tuple[str, str], lines: Mapping[str, Line]) -> Markup:
     """Two figures for each run with their intervals: the first a disc, the second a diamond below it."""
-    return _both(lambda width: _score_chart(rows, names, lines, width))
-
-
-def _score_chart(rows: Scores, names: tuple[str, str], lines: Mapping[str, Line], width: int) -> Markup:
     labels = {label: visible(label) for label in rows}
-    left = min(0.35 * width, max(80, 20 + _LETTER * max(map(len, labels.values()), default=0)))
-    top, row_height = 34, 44
-    bottom = top + row_height * len(rows)
-    across = _Scale(0, 100, left, width - 20)
-    parts = [_disc(left, 14), _text(left + 10, 18, names[0], "key")]
-    parts += [_diamond(left + 130, 14), _text(left + 140, 18, names[1], "key")]
-    for tick in range(0, 101, 20):
-        x = across(tick)
-        parts += [_line(x, top, x, bottom, "grid"), _text(x, bottom + 16, f"{tick} %", "tick middle")]
-    for place, (label, figures) in enumerate(rows.items()):
-        middle = top + row_height * (place + 0.5)
-        parts.append(_text(left - 10, middle + 4, _cut(labels[label], left - 14), "label end"))
-        if figures == (None, None):
-            parts.append(_text(left + 8, middle + 4, "no mean", "tick"))
-        for interval, y, mark in zip(figures, (middle - 8, middle + 8), (_disc, _diamond), strict=True):
-            if interval is not None:
-                parts += _whiskers(across, interval, y)
-                parts.append(mark(across(interval.value), y, _CLASSES[lines[label]]))
-    title = f"{names[0]} and {names[1]} of {len(rows)} runs, with 95 % intervals; the figures are in the tables"
-    return _svg(width, bottom + 26, title, parts)
+
+    def draw(width: int) -> Markup:
+        left = min(0.35 * width, max(80, 20 + _LETTER * max(map(len, labels.values()), default=0)))
+        top, row_height = 34, 44
+        bottom = top + row_height * len(rows)
+        across = _Scale(0, 100, left, width - 20)
+        parts = [_disc(left, 14), _text(left + 10, 18, names[0], "key")]
+        parts += [_diamond(left + 130, 14), _text(left + 140, 18, names[1], "key")]
+        for tick in range(0, 101, 20):
+            x = across(tick)
+            parts += [_line(x, top, x, bottom, "grid"), _text(x, bottom + 16, f"{tick} %", "tick middle")]
+        for place, (label, figures) in enumerate(rows.items()):
+            middle = top + row_height * (place + 0.5)
+            parts.append(_text(left - 10, middle + 4, _cut(labels[label], left - 14), "label end"))
+            if figures == (None, None):
+                parts.append(_text(left + 8, middle + 4, "no mean", "tick"))
+            for interval, y, mark in zip(figures, (middle - 8, middle + 8), (_disc, _diamond), strict=True):
+                if interval is not None:
+                    parts += _whiskers(across, interval, y)
+                    parts.append(mark(across(interval.value), y, _CLASSES[lines[label]]))
+        title = f"{names[0]} and {names[1]} of {len(rows)} runs, with 95 % intervals; the figures are in the tables"
+        return _svg(width, bottom + 26, title, parts)
+
+    return _both(draw)
 
 
 def density_chart(
     grid: Array, densities: Mapping[str, Array], lines: Mapping[str, Line], weights: Array, weight_name: str
 ) -> Markup:
     """Densities of gaps as lines, and a weight between 0 and 1 as an area behind them."""
-    return _both(lambda width: _density_chart(grid, densities, lines, weights, weight_name, width))
 
+    def draw(width: int) -> Markup:
+        left, right, top, bottom = 50, width - 50, 16, 300
+        across = _Scale(float(grid[0]), float(grid[-1]), left, right)
+        highest = max((float(values.max()) for values in densities.values()), default=0.0) or 1.0
+        up, weight_up = _Scale(0, 1.06 * highest, bottom, top), _Scale(0, 1.06, bottom, top)
+        area = _points(across, weight_up, grid, weights)
+        parts = [f'<path class="band" d="M{left},{bottom} L{area} L{right},{bottom} Z"/>']
+        for tick in _ticks(float(grid[0]), float(grid[-1]), width // 76):
+            parts += [_line(across(tick), bottom, across(tick), bottom + 4, "axis")]
+            parts.append(_text(across(tick), bottom + 18, f"{tick:g}", "tick middle"))
+        for tick in _ticks(0, highest, 4):
+            parts += [_line(left, up(tick), right, up(tick), "grid")]
+            parts.append(_text(left - 6, up(tick) + 4, f"{tick:g}", "tick end"))
+        parts += [_text(right + 6, weight_up(tick) + 4, f"{tick:g}", "tick") for tick in (0, 0.5, 1)]
+        parts += [_line(left, bottom, right, bottom, "axis")]
+        for label, values in densities.items():
+            path = _points(across, up, grid, values)
+            parts.append(f'<path class="series {_CLASSES[lines[label]]}" d="M{path}"/>')
+        parts += [
+            _text((left + right) / 2, bottom + 38, "logit gap: gold minus strongest competitor", "tick middle"),
+            _text(left, 11, "density", "tick"),
+            _text(right + 40, 11, f"weight of {weight_name}", "tick end"),
+        ]
+        title = f"Densities of the logit gap for {', '.join(densities)}, and the weight of {weight_name}"
+        return _svg(width, bottom + 46, title, parts)
 
-def _density_chart(
-    grid: Array,
-    densities: Mapping[str, Array],
-    lines: Mapping[str, Line],
-    weights: Array,
-    weight_name: str,
-    width: int,
-) -> Markup:
-    left, right, top, bottom = 50, width - 50, 16, 300
-    across = _Scale(float(grid[0]), float(grid[-1]), left, right)
-    highest = max((float(values.max()) for values in densities.values()), default=0.0) or 1.0
-    up, weight_up = _Scale(0, 1.06 * highest, bottom, top), _Scale(0, 1.06, bottom, top)
-    area = _points(across, weight_up, grid, weights)
-    parts = [f'<path class="band" d="M{left},{bottom} L{area} L{right},{bottom} Z"/>']
-    for tick in _ticks(float(grid[0]), float(grid[-1]), width // 76):
-        parts += [_line(across(tick), bottom, across(tick), bottom + 4, "axis")]
-        parts.append(_text(across(tick), bottom + 18, f"{tick:g}", "tick middle"))
-    for tick in _ticks(0, highest, 4):
-        parts += [_line(left, up(tick), right, up(tick), "grid")]
-        parts.append(_text(left - 6, up(tick) + 4, f"{tick:g}", "tick end"))
-    parts += [_text(right + 6, weight_up(tick) + 4, f"{tick:g}", "tick") for tick in (0, 0.5, 1)]
-    parts += [_line(left, bottom, right, bottom, "axis")]
-    for label, values in densities.items():
-        path = _points(across, up, grid, values)
-        parts.append(f'<path class="series {_CLASSES[lines[label]]}" d="M{path}"/>')
-    parts += [
-        _text((left + right) / 2, bottom + 38, "logit gap: gold minus strongest competitor", "tick middle"),
-        _text(left, 11, "density", "tick"),
-        _text(right + 40, 11, f"weight of {weight_name}", "tick end"),
-    ]
-    title = f"Densities of the logit gap for {', '.join(densities)}, and the weight of {weight_name}"
-    return _svg(width, bottom + 46, title, parts)
+    return _both(draw)
 
 
 def legend_mark(line: Line) -> Markup:
@@ -175,10 +168,7 @@ def _ticks(low: float, high: float, about: int) -> list[float]:
 
 def _whiskers(across: _Scale, interval: Interval, y: float) -> list[str]:
     low, high = across(interval.low), across(interval.high)
-    return [
-        _line(low, y, high, y, "whisker"),
-        *(_line(x, y - 4, x, y + 4, "whisker") for x in (low, high)),
-    ]
+    return [_line(low, y, high, y, "whisker"), *(_line(x, y - 4, x, y + 4, "whisker") for x in (low, high))]
 
 
 def _disc(x: float, y: float, line: str = "key") -> str:

@@ -69,7 +69,7 @@ const watchTaking = (store, view) => {
     copyFrom(byId("link"), say);
   });
   byId("csv-tokens").addEventListener("click", () => download("tokens.csv", "text/csv", tokensCsv(store, view)));
-  byId("csv-corpus").addEventListener("click", () => download("corpus.csv", "text/csv", corpusCsv(store.corpus[view.a.run], view.found)));
+  byId("csv-corpus").addEventListener("click", () => download("corpus.csv", "text/csv", corpusCsv(store.corpus[view.a.run], view.result)));
   byId("svg").addEventListener("click", () => download("gaps.svg", "image/svg+xml", standaloneSvg(byId("histogram").firstChild)));
 };
 
@@ -95,7 +95,7 @@ const watchKeys = (store, view) => {
     },
     Escape: () => { byId("inspector").hidden = true; if (view.matches) clearFilters(view); },
   };
-  Object.keys(given.objectives).forEach((method, place) => { keys[place + 1] = () => change({ method }); });
+  Object.keys(tokenData.objectives).forEach((method, place) => { keys[place + 1] = () => change({ method }); });
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented || help.open) return;
     const typing = event.target.closest?.('input:not([type="radio"], [type="range"]), textarea, select');
@@ -106,4 +106,4 @@ const watchKeys = (store, view) => {
   });
 };
 
-if (given.examples) startViewer();
+if (tokenData.examples) startViewer();

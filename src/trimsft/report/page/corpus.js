@@ -90,27 +90,27 @@ const dragMargin = (holder, rangeOf, move) => {
 };
 
 const ROWS = [
-  ["mean weight", (found) => digits(found.meanWeight, 4)],
-  ["R_eff", (found) => digits(found.effectiveRatio, 4)],
-  ["High-Weight (%)", (found) => digits(found.highWeight, 2)],
-  ["mass below (%)", (found) => digits(found.mass[0], 2)],
-  ["mass within (%)", (found) => digits(found.mass[1], 2)],
-  ["mass above (%)", (found) => digits(found.mass[2], 2)],
+  ["mean weight", (result) => digits(result.meanWeight, 4)],
+  ["R_eff", (result) => digits(result.effectiveRatio, 4)],
+  ["High-Weight (%)", (result) => digits(result.highWeight, 2)],
+  ["mass below (%)", (result) => digits(result.mass[0], 2)],
+  ["mass within (%)", (result) => digits(result.mass[1], 2)],
+  ["mass above (%)", (result) => digits(result.mass[2], 2)],
 ];
-const drawFigures = (table, a, b, foundA, foundB) => {
+const drawFigures = (table, a, b, resultA, resultB) => {
   const heads = [make("td"), make("th", { scope: "col", textContent: `A: ${nameOf(a)}` })];
   if (b) heads.push(make("th", { scope: "col", textContent: `B: ${nameOf(b)}` }));
   const rows = ROWS.map(([name, show]) => {
     const label = make("th", { scope: "row" });
     if (name === "R_eff") label.append("R", make("sub", { textContent: "eff" }));
     else label.textContent = name;
-    const cells = [foundA, ...(b ? [foundB] : [])].map((found) => make("td", { className: "figure", textContent: found ? show(found) : "–" }));
+    const cells = [resultA, ...(b ? [resultB] : [])].map((result) => make("td", { className: "figure", textContent: result ? show(result) : "–" }));
     return make("tr", {}, label, ...cells);
   });
   table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
 };
 
-const drawBars = (holder, foundA, foundB) => {
+const drawBars = (holder, resultA, resultB) => {
   const stacked = (name, shares) => {
     const pieces = shares.map((share, place) => {
       const piece = make("span", { className: `piece r${place}`, title: `${digits(share, 1)} %`, textContent: share >= 9 ? digits(share, 0) : "" });
@@ -120,8 +120,8 @@ const drawBars = (holder, foundA, foundB) => {
     return make("div", { className: "bar-row" }, make("span", { className: "bar-name", textContent: name }), make("span", { className: "stack" }, ...pieces));
   };
   const group = (title, key) => {
-    const lines = foundA.categories.map((kind, place) => {
-      const bars = [["tokens", kind.tokens], ["A", kind[key]], ...(foundB ? [["B", foundB.categories[place][key]]] : [])];
+    const lines = resultA.categories.map((kind, place) => {
+      const bars = [["tokens", kind.tokens], ["A", kind[key]], ...(resultB ? [["B", resultB.categories[place][key]]] : [])];
       const drawn = bars.map(([name, share]) => {
         const bar = make("span", { className: `bar of-${name}` });
         bar.style.width = `${Number.isFinite(share) ? Math.max(share, 0.3) : 0}%`;
@@ -133,7 +133,7 @@ const drawBars = (holder, foundA, foundB) => {
   };
   holder.replaceChildren(
     make("h4", { textContent: "Gradient mass below, within, above m ± τ (%)" }),
-    stacked("A", foundA.mass), ...(foundB ? [stacked("B", foundB.mass)] : []),
+    stacked("A", resultA.mass), ...(resultB ? [stacked("B", resultB.mass)] : []),
     ...group("By category (%): tokens, then gradient mass", "mass"),
   );
 };

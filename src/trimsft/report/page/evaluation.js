@@ -49,28 +49,28 @@ const startPairs = () => {
   const problemKey = ([at, number]) => `${data.columns[at]}/${number}`;
   const inAddress = () => new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   const read = () => {
-    const found = inAddress();
+    const address = inAddress();
     state = { ...start };
     for (const [name, { read: parse }] of Object.entries(keys)) {
-      const text = found.get(`e.${name}`);
+      const text = address.get(`e.${name}`);
       state[name] = (text !== null ? parse(text) : null) ?? start[name];
     }
   };
   const write = () => {
-    const found = inAddress();
-    const before = found.toString();
+    const address = inAddress();
+    const before = address.toString();
     for (const [name, { write: format }] of Object.entries(keys)) {
-      if (state[name] === start[name]) found.delete(`e.${name}`);
-      else found.set(`e.${name}`, format(state[name]));
+      if (state[name] === start[name]) address.delete(`e.${name}`);
+      else address.set(`e.${name}`, format(state[name]));
     }
-    if (found.toString() !== before) history.replaceState(history.state, "", `#${found}`);
+    if (address.toString() !== before) history.replaceState(history.state, "", `#${address}`);
   };
 
   // ---- differences
   const signed = (value) => (Math.abs(value) < 0.05 ? "0.0" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`);
   const drawDifferences = () => {
     const [low, high] = [Math.min(state.a, state.b), Math.max(state.a, state.b)];
-    const found = data.differences[`${low},${high}`];
+    const table = data.differences[`${low},${high}`];
     const turned = state.a > state.b;
     const cell = (numbers) => {
       const made = element("td", "figure");
@@ -81,10 +81,10 @@ const startPairs = () => {
       if (marked) made.classList.add("best");
       return made;
     };
-    const rows = found ? data.metrics.map((metric, place) => element("tr", "", make("th", { scope: "row" }, metric), ...found[place].map(cell))) : [];
+    const rows = table ? data.metrics.map((metric, place) => element("tr", "", make("th", { scope: "row" }, metric), ...table[place].map(cell))) : [];
     byId("difference-rows").replaceChildren(...rows);
-    byId("differences").hidden = !found;
-    byId("not-compared").hidden = Boolean(found) || state.a === state.b;
+    byId("differences").hidden = !table;
+    byId("not-compared").hidden = Boolean(table) || state.a === state.b;
     byId("compare-command").textContent = `trimsft compare ${[state.a, state.b].map((run) => shellWord(data.folders[run])).join(" ")}`;
     byId("pair-name").textContent = `${data.runs[state.b]} minus ${data.runs[state.a]}`;
   };
@@ -228,25 +228,25 @@ const problemBody = (data, place, sides, rendered) => {
 
   const side = ({ run, label, folder }) => {
     const column = element("div", "side", element("h4", "", label));
-    const found = problems[place]?.runs[run];
-    if (!found && data.unrecorded[run]?.includes(data.problems[place][0])) {
+    const answers = problems[place]?.runs[run];
+    if (!answers && data.unrecorded[run]?.includes(data.problems[place][0])) {
       column.append(element("p", "note", "What it wrote is not known: its directory has no samples.jsonl, only the counts."));
       return column;
     }
-    if (!found) {
+    if (!answers) {
       const where = element("code", "", `${folder}/eval/${data.columns[data.problems[place][0]]}/samples.jsonl`);
       column.append(element("p", "note", "Its answers are left out of this page; they are in ", where, "."));
       return column;
     }
-    const drawn = found.samples.filter((sample) => sample[0] >= 0);
+    const drawn = answers.samples.filter((sample) => sample[0] >= 0);
     column.append(element("p", "note", `${drawn.filter((sample) => sample[1] === "correct").length} of ${drawn.length} right`));
-    column.append(...sampleBlocks(found.samples.filter((sample) => sample[0] < 0)));
-    const order = found.votes.map((vote, number) => ({ vote, number })).sort((p, q) => q.vote[1] - p.vote[1]);
-    const tied = found.votes.filter((vote) => vote[3]).length > 1;
+    column.append(...sampleBlocks(answers.samples.filter((sample) => sample[0] < 0)));
+    const order = answers.votes.map((vote, number) => ({ vote, number })).sort((p, q) => q.vote[1] - p.vote[1]);
+    const tied = answers.votes.filter((vote) => vote[3]).length > 1;
     for (const { vote, number } of order) column.append(voteBlock(vote, drawn.filter((sample) => sample[2] === number), tied));
     const silent = drawn.filter((sample) => sample[2] === null);
     if (silent.length) column.append(element("div", "cluster", element("p", "vote", `${counted(silent.length, "sample")} without an answer`), ...sampleBlocks(silent)));
-    if (!found.recorded) column.append(element("p", "note", "This evaluation did not record who voted together: equal answers are grouped by their text."));
+    if (!answers.recorded) column.append(element("p", "note", "This evaluation did not record who voted together: equal answers are grouped by their text."));
     return column;
   };
 

@@ -170,8 +170,8 @@ def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
 
 def _without_samples(runs: Sequence[Run]) -> dict[int, list[str]]:
     """Place of a run -> its benchmarks that have scores, but no samples.jsonl."""
-    lacking = {place: [name for name in run.scores if not run.has_samples(name)] for place, run in enumerate(runs)}
-    return {place: names for place, names in lacking.items() if names}
+    lacking = ([name for name in run.scores if not run.has_samples(name)] for run in runs)
+    return {place: names for place, names in enumerate(lacking) if names}
 
 
 def _sample_notes(runs: Sequence[Run], lacking: Mapping[int, Sequence[str]]) -> list[str]:
@@ -206,6 +206,11 @@ class Difference:
     def mark(self) -> str:
         """An arrow where the difference is significant."""
         return ("↑" if self.value > 0 else "↓") if self.significant else ""
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Difference:
+        points = in_percent(comparison.difference)
+        return cls(points.value, points.low, points.high, comparison.p_holm, comparison.significant)
 
     def mirrored(self) -> Difference:
         """The same seen from the other run."""
@@ -274,16 +279,11 @@ def _compared(
     )
     return {
         pair: {
-            metric: {one.benchmark: _difference(one) for one in row if with_mean or one.benchmark != AVERAGE}
+            metric: {one.benchmark: Difference.of(one) for one in row if with_mean or one.benchmark != AVERAGE}
             for metric, row in of_pair.items()
         }
         for pair, of_pair in zip(pairs, compared, strict=True)
     }
-
-
-def _difference(comparison: Comparison) -> Difference:
-    points = in_percent(comparison.difference)
-    return Difference(points.value, points.low, points.high, comparison.p_holm, comparison.significant)
 
 
 def _difference_rows(

@@ -35,7 +35,7 @@ LONGEST = 4000
 PROMPT = 4000
 """Characters of a prompt that are shown."""
 BUDGET = 9_000_000
-"""Characters that the data of tokens may take in the file."""
+"""Characters of data in the file, which leaves tables, style and script a million below 10 MB."""
 TOP = 5
 _RANKS = 65_535
 

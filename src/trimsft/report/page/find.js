@@ -15,7 +15,7 @@ const isMatch = ({ matches, textHits }, i) =>
 
 // tokens that a text touches (2: it begins there), over the joined text of each example, whatever the case
 const textMatches = (store, query) => {
-  const found = new Uint8Array(store.size);
+  const hits = new Uint8Array(store.size);
   const plain = plainTexts(store);
   const wanted = query.toLowerCase();
   for (const { start, length } of store.examples) {
@@ -31,14 +31,14 @@ const textMatches = (store, query) => {
     let place = 0;
     for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + 1)) {
       while (ends[place] <= at) place++;
-      found[start + place] = 2;
-      for (let i = place + 1; i < length && ends[i - 1] < at + wanted.length; i++) found[start + i] ||= 1;
+      hits[start + place] = 2;
+      for (let i = place + 1; i < length && ends[i - 1] < at + wanted.length; i++) hits[start + i] ||= 1;
     }
   }
-  return found;
+  return hits;
 };
 const plainTexts = (store) => {
-  const plain = (text) => Object.entries(given.spaces).reduce((some, [shown, meant]) => some.replaceAll(shown, meant), text);
+  const plain = (text) => Object.entries(tokenData.spaces).reduce((some, [shown, meant]) => some.replaceAll(shown, meant), text);
   store.plain ??= store.texts.map((text) => plain(text).toLowerCase());
   return store.plain;
 };
@@ -50,16 +50,16 @@ const matchesOf = (store, view) => {
   if (none) return null;
   if (view.lastQuery !== query) [view.lastQuery, view.textHits] = [query, query ? textMatches(store, query) : null];
   const { run, weights, textHits } = view;
-  const found = new Uint8Array(store.size);
+  const matches = new Uint8Array(store.size);
   for (let i = 0; i < store.size; i++) {
     const gap = run ? run.gap[i] : NaN;
-    found[i] = +(
+    matches[i] = +(
       (textHits === null || textHits[i] > 0) && (category === null || store.category[i] === category) &&
       (gapLow === null || gap >= gapLow) && (gapHigh === null || gap <= gapHigh) &&
       (weightLow === null || weights[i] >= weightLow) && (weightHigh === null || weights[i] <= weightHigh)
     );
   }
-  return found;
+  return matches;
 };
 
 // of an example: share of its gradient mass that is trimmed, mean nll, matches

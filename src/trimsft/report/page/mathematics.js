@@ -78,9 +78,9 @@ class Formula {
 
   deeper(parse) {
     if (++this.depth > DEEPEST) throw new Unreadable("too deep");
-    const found = parse();
+    const parsed = parse();
     this.depth -= 1;
-    return found;
+    return parsed;
   }
 
   // ---- reading
@@ -90,22 +90,22 @@ class Formula {
   skipSpace() { while (this.at < this.source.length && /\s/.test(this.peek())) this.at += 1; }
 
   take(text) {
-    const found = this.source.startsWith(text, this.at);
-    if (found) this.at += text.length;
-    return found;
+    const isThere = this.source.startsWith(text, this.at);
+    if (isThere) this.at += text.length;
+    return isThere;
   }
 
   match(pattern) { // sticky
     pattern.lastIndex = this.at;
-    const found = pattern.exec(this.source);
-    if (found) this.at = pattern.lastIndex;
-    return found;
+    const match = pattern.exec(this.source);
+    if (match) this.at = pattern.lastIndex;
+    return match;
   }
 
   command() {
-    const found = this.match(/\\([A-Za-z]+\*?|[^])/y);
-    if (!found) throw new Unreadable("a lone backslash");
-    return found[1];
+    const match = this.match(/\\([A-Za-z]+\*?|[^])/y);
+    if (!match) throw new Unreadable("a lone backslash");
+    return match[1];
   }
 
   rawGroup() { // the text between braces, as it stands
@@ -123,8 +123,8 @@ class Formula {
   // ---- rows and what they are made of
 
   whole() {
-    const found = this.cells(() => this.at >= this.source.length);
-    return found.length === 1 && found[0].length === 1 ? this.row(found[0][0]) : this.table(found, "rows");
+    const rows = this.cells(() => this.at >= this.source.length);
+    return rows.length === 1 && rows[0].length === 1 ? this.row(rows[0][0]) : this.table(rows, "rows");
   }
 
   cells(ended) { // rows of cells of nodes, up to where it ends
@@ -149,12 +149,12 @@ class Formula {
   }
 
   until(ended) { // one row of nodes
-    const found = [];
+    const nodes = [];
     for (;;) {
       this.skipSpace();
-      if (ended()) return found;
+      if (ended()) return nodes;
       if (this.at >= this.source.length) throw new Unreadable("unclosed");
-      found.push(...this.scripted());
+      nodes.push(...this.scripted());
     }
   }
 
@@ -388,23 +388,23 @@ const isFormula = (inside, next = "") => {
 };
 
 // The formula that opens here: what is inside, where it ends, whether it stands alone; null where nothing does.
-const formulaAt = (text, found) => {
-  const after = found.index + found[0].length;
-  if (found[0] === "\\\\" || found[0] === "\\$") return null;
-  if (found[0] === "$") {
+const formulaAt = (text, opening) => {
+  const after = opening.index + opening[0].length;
+  if (opening[0] === "\\\\" || opening[0] === "\\$") return null;
+  if (opening[0] === "$") {
     const end = dollarEnd(text, after);
     return end < 0 ? null : { inside: text.slice(after, end), end: end + 1, display: false };
   }
-  if (found[0].startsWith("\\boxed")) {
+  if (opening[0].startsWith("\\boxed")) {
     const end = braced(text, after);
-    return end < 0 ? null : { inside: text.slice(found.index, end), end, display: false };
+    return end < 0 ? null : { inside: text.slice(opening.index, end), end, display: false };
   }
-  const closing = CLOSINGS[found[0]] ?? `\\end{${found[1]}}`;
-  if (found[1] && !ROWS.has(found[1].replace("*", ""))) return null;
+  const closing = CLOSINGS[opening[0]] ?? `\\end{${opening[1]}}`;
+  if (opening[1] && !ROWS.has(opening[1].replace("*", ""))) return null;
   const end = text.indexOf(closing, after);
   if (end < 0 || end - after > LONGEST) return null;
-  const inside = found[1] ? text.slice(found.index, end + closing.length) : text.slice(after, end);
-  return { inside, end: end + closing.length, display: found[0] !== "\\(", drawing: found[0] === "[asy]" };
+  const inside = opening[1] ? text.slice(opening.index, end + closing.length) : text.slice(after, end);
+  return { inside, end: end + closing.length, display: opening[0] !== "\\(", drawing: opening[0] === "[asy]" };
 };
 
 // Text with its formulas readable, as nodes.
@@ -413,11 +413,11 @@ const readable = (text) => {
   let from = 0;
   let failures = 0; // each may have looked far ahead
   OPENINGS.lastIndex = 0;
-  for (let found; failures < 200 && (found = OPENINGS.exec(text)); ) {
-    const one = formulaAt(text, found);
+  for (let opening; failures < 200 && (opening = OPENINGS.exec(text)); ) {
+    const one = formulaAt(text, opening);
     if (one === null) { failures += 1; continue; }
-    const whole = text.slice(found.index, one.end);
-    const before = text.slice(from, found.index).replaceAll("\\$", "$");
+    const whole = text.slice(opening.index, one.end);
+    const before = text.slice(from, opening.index).replaceAll("\\$", "$");
     made.append(one.display ? before.replace(/\n+$/, "") : before, one.drawing ? sourceNode(whole) : formula(one.inside, one.display, whole));
     from = OPENINGS.lastIndex = one.end;
     if (one.display) while (text[from] === "\n") from += 1; // a display has space of its own

@@ -8,7 +8,7 @@ const LIMITS = { margin: [-1000, 1000], bandwidth: [0.001, 1000] };
 
 // {method, margin, bandwidth, run} from text; what is no setting becomes the fallback
 const settingFrom = ({ method, m, tau, run }, fallback, runs) => ({
-  method: method !== null && Object.hasOwn(given.objectives, method) ? method : fallback.method,
+  method: method !== null && Object.hasOwn(tokenData.objectives, method) ? method : fallback.method,
   margin: between(finite(m) ?? fallback.margin, ...LIMITS.margin),
   bandwidth: between(finite(tau) ?? fallback.bandwidth, ...LIMITS.bandwidth),
   run: runs.includes(finite(run)) ? finite(run) : fallback.run,
@@ -31,7 +31,7 @@ const readHash = (view, store) => {
   const category = finite(get("kind"));
   view.filter = {
     query: (get("find") ?? "").slice(0, 200), gapLow, gapHigh, weightLow, weightHigh,
-    category: given.categories[category] === undefined ? null : category,
+    category: tokenData.categories[category] === undefined ? null : category,
   };
   const at = (get("at") ?? "").split("~").map(finite);
   const example = store.examples.find(({ number }) => number === at[0]);
@@ -88,7 +88,7 @@ const tokensCsv = (store, view) => {
     const { nll, gap, entropy, rank, competitor } = view.run;
     for (let i = start; i < start + length; i++) {
       if (view.matches && !view.matches[i]) continue;
-      const cells = [number, i - start, store.ids[store.token[i]], quoted(store.texts[store.token[i]]), given.categories[store.category[i]], quoted(given.runs[view.a.run]),
+      const cells = [number, i - start, store.ids[store.token[i]], quoted(store.texts[store.token[i]]), tokenData.categories[store.category[i]], quoted(tokenData.runs[view.a.run]),
         tidy(nll[i]), tidy(gap[i]), tidy(entropy[i]), rank[i], quoted(store.texts[competitor[i]]), tidy(view.weights[i])];
       if (view.b) cells.push(tidy(view.others[i]));
       lines.push(cells.join(","));
@@ -97,11 +97,11 @@ const tokensCsv = (store, view) => {
   return `${lines.join("\n")}\n`;
 };
 
-const corpusCsv = (corpus, found) => {
+const corpusCsv = (corpus, result) => {
   const lines = ["category,tokens,mean_gap,sd_gap,sum_gradient_norm,sum_weight_a"];
   for (let cell = 0; cell < corpus.count.length; cell++) {
     const { category, count, mean, spread, norm } = corpus;
-    lines.push([given.categories[category[cell]], count[cell], tidy(mean[cell]), tidy(spread[cell]), tidy(norm[cell]), tidy(found.w[cell])].join(","));
+    lines.push([tokenData.categories[category[cell]], count[cell], tidy(mean[cell]), tidy(spread[cell]), tidy(norm[cell]), tidy(result.w[cell])].join(","));
   }
   return `${lines.join("\n")}\n`;
 };

@@ -1,5 +1,5 @@
 // Data of the page: packed arrays (packing.py) are unpacked once, and looked up by the number of a token from then on.
-const given = JSON.parse(byId("data-tokens").textContent);
+const tokenData = JSON.parse(byId("data-tokens").textContent);
 
 const bytesOf = (text) => {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -60,7 +60,7 @@ const unpackCorpus = async (packed) => packed && { ...packed, ...(await unpackAl
 
 // {examples: [{number, start, length, leftOut, prompt}], token, category, texts, ids, runs, corpus}
 const openStore = async () => {
-  const { vocabulary, numbers, lengths, left_out: leftOut, prompts, tokens, category, runs } = given.examples;
+  const { vocabulary, numbers, lengths, left_out: leftOut, prompts, tokens, category, runs } = tokenData.examples;
   const [ids, token, kinds] = await Promise.all([vocabulary.ids, tokens, category].map(unpack));
   let start = 0;
   const examples = numbers.map((number, place) => {
@@ -71,6 +71,6 @@ const openStore = async () => {
   return {
     examples, token, category: kinds, ids, texts: vocabulary.texts, size: start,
     runs: await Promise.all(runs.map(unpackRun)),
-    corpus: await Promise.all(given.corpus.map(unpackCorpus)),
+    corpus: await Promise.all(tokenData.corpus.map(unpackCorpus)),
   };
 };

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -73,13 +73,87 @@ def read_sweep(path: Path) -> Sweep:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise RunError(f"{path}: not readable ({error.strerror}); name a sweep.json or its folder") from error
+        raise RunError(f"{path}: not readable ({error.strerror})", hint="name a sweep.json or its folder") from error
     except ValueError as error:
-        raise RunError(f"{path}: not readable as JSON ({error}); make it again with trimsft sweep") from error
-    try:
-        return _sweep(content)
-    except ValueError as error:
-        raise RunError(f"{path}: {error}") from None
+        raise RunError(f"{path}: not readable as JSON ({error})", hint="make it again with trimsft sweep") from error
+    file = _Record(f"{path}: ", content)
+    points = content.get("points")
+    if not isinstance(points, list) or not points:
+        raise file.refusal("points", "must be a list of one setting or more")
+    read = tuple(_point(_Record(f"{path}: points[{place}].", point)) for place, point in enumerate(points))
+    seen: dict[tuple[str, float, float], int] = {}
+    for place, point in enumerate(read):
+        first = seen.setdefault((point.objective, point.margin, point.bandwidth), place)
+        if first != place:
+            raise RunError(
+                f"{point.objective} with margin {point.margin:g} and bandwidth {point.bandwidth:g} is points[{first}] "
+                "already",
+                field=f"{path}: points[{place}]",
+                hint="give each setting once, over all its seeds",
+            )
+    benchmarks = content.get("benchmarks")
+    if not isinstance(benchmarks, list) or not all(isinstance(name, str) for name in benchmarks):
+        raise file.refusal("benchmarks", "must be a list of names")
+    baseline = content.get("baseline")
+    return Sweep(
+        metric=file.text("metric"),
+        benchmarks=tuple(benchmarks),
+        points=read,
+        selected_on=file.text("selected_on", ""),
+        command=file.text("command", ""),
+        baseline=None if baseline is None else _Record(f"{path}: baseline.", baseline).shares(),
+    )
+
+
+def _point(record: _Record) -> Point:
+    objective, seeds = record.content.get("objective", "trim"), record.content.get("seeds", 1)
+    if objective not in _OBJECTIVES:
+        raise record.refusal("objective", f"must be one of {', '.join(_OBJECTIVES)}")
+    margin, bandwidth = record.number("margin"), record.number("bandwidth")
+    if bandwidth <= 0:
+        raise record.refusal("bandwidth", "must be above 0")
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise record.refusal("seeds", "must be a whole number from 1")
+    return Point(objective, margin, bandwidth, *record.shares(), seeds, record.text("run", ""))
+
+
+@dataclass(frozen=True)
+class _Record:
+    """An object of the file, and what stands before its names where one is refused."""
+
+    where: str
+    content: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, dict):
+            raise RunError("must be an object", field=self.where.rstrip(".: "), value=self.content)
+
+    def refusal(self, name: str, problem: str) -> RunError:
+        return RunError(problem, field=f"{self.where}{name}", value=self.content.get(name))
+
+    def number(self, name: str) -> float:
+        value = self.content.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self.refusal(name, "must be a number")
+        return float(value)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.content.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or not value:
+            raise self.refusal(name, "must be a text")
+        return value
+
+    def shares(self) -> tuple[float, float, float]:
+        """A value and its interval."""
+        value, low, high = (self.number(name) for name in ("value", "low", "high"))
+        if not 0 <= low <= value <= high <= 1:
+            raise self.refusal("value", f"must be a share from 0 to 1 within its interval [{low:g}, {high:g}]")
+        return value, low, high
+
+
+# ---- what is shown
 
 
 def sweep_parts(path: Path | None) -> dict[str, Any]:
@@ -120,82 +194,3 @@ def _table(sweep: Sweep, points: Sequence[Point]) -> dict[str, Any]:
 def _step(value: float, low: float, high: float) -> int:
     """The colour of a value: 0 for the lowest; the middle one where all are alike."""
     return STEPS // 2 if low == high else min(STEPS - 1, int(STEPS * (value - low) / (high - low)))
-
-
-# ---- reading
-
-
-def _sweep(content: Any) -> Sweep:
-    record = _record(content, "the file")
-    points = record.get("points")
-    if not isinstance(points, list) or not points:
-        raise ValueError(f"points: must be a list of one setting or more, got {points!r:.60}")
-    read = tuple(_point(_record(point, f"points[{place}]"), place) for place, point in enumerate(points))
-    seen: dict[tuple[str, float, float], int] = {}
-    for place, point in enumerate(read):
-        key = (point.objective, point.margin, point.bandwidth)
-        if key in seen:
-            raise ValueError(
-                f"points[{place}]: {point.objective} with margin {point.margin:g} and bandwidth "
-                f"{point.bandwidth:g} is points[{seen[key]}] already; give each setting once, over all its seeds"
-            )
-        seen[key] = place
-    benchmarks = record.get("benchmarks")
-    if not isinstance(benchmarks, list) or not all(isinstance(name, str) for name in benchmarks):
-        raise ValueError(f"benchmarks: must be a list of names, got {benchmarks!r:.60}")
-    return Sweep(
-        metric=_text(record, "metric", ""),
-        benchmarks=tuple(benchmarks),
-        points=read,
-        selected_on=_text(record, "selected_on", "", optional=True),
-        command=_text(record, "command", "", optional=True),
-        baseline=None if (sft := record.get("baseline")) is None else _shares(_record(sft, "baseline"), "baseline."),
-    )
-
-
-def _point(record: Mapping[str, Any], place: int) -> Point:
-    where = f"points[{place}]."
-    objective = record.get("objective", "trim")
-    if objective not in _OBJECTIVES:
-        raise ValueError(f"{where}objective: must be one of {', '.join(_OBJECTIVES)}, got {objective!r:.60}")
-    bandwidth = _number(record, "bandwidth", where)
-    if bandwidth <= 0:
-        raise ValueError(f"{where}bandwidth: must be above 0, got {bandwidth:g}")
-    value, low, high = _shares(record, where)
-    seeds = record.get("seeds", 1)
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise ValueError(f"{where}seeds: must be a whole number from 1, got {seeds!r:.60}")
-    margin = _number(record, "margin", where)
-    return Point(objective, margin, bandwidth, value, low, high, seeds, _text(record, "run", where, optional=True))
-
-
-def _shares(record: Mapping[str, Any], where: str) -> tuple[float, float, float]:
-    """A value and its interval."""
-    value, low, high = (_number(record, name, where) for name in ("value", "low", "high"))
-    if not 0 <= low <= value <= high <= 1:
-        raise ValueError(
-            f"{where}value: must be a share from 0 to 1 between low and high, got {value:g} [{low:g}, {high:g}]"
-        )
-    return value, low, high
-
-
-def _record(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be an object, got {value!r:.60}")
-    return value
-
-
-def _number(record: Mapping[str, Any], name: str, where: str) -> float:
-    value = record.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{where}{name}: must be a number, got {value!r:.60}")
-    return float(value)
-
-
-def _text(record: Mapping[str, Any], name: str, where: str, *, optional: bool = False) -> str:
-    value = record.get(name)
-    if value is None and optional:
-        return ""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{where}{name}: must be a text, got {value!r:.60}")
-    return value

@@ -4,7 +4,7 @@
 const ninths = Array.from({ length: 8 }, (_, place) => (place + 1) / 9);
 const QUANTITIES = {
   weight: { name: "weight", edges: ninths, colours: "q", of: ({ weights }, run, i) => weights[i] },
-  gap: { name: "gap", edges: given.edges, colours: "d", of: (view, run, i) => run.gap[i] },
+  gap: { name: "gap", edges: tokenData.edges, colours: "d", of: (view, run, i) => run.gap[i] },
   probability: { name: "probability", edges: ninths, colours: "q", of: (view, run, i) => Math.exp(-run.nll[i]) },
   entropy: { name: "entropy", edges: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2], colours: "q", of: (view, run, i) => run.entropy[i] },
   difference: {
@@ -34,15 +34,15 @@ const drawScale = (list, { edges, colours }) => {
 const paints = () => {
   const probe = document.body.appendChild(document.createElement("span"));
   const bytes = (colour) => [...colour.match(/[\d.]+/g).slice(0, 3).map(Number), 255];
-  const found = { ink: bytes(getComputedStyle(probe).color) };
+  const paintOf = { ink: bytes(getComputedStyle(probe).color) };
   for (const colours of ["d", "q", "x"]) {
     for (let step = 0; step < 9; step++) {
       probe.className = colours + step;
-      found[colours + step] = bytes(getComputedStyle(probe).backgroundColor);
+      paintOf[colours + step] = bytes(getComputedStyle(probe).backgroundColor);
     }
   }
   probe.remove();
-  return found;
+  return paintOf;
 };
 
 // ---- texts: only examples near the window have a span for each token; the others keep their height
@@ -108,8 +108,8 @@ const makeTexts = (pane, store, view) => {
   const note = (example) => {
     const { length, matches, trimmed, nll } = factsOf(view, example);
     const known = Number.isNaN(nll) ? "; this model's tokens are others" : `; ${digits(100 * trimmed, 1)} % of its gradient mass trimmed; mean nll ${digits(nll, 3)}`;
-    const found = view.matches ? `; ${grouped(matches)} ${matches === 1 ? "match" : "matches"}` : "";
-    articles[example.place].facts.textContent = `${grouped(length)} tokens${known}${found}`;
+    const matching = view.matches ? `; ${grouped(matches)} ${matches === 1 ? "match" : "matches"}` : "";
+    articles[example.place].facts.textContent = `${grouped(length)} tokens${known}${matching}`;
   };
 
   const leave = (example) => {

@@ -135,9 +135,7 @@ def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str
 def _diagnostics(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float]) -> list[dict[str, Any]]:
     """For each objective: what it makes of the first run's tokens, and of those of the run trained with it."""
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
-    trained: dict[str | None, str] = {}
-    for run in runs[1:]:
-        trained.setdefault(run.objective, run.label)
+    trained = {run.objective: run.label for run in reversed(runs[1:])}  # the first of each
     rows = []
     for name in OBJECTIVES:
         objective = objective_of(name, parameters)

@@ -4,7 +4,7 @@ const startViewer = async () => {
   const usable = store.runs.flatMap((run, number) => (run ? [number] : []));
   if (usable.length === 0) return;
   const view = {
-    defaults: { method: "trim", margin: given.parameters.margin, bandwidth: given.parameters.bandwidth, run: usable[0] },
+    defaults: { method: "trim", margin: tokenData.parameters.margin, bandwidth: tokenData.parameters.bandwidth, run: usable[0] },
     get run() { return store.runs[this.a.run]; },
     matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, examples: store.examples,
     exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
@@ -53,7 +53,7 @@ const restore = (store, view) => {
 
 const fillChoices = (store) => {
   const option = (value, textContent, disabled = false) => make("option", { value, textContent, disabled });
-  byId("model").append(...given.runs.map((label, number) => option(number, label, !store.runs[number])));
+  byId("model").append(...tokenData.runs.map((label, number) => option(number, label, !store.runs[number])));
   byId("quantity").append(...Object.entries(QUANTITIES).map(([key, { name }]) => option(key, name)));
   byId("target").append(...Object.entries(TARGETS).map(([key, { name }]) => option(key, name)));
   byId("sort").append(...Object.entries(SORTS).map(([key, name]) => option(key, name)));
@@ -111,14 +111,14 @@ const showCorpus = (store, view) => {
   const { a, b } = view;
   const corpus = store.corpus[a.run];
   if (view.rangeOf !== corpus) [view.rangeOf, view.range] = [corpus, histogramRange(corpus)];
-  const found = diagnose(corpus, a, a);
-  const foundB = b && diagnose(store.corpus[b.run], b, a);
-  view.found = found;
-  drawHistogram(byId("histogram"), corpus, view.range, a, b, found);
-  drawFigures(byId("figures"), a, b, found, foundB);
-  drawBars(byId("bars"), found, foundB);
+  const result = diagnose(corpus, a, a);
+  const resultB = b && diagnose(store.corpus[b.run], b, a);
+  view.result = result;
+  drawHistogram(byId("histogram"), corpus, view.range, a, b, result);
+  drawFigures(byId("figures"), a, b, result, resultB);
+  drawBars(byId("bars"), result, resultB);
   const exact = corpus.width === 0 ? "" : ` Counted in cells ${corpus.width < 1 ? `1/${1 / corpus.width}` : corpus.width} of a gap wide.`;
-  byId("counts").textContent = `Figures: all ${grouped(corpus.tokens)} tokens of ${given.runs[a.run]}.${exact} Texts: ${grouped(store.size)} tokens in ${grouped(store.examples.length)} examples.`;
+  byId("counts").textContent = `Figures: all ${grouped(corpus.tokens)} tokens of ${tokenData.runs[a.run]}.${exact} Texts: ${grouped(store.size)} tokens in ${grouped(store.examples.length)} examples.`;
 };
 
 const sortExamples = (store, view) => {
@@ -144,9 +144,9 @@ const showFound = (store, view) => {
   const { test } = TARGETS[view.target];
   // plain properties: the loop is long, and a getter is slow
   const looked = { ...view };
-  let found = 0;
-  if (looked.run) for (let i = 0; i < store.size; i++) if (test(looked, i)) found++;
-  let words = `${grouped(found)} of ${grouped(store.size)} shown`;
+  let count = 0;
+  if (looked.run) for (let i = 0; i < store.size; i++) if (test(looked, i)) count++;
+  let words = `${grouped(count)} of ${grouped(store.size)} shown`;
   const [{ a, b }, corpus] = [view, store.corpus[view.a.run]];
   if (view.target === "differing" && b && a.run === b.run && BY_GAP.has(a.method) && BY_GAP.has(b.method)) {
     words += `, ${grouped(differing(corpus, a, b))} of ${grouped(corpus.tokens)} in all`;
@@ -183,8 +183,8 @@ const step = (store, view, direction) => {
   const from = view.at ?? order[0].start - 1;
   const start = order.some((example) => example === view.exampleOf(from)) && from >= 0 ? from : order[0].start - 1;
   const begin = start < order[0].start && view.at === null ? null : start;
-  const found = begin === null && test(view, order[0].start) && direction > 0 ? order[0].start : nextToken(order, begin ?? order[0].start, direction, (i) => test(view, i));
-  if (found !== null) view.goTo(found);
+  const next = begin === null && test(view, order[0].start) && direction > 0 ? order[0].start : nextToken(order, begin ?? order[0].start, direction, (i) => test(view, i));
+  if (next !== null) view.goTo(next);
 };
 
 const watchTokens = (store, view) => {
@@ -257,7 +257,7 @@ const drawAlternatives = (store, run, i) => {
 };
 
 const drawRuns = (store, view, example, i) => {
-  const methods = Object.entries(given.objectives);
+  const methods = Object.entries(tokenData.objectives);
   const heads = ["", "p", "gap", "nll", "competitor", "entropy", "rank", ...methods.map(([, name]) => `w ${name}`)];
   const rows = store.runs.flatMap((run, number) => {
     if (!run || run.missing.has(example.place)) return [];
@@ -267,7 +267,7 @@ const drawRuns = (store, view, example, i) => {
     const weights = methods.map(([method]) =>
       figure(weigher({ ...view.a, method })(nll, gap).toFixed(3), method === view.a.method ? "figure chosen" : "figure"));
     return make("tr", { className: number === view.a.run ? "chosen" : "" },
-      make("th", { scope: "row", textContent: given.runs[number] }), figure(three(Math.exp(-nll))), figure(three(gap)), figure(three(nll)),
+      make("th", { scope: "row", textContent: tokenData.runs[number] }), figure(three(Math.exp(-nll))), figure(three(gap)), figure(three(nll)),
       make("td", {}, named(store, run.competitor[i])), figure(three(run.entropy[i])), figure(rank), ...weights);
   });
   const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent, className: textContent === "competitor" || !textContent ? "" : "figure" })));
@@ -278,7 +278,7 @@ const drawInspected = (holder, store, view, i) => {
   const example = view.exampleOf(i);
   const place = i - example.start;
   const heading = make("p", { className: "which" }, "Token ", named(store, store.token[i]),
-    ` id ${store.ids[store.token[i]]}, ${given.categories[store.category[i]]}, number ${place + 1} of ${grouped(example.length)} in example ${example.number + 1}`);
+    ` id ${store.ids[store.token[i]]}, ${tokenData.categories[store.category[i]]}, number ${place + 1} of ${grouped(example.length)} in example ${example.number + 1}`);
   if (view.b && view.others) {
     heading.append(`; weight A ${digits(view.weights[i], 3)}, B ${digits(view.others[i], 3)}`);
   }

@@ -3,7 +3,7 @@
 const BY_GAP = new Set(["sft", "trim", "trim-e", "trim-h"]);
 const TAKES = { fsft: ["gamma"], trim: ["margin", "bandwidth"], "trim-e": ["margin", "bandwidth"], "trim-h": ["margin", "bandwidth"] };
 const HIGH = 0.5;
-const { gamma } = given.parameters;
+const { gamma } = tokenData.parameters;
 
 // (nll, gap) -> weight
 const weigher = ({ method, margin, bandwidth }) => {
@@ -44,7 +44,7 @@ const weighAll = (store, setting) => {
 };
 
 const nameOf = ({ method, margin, bandwidth }) =>
-  given.objectives[method] + (TAKES[method]?.includes("margin") ? ` m=${tidy(margin)} τ=${tidy(bandwidth)}` : "");
+  tokenData.objectives[method] + (TAKES[method]?.includes("margin") ? ` m=${tidy(margin)} τ=${tidy(bandwidth)}` : "");
 const tidy = (value) => String(Number(Number(value).toPrecision(6)));
 
 const yamlOf = (setting) => {
@@ -52,7 +52,7 @@ const yamlOf = (setting) => {
   return [`objective: ${setting.method}`, ...taken].join("\n");
 };
 const commandOf = (setting) =>
-  `trimsft train --model_name_or_path ${shellWord(given.model || "MODEL")} --dataset_name DATA.jsonl ${yamlOf(setting).split("\n").map((line) => `--${line.replace(":", "")}`).join(" ")}`;
+  `trimsft train --model_name_or_path ${shellWord(tokenData.model || "MODEL")} --dataset_name DATA.jsonl ${yamlOf(setting).split("\n").map((line) => `--${line.replace(":", "")}`).join(" ")}`;
 
 // ---- statistics of the whole corpus, from its cells: see packing.py for what a cell is and how exact this is
 
@@ -118,7 +118,7 @@ const diagnose = (corpus, setting, band) => {
   const { count, category, tokens } = corpus;
   const weigh = BY_GAP.has(setting.method) ? weigher(setting) : null;
   const { w, mass, squares } = cellSums(corpus, setting);
-  const kinds = given.categories.map((name) => ({ name, tokens: 0, weight: 0, mass: 0 }));
+  const kinds = tokenData.categories.map((name) => ({ name, tokens: 0, weight: 0, mass: 0 }));
   const [from, to] = [band.margin - band.bandwidth, band.margin + band.bandwidth];
   let [sum, total, low, high] = [0, 0, 0, 0];
   for (let cell = 0; cell < count.length; cell++) {
