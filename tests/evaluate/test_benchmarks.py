@@ -97,10 +97,7 @@ def test_problems_survive_being_written(tmp_path: Path) -> None:
         ({"problem": "?", "answer": "1", "id": 1.5}, "line 2: 'id' must be a text or an integer, got 1.5"),
         ({"problem": "?", "answer": "1", "error": "-1"}, "line 2: 'error' must be a number between 0 and 1"),
         ({"problem": "?", "answer": "1", "tolerance": "x"}, "line 2: 'tolerance' must be a number between"),
-        (
-            {"problem": "?", "answer": "1", "is_multiple_answer": "no"},
-            "line 2: 'is_multiple_answer' must be true",
-        ),
+        ({"problem": "?", "answer": "1", "is_multiple_answer": "no"}, "line 2: 'is_multiple_answer' must be true"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
@@ -184,10 +181,7 @@ HUB: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[dict[str, Any]], list
         ("math-ai/minervamath", None, "test"),
         {"question": TEXT, "answer": TEXT},
         [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4e33"}],
-        [
-            Problem("minerva-0", "1+1?", "2", tolerance=1e-4),
-            Problem("minerva-1", "2+2?", "4e33", tolerance=1e-4),
-        ],
+        [Problem("minerva-0", "1+1?", "2", tolerance=1e-4), Problem("minerva-1", "2+2?", "4e33", tolerance=1e-4)],
     ),
     "amc": (
         ("AI-MO/aimo-validation-amc", None, "train"),
@@ -265,9 +259,9 @@ def test_out_of_reach_it_names_the_way_out(error: Exception, monkeypatch: pytest
 
 def test_a_changed_dataset_is_noticed() -> None:
     with pytest.raises(DataError, match="AI-MO/aimo-validation-amc, row 5: no answer in it"):
-        from_hub(BENCHMARKS["amc"], {"id": 3, "problem": "?", "answer": "(C)"}, 5)
+        from_hub("amc", {"id": 3, "problem": "?", "answer": "(C)"}, 5)
     for name, answer in (("amc", 7.5), ("amc", float("inf")), ("minerva", None), ("gsm8k", "so it is 5")):
         with pytest.raises(DataError, match="row 5: no answer in it"):
-            from_hub(BENCHMARKS[name], {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
+            from_hub(name, {"id": 3, "problem": "?", "question": "?", "answer": answer}, 5)
     with pytest.raises(DataError, match="row 5: no field 'problem'"):
-        from_hub(BENCHMARKS["gsm8k"], {"answer": "#### 1"}, 5)
+        from_hub("gsm8k", {"answer": "#### 1"}, 5)

@@ -132,13 +132,7 @@ def test_no_default_of_the_checkpoint_leaks_but_eos() -> None:
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
     model = make_model()
     model.generation_config.update(
-        do_sample=True,
-        temperature=0.1,
-        top_k=1,
-        top_p=0.1,
-        repetition_penalty=9.0,
-        min_new_tokens=5,
-        max_length=3,
+        do_sample=True, temperature=0.1, top_k=1, top_p=0.1, repetition_penalty=9.0, min_new_tokens=5, max_length=3
     )
     assert complete(TransformersEngine(model, make_tokenizer()), requests) == plain
 

@@ -130,10 +130,7 @@ def test_an_engine_that_breaks_loses_nothing(tmp_path: Path) -> None:
         ({"seed": 1}, "seed: was 0, now 1"),
         ({"greedy": False}, "greedy: was True, now False"),
         ({"sampling": Sampling(temperature=0.6)}, "sampling.temperature: was 1.0, now 0.6"),
-        (
-            {"problems": [*PROBLEMS[:5], replace(PROBLEMS[5], answer="7")]},
-            "problems: was 6, now 6, and number 6",
-        ),
+        ({"problems": [*PROBLEMS[:5], replace(PROBLEMS[5], answer="7")]}, "problems: was 6, now 6, and number 6"),
         (
             {"prompts": make_prompts([p.problem for p in PROBLEMS], template="deepseek")},
             "prompt.template: was 'plain', now 'deepseek'; prompt.example: was",

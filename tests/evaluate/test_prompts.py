@@ -17,10 +17,7 @@ def test_auto_takes_the_chat_template_of_a_family_it_does_not_know() -> None:
     assert prompts.template == "chat" and prompts.example == QWEN
     first = prompts.prompts[0]
     assert tokenizer.decode(first.tokens) == QWEN
-    assert first.messages == (
-        {"role": "system", "content": SYSTEM_PROMPT},
-        {"role": "user", "content": "1+1?"},
-    )
+    assert first.messages == ({"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "1+1?"})
     assert make_prompts(["1+1?"], make_tokenizer(chat=None)).template == "plain"
 
 

@@ -104,10 +104,7 @@ def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            {"samples": 1},
-            r"samples: was 2, now 1 \(a record never shrinks: ask for 2 and read pass@1 or",
-        ),
+        ({"samples": 1}, r"samples: was 2, now 1 \(a record never shrinks: ask for 2 and read pass@1 or"),
         ({"greedy": False}, r"greedy: was True, now False \(a record never shrinks"),
         ({"samples": 4, "seed": 1}, "seed: was not set, now 1"),  # what may grow is not complained about
         ({"sampling": {"temperature": 0.6, "stop": []}}, "sampling.temperature: was 1.0, now 0.6"),

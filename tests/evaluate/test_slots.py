@@ -235,12 +235,7 @@ def test_the_model_gets_its_own_attention_back() -> None:
 
 
 def oracle(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    lengths: list[int],
-    scale: float,
-    window: int | None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: list[int], scale: float, window: int | None
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)

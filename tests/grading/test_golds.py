@@ -11,15 +11,7 @@ import pytest
 from trimsft.grading import Grader, Rules
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
-COUNTS = {
-    "math500": 500,
-    "olympiadbench": 675,
-    "minerva": 272,
-    "amc": 83,
-    "amc23": 40,
-    "aime24": 30,
-    "gsm8k": 1319,
-}
+COUNTS = {"math500": 500, "olympiadbench": 675, "minerva": 272, "amc": 83, "amc23": 40, "aime24": 30, "gsm8k": 1319}
 EQUAL_NEIGHBOURS = {("5", "x=5")}
 """Neighbours that are spelled differently and are the same value."""
 

@@ -130,10 +130,7 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         return gold == "8"
 
     monkeypatch.setattr(module, "compare", stumble)
-    with (
-        Grader(1) as own,
-        pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"),
-    ):
+    with Grader(1) as own, pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
         found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
     assert [grade.status for grade in found] == ["unparsable", "correct"]
 

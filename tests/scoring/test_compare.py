@@ -10,14 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.scoring.compare import (
-    compare,
-    compare_pairs,
-    compare_runs,
-    correct_for_many,
-    holm,
-    sign_flip,
-)
+from trimsft.scoring.compare import compare, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
 from trimsft.scoring.intervals import Interval
 
 from .graded import random_counts, score_of
@@ -189,10 +182,7 @@ def test_runs_with_different_numbers_of_samples_can_be_compared():
 
 def test_every_candidate_on_every_benchmark_and_their_mean():
     base = [score_of("b", random_counts(60, seed=1)), score_of("a", random_counts(30, seed=2))]
-    better = [
-        score_of("a", random_counts(30, seed=2, shift=2.0)),
-        score_of("b", random_counts(60, seed=1, shift=2.0)),
-    ]
+    better = [score_of("a", random_counts(30, seed=2, shift=2.0)), score_of("b", random_counts(60, seed=1, shift=2.0))]
     found = compare_runs(base, {"same": base, "better": better}, name="base", resamples=300)
     assert [(one.candidate, one.benchmark) for one in found] == [
         (run, benchmark) for run in ("same", "better") for benchmark in ("a", "b", "average")

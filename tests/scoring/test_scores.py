@@ -13,10 +13,7 @@ from trimsft.scoring.scores import BenchmarkScore, macro, macros, over_runs, sco
 
 from .graded import random_counts, same, samples_of, score_of
 
-TWO_PROBLEMS = [
-    *samples_of("a", "1 1 2 -", greedy="1"),
-    *samples_of("b", "2 2 1 /", greedy="2"),
-]
+TWO_PROBLEMS = [*samples_of("a", "1 1 2 -", greedy="1"), *samples_of("b", "2 2 1 /", greedy="2")]
 
 
 def test_by_hand():
@@ -113,11 +110,7 @@ def test_one_sample_is_the_average_and_more_pass(problems):
             None,
             "problem 'a' has greedy answer twice",
         ),
-        (
-            [dataclasses.replace(samples_of("a", "-")[0], correct=True)],
-            None,
-            "'a' is graded correct without an answer",
-        ),
+        ([dataclasses.replace(samples_of("a", "-")[0], correct=True)], None, "'a' is graded correct without an answer"),
     ],
 )
 def test_incomplete_data_is_refused(samples, expected, message):

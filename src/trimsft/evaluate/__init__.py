@@ -11,16 +11,7 @@ if TYPE_CHECKING:
     from trimsft.grading import Grade, grade
     from trimsft.scoring.metrics import majority_at_k, pass_at_k
 
-__all__ = [
-    "EvalSettings",
-    "Evaluated",
-    "Grade",
-    "evaluate",
-    "evaluate_model",
-    "grade",
-    "majority_at_k",
-    "pass_at_k",
-]
+__all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "grade", "majority_at_k", "pass_at_k"]
 
 _HOMES = {
     "EvalSettings": "trimsft.evaluate.settings",

@@ -52,8 +52,6 @@ class Problem:
 class Benchmark:
     """A published benchmark: where its rows are and what their columns mean."""
 
-    name: str
-    description: str
     count: int
     """Problems in the published set."""
     hub: str
@@ -99,75 +97,43 @@ def _first_value(values: Any) -> str:
 
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark
-    for benchmark in (
-        Benchmark(
-            name="math500",
-            description="MATH500: 500 held-out problems of MATH",
-            count=500,
-            hub="HuggingFaceH4/MATH-500",
-            revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
-            columns={"id": "unique_id"},
-        ),
-        Benchmark(
-            name="olympiadbench",
-            description="OlympiadBench: open-ended, text-only English competition mathematics (674 on the hub)",
-            count=675,
-            hub="Hothan/OlympiadBench",
-            revision="91184b52131e7fc9455fef848035173aea8cc01a",
-            config="OE_TO_maths_en_COMP",
-            split="train",
-            columns={"problem": "question", "answer": "final_answer"},
-            read_answer=_first_value,
-        ),
-        Benchmark(
-            name="minerva",
-            description="Minerva Math: questions of MIT OpenCourseWare, many of them physics",
-            count=272,
-            hub="math-ai/minervamath",
-            revision="ee46ddc498933b1977577953250ca5c66be64f96",
-            columns={"problem": "question"},
-            tolerance=1e-4,  # of the published harnesses
-        ),
-        Benchmark(
-            name="amc",
-            description="AMC 12 of 2022 and 2023, reworded so that the answer is a number",
-            count=83,
-            hub="AI-MO/aimo-validation-amc",
-            split="train",
-            revision="69d78a4a2c840e82d69af6bc742bda09005f6316",
-            read_answer=_as_integer,
-        ),
-        Benchmark(
-            name="amc23",
-            description="AMC 12 of 2023, a part of amc",
-            count=40,
-            hub="math-ai/amc23",
-            revision="80815d37005feb82cd7f8fbc6901d5d3eff43057",
-            columns={"problem": "question"},
-            read_answer=_as_integer,
-        ),
-        Benchmark(
-            name="aime24",
-            description="AIME 2024 I and II",
-            count=30,
-            hub="HuggingFaceH4/aime_2024",
-            split="train",
-            revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
-            read_answer=_as_integer,
-        ),
-        Benchmark(
-            name="gsm8k",
-            description="GSM8K: grade-school word problems",
-            count=1319,
-            hub="openai/gsm8k",
-            config="main",
-            revision="740312add88f781978c0658806c59bc2815b9866",
-            columns={"problem": "question"},
-            read_answer=_after_hashes,
-        ),
-    )
-}
+    # 500 held-out problems of MATH
+    "math500": Benchmark(
+        count=500, hub="HuggingFaceH4/MATH-500", revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+        columns={"id": "unique_id"},
+    ),
+    # open-ended, text-only English competition mathematics; the hub has 674 of the 675 problems
+    "olympiadbench": Benchmark(
+        count=675, hub="Hothan/OlympiadBench", revision="91184b52131e7fc9455fef848035173aea8cc01a",
+        config="OE_TO_maths_en_COMP", split="train", columns={"problem": "question", "answer": "final_answer"},
+        read_answer=_first_value,
+    ),
+    # questions of MIT OpenCourseWare, many of them physics; the published harnesses allow this tolerance
+    "minerva": Benchmark(
+        count=272, hub="math-ai/minervamath", revision="ee46ddc498933b1977577953250ca5c66be64f96",
+        columns={"problem": "question"}, tolerance=1e-4,
+    ),
+    # AMC 12 of 2022 and 2023, reworded so that the answer is a number
+    "amc": Benchmark(
+        count=83, hub="AI-MO/aimo-validation-amc", revision="69d78a4a2c840e82d69af6bc742bda09005f6316",
+        split="train", read_answer=_as_integer,
+    ),
+    # AMC 12 of 2023, a part of amc
+    "amc23": Benchmark(
+        count=40, hub="math-ai/amc23", revision="80815d37005feb82cd7f8fbc6901d5d3eff43057",
+        columns={"problem": "question"}, read_answer=_as_integer,
+    ),
+    # AIME 2024 I and II
+    "aime24": Benchmark(
+        count=30, hub="HuggingFaceH4/aime_2024", revision="2fe88a2f1091d5048c0f36abc874fb997b3dd99a",
+        split="train", read_answer=_as_integer,
+    ),
+    # grade-school word problems
+    "gsm8k": Benchmark(
+        count=1319, hub="openai/gsm8k", revision="740312add88f781978c0658806c59bc2815b9866",
+        config="main", columns={"problem": "question"}, read_answer=_after_hashes,
+    ),
+}  # fmt: skip
 
 
 def load_benchmark(
@@ -182,7 +148,7 @@ def load_benchmark(
     elif name in TIERS:
         problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(BENCHMARKS[name])
+        problems = _load_from_hub(name)
     published = BENCHMARKS.get(benchmark_name(name))
     if published is not None and published.tolerance is not None:
         problems = [replace(p, tolerance=p.tolerance or published.tolerance) for p in problems]
@@ -256,36 +222,38 @@ def _find_in_folder(name: str, folder: Path) -> Path:
 # ---- the hub
 
 
-def _load_from_hub(published: Benchmark) -> list[Problem]:
+def _load_from_hub(name: str) -> list[Problem]:
     import datasets
 
+    published = BENCHMARKS[name]
     try:
         rows = datasets.load_dataset(
             published.hub, published.config, split=published.split, revision=published.revision
         )
     except Exception as error:  # the hub's client raises dozens of kinds
         raise DataError(
-            f"cannot load {published.name!r} from the hub, {published.source}: {one_line(error).rstrip('.')}",
+            f"cannot load {name!r} from the hub, {published.source}: {one_line(error).rstrip('.')}",
             field="benchmarks",
-            hint=f"without the hub, name a folder that holds {published.name}.jsonl",
+            hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
     return _with_distinct_ids(
-        (f"{published.hub}, row {number}", from_hub(published, row, number)) for number, row in enumerate(rows)
+        (f"{published.hub}, row {number}", from_hub(name, row, number)) for number, row in enumerate(rows)
     )
 
 
-def from_hub(published: Benchmark, row: Mapping[str, Any], number: int) -> Problem:
-    """A row of the hub as a problem."""
+def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
+    """A row of a published benchmark as a problem."""
+    published = BENCHMARKS[name]
     place = f"{published.hub}, row {number}"
-    renamed = {**row, **{name: row.get(column) for name, column in published.columns.items()}}
+    renamed = {**row, **{field: row.get(column) for field, column in published.columns.items()}}
     try:
         if renamed["answer"] is None:
             raise ValueError("it is null")
         renamed["answer"] = published.read_answer(renamed["answer"])
     except (KeyError, ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return _as_problem(renamed, place, default_id=f"{published.name}-{number}")
+    return _as_problem(renamed, place, default_id=f"{name}-{number}")
 
 
 # ---- files of problems

@@ -117,31 +117,14 @@ class Progress:
     def is_complete(self) -> bool:
         return self.done == self.total
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    @property
-    def samples_per_second(self) -> float:
-        return self.generated / max(self.seconds, 1e-9)
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.tokens / max(self.seconds, 1e-9)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """None before the first sample."""
-        return (self.total - self.done) / self.samples_per_second if self.generated else None
-
     def line(self) -> str:
-        """All of it in one line."""
-        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
+        """All of it in one line, with the time left from the first sample on."""
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        rate = self.generated / seconds
+        left = f", {_clock((self.total - self.done) / rate)} left" if self.generated else ""
         failed = f", {self.failed:,} failed" if self.failed else ""
-        return (
-            f"{self.done:,} of {self.total:,} samples, {self.samples_per_second:.3g}/s, "
-            f"{self.tokens_per_second:,.0f} tokens/s{left}{failed}"
-        )
+        tokens = f"{self.tokens / seconds:,.0f} tokens/s"
+        return f"{self.done:,} of {self.total:,} samples, {rate:.3g}/s, {tokens}{left}{failed}"
 
 
 def fill(

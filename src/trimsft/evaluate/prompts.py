@@ -72,11 +72,7 @@ class Prompts:
 
 
 def make_prompts(
-    problems: Sequence[str],
-    tokenizer: Any = None,
-    *,
-    template: str = "auto",
-    system_prompt: str | None = None,
+    problems: Sequence[str], tokenizer: Any = None, *, template: str = "auto", system_prompt: str | None = None
 ) -> Prompts:
     """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
     if not problems:

@@ -25,27 +25,15 @@ class Unreadable(Exception):
 
 
 _TOKEN = re.compile(
-    r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.",
-    re.DOTALL,
+    r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.", re.DOTALL
 )
 _NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min"
 _FUNCTIONS = {name: name for name in _NAMES.split()} | {
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "lg": "log10",
-    "abs": "abs",
-    "floor": "floor",
-}
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log10", "abs": "abs", "floor": "floor",
+}  # fmt: skip
 _CLOSERS = {
-    "(": ")",
-    "[": "]",
-    "{": "}",
-    "\\{": "\\}",
-    "\\lfloor": "\\rfloor",
-    "\\lceil": "\\rceil",
-    "|": "|",
-}
+    "(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil", "|": "|",
+}  # fmt: skip
 _SYMBOLS = """
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega
 Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell infty emptyset odot mho angle triangle
@@ -157,20 +145,7 @@ class _Reader:
         return self.power()
 
     def starts_factor(self, token: str) -> bool:
-        return token not in _STOPS and token not in (
-            "^",
-            "_",
-            "!",
-            "'",
-            "|",
-            "=",
-            "<",
-            ">",
-            ":",
-            ";",
-            "%",
-            "&",
-        )
+        return token not in _STOPS and token not in ("^", "_", "!", "'", "|", "=", "<", ">", ":", ";", "%", "&")
 
     def mixed(self) -> Tree | None:
         r"""`1\frac{2}{3}` and nothing else."""

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
+from functools import partial
 from typing import Literal
 
 from trimsft.errors import one_line
@@ -44,12 +44,7 @@ class Grader:
     """Grades responses; a context manager, because it may hold processes."""
 
     def __init__(
-        self,
-        workers: int = 1,
-        *,
-        seconds: float = 1.5,
-        memory_bytes: int = 1 << 30,
-        kind: Kind = "strict",
+        self, workers: int = 1, *, seconds: float = 1.5, memory_bytes: int = 1 << 30, kind: Kind = "strict"
     ) -> None:
         """`seconds` bounds the algebra of one answer; `memory_bytes` the address space of one worker."""
         if workers < 1:
@@ -72,9 +67,7 @@ class Grader:
         self._pool.start(_EARLY_WORKERS)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -89,9 +82,10 @@ class Grader:
         """The verdicts on many, in order, with all workers; equal questions are asked once."""
         items = list(items)
         grades: list[Grade | None] = []
+        without_algebra = partial(self._status, algebra=False)
         for response, gold, rules, truncated in items:
             try:
-                grades.append(self._grade(response, gold, rules, truncated, self._cheap_status))
+                grades.append(self._grade(response, gold, rules, truncated, without_algebra))
             except _NeedsAlgebra:
                 grades.append(None)
         undecided = [at for at, found in enumerate(grades) if found is None]
@@ -107,12 +101,7 @@ class Grader:
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
     def _grade(
-        self,
-        response: str,
-        gold: str,
-        rules: Rules,
-        truncated: bool,
-        judge: Callable[[str, str, Rules], Status],
+        self, response: str, gold: str, rules: Rules, truncated: bool, judge: Callable[[str, str, Rules], Status]
     ) -> Grade:
         for name, text in (("response", response), ("gold", gold)):
             if not isinstance(text, str):
@@ -136,9 +125,6 @@ class Grader:
             return qwen.extract_answer(response)
         several = rules.multiple or ("," in gold and shape_of(clean(gold)).kind == "list")
         return extract_all(response) if several else extract_answer(response)
-
-    def _cheap_status(self, gold: str, answer: str, rules: Rules) -> Status:
-        return self._status(gold, answer, rules, algebra=False)
 
     def _status(self, gold: str, answer: str, rules: Rules, algebra: bool = True) -> Status:
         question = (gold, answer, rules)
@@ -259,12 +245,7 @@ _shared_lock = threading.Lock()
 
 
 def grade(
-    response: str,
-    gold: str,
-    rules: Rules = _DEFAULT,
-    *,
-    truncated: bool = False,
-    grader: Grader | None = None,
+    response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False, grader: Grader | None = None
 ) -> Grade:
     """The verdict on one response, with `grader` or one shared by the process that starts its worker when needed."""
     return (grader or _shared_grader()).grade(response, gold, rules, truncated=truncated)

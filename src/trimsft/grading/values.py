@@ -8,10 +8,12 @@ two different analytic expressions at 110 random bits does not happen in practic
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
+import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -117,18 +119,13 @@ def _checked(value: Value) -> Value:
     return value
 
 
-def _both(exact: Callable[..., Value], inexact: Callable[..., Value]) -> Callable[..., Value]:
+def _either(function: Callable[..., Value]) -> Callable[..., Value]:
+    """The function of exact numbers where all are, else of inexact ones."""
+
     def apply(*values: Value) -> Value:
-        return exact(*values) if all(map(_exact, values)) else inexact(*map(_mp, values))
+        return function(*(values if all(map(_exact, values)) else map(_mp, values)))
 
     return apply
-
-
-def _total(*values: Value) -> Value:
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total
 
 
 def _power(base: Value, exponent: Value) -> Value:
@@ -225,16 +222,11 @@ def _integers(function: Callable[..., int]) -> Callable[..., Value]:
     return apply
 
 
-def _extreme(chosen: Callable[[Sequence[Value]], Value]) -> Callable[..., Value]:
-    """The largest or the smallest of one number or more."""
-    return _both(lambda *values: chosen(values), lambda *values: chosen(values))
-
-
 _OPERATIONS: dict[str, Callable[..., Value]] = {
-    "add": _both(_total, _total),
-    "neg": lambda a: -a,
-    "mul": _both(lambda a, b: a * b, lambda a, b: a * b),
-    "div": _both(lambda a, b: a / b, lambda a, b: a / b),
+    "add": _either(lambda *values: functools.reduce(operator.add, values)),
+    "neg": operator.neg,
+    "mul": _either(operator.mul),
+    "div": _either(operator.truediv),
     "pow": _power,
 }
 _NAMES = "sin cos tan cot sec csc sinh cosh tanh exp"
@@ -256,8 +248,8 @@ _CALLS: dict[str, Callable[..., Value]] = {
     "binom": _binom,
     "gcd": _integers(math.gcd),
     "lcm": _integers(math.lcm),
-    "max": _extreme(max),
-    "min": _extreme(min),
+    "max": _either(lambda *values: max(values)),
+    "min": _either(lambda *values: min(values)),
 }
 
 

@@ -15,14 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trimsft.scoring.intervals import (
-    RESAMPLES,
-    Array,
-    Interval,
-    column_intervals,
-    interval_over_runs,
-    mean_intervals,
-)
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval, column_intervals, interval_over_runs, mean_intervals
 from trimsft.scoring.metrics import (
     Equivalent,
     ProblemScore,
@@ -175,11 +168,7 @@ def macros(
 
 
 def over_runs(
-    runs: Sequence[Sequence[BenchmarkScore]],
-    metric: str = "average",
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """The mean over runs (seeds) of the mean over benchmarks; the interval is for other problems and trainings."""
     if not runs or not runs[0]:

@@ -48,14 +48,10 @@ class ScriptedEngine:
             self.requests.append(request)
             time.sleep(self._delay)
             error = self._fails(request)
-            yield _failed(index, error) if error else self._answer(index, request)
+            yield Completion(index, "", 0, "error", error) if error else self._answer(index, request)
 
     def _answer(self, index: int, request: Request) -> Completion:
         script = self._script
         words = (script(request) if callable(script) else script[request.prompt]).split(" ")
         kept = words[: request.sampling.max_tokens]
         return Completion(index, " ".join(kept), len(kept), "stop" if len(kept) == len(words) else "length")
-
-
-def _failed(index: int, error: str) -> Completion:
-    return Completion(index, "", 0, "error", error)

@@ -1,0 +1,64 @@
+"""`trimsft eval` and `trimsft compare` as typed: what they print, and what they refuse in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trimsft.cli import app
+from trimsft.evaluate import run
+from trimsft.evaluate.engines import ScriptedEngine
+from trimsft.grading import grader
+
+from .test_run import able, benchmark
+
+__all__ = ["benchmark"]
+SERVER = ["eval", "m", "-b", "math500", "--server", "http://localhost:8000"]
+
+
+def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)
+    runs = {"hopeless": lambda request: "I do not know.", "able": able}
+    for name, script in runs.items():
+        monkeypatch.setattr(run, "make_engine", lambda settings, script=script: ScriptedEngine(script))
+        words = ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path / name), "--template", "plain"]
+        shown = CliRunner().invoke(app, words)
+        assert shown.exit_code == 0, shown.output
+        assert "What is 1+1?" in shown.stderr and "Recorded in" in shown.stderr
+    for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
+        assert metric in shown.stdout
+    (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert scores["greedy"]["value"] == 1.0
+    both = ["compare", *(str(tmp_path / name) for name in runs)]
+    assert "difference to hopeless" in CliRunner().invoke(app, both).stdout
+    (found,) = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
+    assert found["candidate"] == "able" and len(found["better"]) == 6
+    out = tmp_path / "table.tex"
+    assert CliRunner().invoke(app, [*both, "--format", "latex", "--out", str(out)]).exit_code == 0
+    assert "\\toprule" in out.read_text()
+    unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])
+    assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([*SERVER, "--dtype", "float16", "--revision", "abc", "--gpu-memory", ".5"], "--dtype: has no effect on a"),
+        ([*SERVER, "--revision", "abc"], "--revision: has no effect on a server, which has loaded its model already"),
+        ([*SERVER, "--gpu-memory", ".5"], "--gpu-memory: has no effect on a server"),
+        (["eval", "m", "-b", "math500", "--temperature", "0"], "--temperature: 0 makes all 8 samples of a problem the"),
+        (["eval", "m", "-b", "math500", "--samples", "0", "--no-greedy"], "--samples: must be at least 1, or 0 with"),
+        (["eval", "m", "-b", "math500", "--samples", "x"], "--samples: 'x' is not a whole number"),
+        (["eval", "m", "-b", "math50"], "--benchmark: unknown name 'math50'; did you mean 'math500'?"),
+        (["compare", "one", "two"], "one: holds no evaluation"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
