@@ -121,13 +121,9 @@ def test_other_settings_are_refused(record: SampleRecord, change: dict[str, Any]
     assert record.settings_path.read_bytes() == before
 
 
-def test_the_same_settings_and_other_details_go_on(record: SampleRecord) -> None:
-    record.settle(SETTINGS, PROBLEMS)
+def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
     record.settle(SETTINGS | {"details": {"versions": "2"}}, PROBLEMS)
     assert record.settings()["details"] == {"versions": "2"}
-
-
-def test_a_record_may_grow(record: SampleRecord) -> None:
     record.append(sample("a", 0))
     (record.folder / "scores.json").write_text("{}")
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
@@ -137,13 +133,6 @@ def test_a_record_may_grow(record: SampleRecord) -> None:
     assert not (record.folder / "scores.json").exists()  # of another number of samples
     with pytest.raises(IncompleteEvaluation, match="14 of 15 samples are missing"):
         record.complete()
-
-
-def test_greedy_answers_may_be_added(tmp_path: Path) -> None:
-    record = SampleRecord(tmp_path)
-    record.settle(SETTINGS | {"greedy": False}, PROBLEMS)
-    record.settle(SETTINGS, PROBLEMS)
-    assert record.settings()["greedy"] is True
 
 
 @pytest.mark.parametrize(

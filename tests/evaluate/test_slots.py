@@ -181,13 +181,18 @@ def test_the_model_is_left_as_it_was() -> None:
         assert complete(model, make_requests(), decoding=decoding) == first
 
 
-def test_one_model_generates_one_thing_at_a_time() -> None:
+def test_a_model_generates_one_thing_at_a_time_and_gets_its_own_attention_back() -> None:
     model = make_model()
-    first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
-    next(first)
-    with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
-        next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
-    assert len(list(first)) == len(make_requests()) - 1
+    before = model.config._attn_implementation
+    for close in (False, True):
+        first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
+        next(first)
+        assert model.config._attn_implementation == slot_attention.NAME
+        with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
+            next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
+        assert first.close() is None if close else len(list(first)) == len(make_requests()) - 1
+        assert model.config._attn_implementation == before
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,18 +222,6 @@ def test_what_cannot_be_asked() -> None:
         next(engine.generate([Request("", 1, Sampling(max_tokens=2), (1, 262))]))
     with pytest.raises(ValueError, match="tokenizer: must be given with a loaded model"):
         TransformersEngine(make_model())
-
-
-def test_the_model_gets_its_own_attention_back() -> None:
-    model = make_model()
-    before = model.config._attn_implementation
-    engine = TransformersEngine(model, make_tokenizer())
-    texts = engine.generate(make_requests())
-    next(texts)
-    assert model.config._attn_implementation == slot_attention.NAME
-    texts.close()
-    assert model.config._attn_implementation == before
-    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 # kernels ------------------------------------------------------------------------------------------------------------

@@ -60,25 +60,21 @@ def test_rules_of_a_row() -> None:
     assert Rules.of_row({"is_multiple_answer": True, "unit": None, "error": None}).multiple
 
 
-@pytest.mark.parametrize("field", ["tolerance", "absolute"])
-@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
-def test_bad_tolerances_are_named(field: str, value: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        *((Rules, field, value) for field in ("tolerance", "absolute") for value in (-0.1, 1.0, float("nan"))),
+        *((Grader, "workers", 0), (Grader, "seconds", 0), (Grader, "memory_bytes", 1), (Grader, "kind", "lenient")),
+    ],
+)
+def test_bad_settings_are_named(kind: type, field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
-        Rules(**{field: value})
-
-
-@pytest.mark.parametrize(("field", "value"), [("workers", 0), ("seconds", 0), ("memory_bytes", 1), ("kind", "lenient")])
-def test_bad_settings_are_named(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=field):
-        Grader(**{field: value})  # type: ignore[arg-type]
-
-
-def test_a_gold_that_is_no_text_is_named() -> None:
-    with pytest.raises(TypeError, match="gold=5"):
-        grade(r"\boxed{5}", 5)  # type: ignore[arg-type]
+        kind(**{field: value})
 
 
 def test_the_function_needs_no_grader() -> None:
+    with pytest.raises(TypeError, match="gold=5"):
+        grade(r"\boxed{5}", 5)  # type: ignore[arg-type]
     assert grade(r"\boxed{\frac12}", "0.5") == Grade(True, "correct", r"\frac12")
 
 
