@@ -71,33 +71,30 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
         if ids.null_count or labels.null_count or not np.array_equal(np.subtract(*_bounds(ids)), starts - ends):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
         low, high = kept_window(ends - starts, max_length, keep)
-        trained = np.asarray(labels.values.to_numpy(zero_copy_only=False)) != IGNORED
-        before = np.concatenate([[0], np.cumsum(trained)])  # trained labels ahead of each position
+        is_trained = np.asarray(labels.values.to_numpy(zero_copy_only=False)) != IGNORED
+        before = np.concatenate([[0], np.cumsum(is_trained)])  # trained labels ahead of each position
         first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
         counts.append(before[starts + high] - before[first])
         lengths.append(ends - starts)
-    return _summarise(np.concatenate(lengths), np.concatenate(counts), max_length)
+    length, trained = np.concatenate(lengths), np.concatenate(counts)
+    over = length[length > max_length] if max_length is not None else length[:0]
+    return LengthReport(
+        rows=len(length),
+        tokens=int(length.sum()),
+        trained_tokens=int(trained.sum()),
+        longest=int(length.max(initial=0)),
+        median=float(np.median(length)) if len(length) else 0.0,
+        truncated=len(over),
+        truncated_tokens=int((over - (max_length or 0)).sum()),
+        dropped=int((trained == 0).sum()),
+        max_length=max_length,
+    )
 
 
 def _bounds(lists: Any) -> tuple[_Ints, _Ints]:
     """Where each list of an Arrow column begins and ends in its values."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return offsets[:-1], offsets[1:]
-
-
-def _summarise(lengths: _Ints, trained: _Ints, max_length: int | None) -> LengthReport:
-    over = lengths[lengths > max_length] if max_length is not None else lengths[:0]
-    return LengthReport(
-        rows=len(lengths),
-        tokens=int(lengths.sum()),
-        trained_tokens=int(trained.sum()),
-        longest=int(lengths.max(initial=0)),
-        median=float(np.median(lengths)) if len(lengths) else 0.0,
-        truncated=len(over),
-        truncated_tokens=int((over - (max_length or 0)).sum()),
-        dropped=int((trained == 0).sum()),
-        max_length=max_length,
-    )
 
 
 def _count(number: int, noun: str) -> str:

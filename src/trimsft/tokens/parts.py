@@ -112,7 +112,11 @@ class Parts:
     def write(self, window: int, table: pa.Table, counts: Mapping[str, int]) -> None:
         """One window, whole or not at all, and what was counted in it."""
         table = table.replace_schema_metadata({_KEY: json.dumps(counts)})
-        with written_beside(self._path(window)) as beside, _arrow_writer(beside, table.schema) as file:
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with (
+            written_beside(self._path(window)) as beside,
+            pa.ipc.new_file(str(beside), table.schema, options=options) as file,
+        ):
             file.write_table(table)
 
     def join(self, metadata: Mapping[str, Any]) -> bool:
@@ -128,14 +132,12 @@ class Parts:
 
     def _join(self, metadata: Mapping[str, Any]) -> None:
         paths = [self._path(window) for window in range(self.windows)]
-        tokens = sum(_read(path).num_rows for path in paths)
+        counts = [_counts(_read(path)) for path in paths]
+        tokens = sum(one["tokens"] for one in counts)
         if tokens == 0:
             shutil.rmtree(self.folder)
-            length = self.inputs["max_length"]
-            raise UsageError(
-                "leaves no token to train on in any row", field="max_length", value=length, hint="raise it"
-            )
-        counts = [_counts(path) for path in paths]
+            problem, length = "leaves no token to train on in any row", self.inputs["max_length"]
+            raise UsageError(problem, field="max_length", value=length, hint="raise it")
         facts = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
         facts["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
         facts["longest"] = max(one.get("longest", 0) for one in counts)
@@ -154,19 +156,13 @@ class Parts:
         return RunLock(self.folder / ".lock", patience=math.inf)
 
 
-def _arrow_writer(path: Path, schema: pa.Schema) -> Any:
-    return pa.ipc.new_file(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
-
-
 def _read(path: Path) -> pa.Table:
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         return reader.read_all()
 
 
-def _counts(path: Path) -> dict[str, int]:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        counts: dict[str, int] = json.loads((reader.schema.metadata or {}).get(_KEY, b"{}"))
-    return counts
+def _counts(part: pa.Table) -> dict[str, int]:
+    return {**json.loads((part.schema.metadata or {}).get(_KEY, b"{}")), "tokens": part.num_rows}
 
 
 def _read_inputs(path: Path) -> dict[str, Any]:
