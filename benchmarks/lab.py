@@ -23,7 +23,8 @@ from rich.console import Console
 from trimsft.bench.head import machine
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import over_runs
-from trimsft.study.quickstart import Settings, run
+from trimsft.study.quickstart import QuickstartSettings, run_quickstart
+from trimsft.study.quickstart.command import quickstart_progress
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -44,17 +45,24 @@ METRICS = ("average", "greedy")
 
 def main() -> int:
     options = _parser().parse_args()
-    shared = Settings(rows=options.rows, problems=options.problems, learning_rate=options.learning_rate)
-    shared = replace(shared, base=options.base or shared.base, device=options.device)
+    shared = QuickstartSettings(
+        rows=options.rows,
+        problems=options.problems,
+        learning_rate=options.learning_rate,
+        base=options.base or "",
+        device=options.device,
+        workers=options.workers,
+    )
     console, failed, found = Console(stderr=True), False, {}
     for name in options.conditions:
         found[name] = {}
         for seed in options.seeds:
-            settings = replace(shared, seed=seed, **CONDITIONS[name])
             folder = options.out / f"{''.join(c if c.isalnum() else '-' for c in name)}-{seed}"
+            settings = replace(shared, seed=seed, out=folder, **CONDITIONS[name])
             console.print(f"{name}, seed {seed}: {folder}")
-            outcome = run(folder, settings, console, workers=options.workers)
-            failed |= bool(outcome.failures) or outcome.results is None
+            with quickstart_progress(settings, console) as progress:
+                outcome = run_quickstart(settings, on_event=progress)
+            failed |= bool(outcome.failures()) or outcome.results is None
             if outcome.results is not None:
                 found[name][seed] = outcome.results.scores
         _write(options.results, options, found)
@@ -121,9 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS), choices=list(CONDITIONS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rows", type=int, default=Settings().rows)
-    parser.add_argument("--problems", type=int, default=Settings().problems)
-    parser.add_argument("--learning-rate", type=float, default=Settings().learning_rate)
+    parser.add_argument("--rows", type=int, default=QuickstartSettings().rows)
+    parser.add_argument("--problems", type=int, default=QuickstartSettings().problems)
+    parser.add_argument("--learning-rate", type=float, default=QuickstartSettings().learning_rate)
     parser.add_argument("--base", default=None, help="folder of another base model of the lab")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--workers", type=int, default=None)

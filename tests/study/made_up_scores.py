@@ -9,7 +9,7 @@ import numpy as np
 from tests.scoring.graded import score_of
 from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 
 BENCHMARKS = ("easy", "hard")
 SHIFTS = {"base": -0.5, "sft": 0.0, "fsft": -2.0, "dft": 1.0, "trim": 1.8}
@@ -55,7 +55,7 @@ def main_results(
     )
 
 
-def write_run(place: Place, cell: Cell, found: list[BenchmarkScore]) -> None:
+def write_run(place: StudyFolder, cell: Cell, found: list[BenchmarkScore]) -> None:
     """A run directory with these scores."""
     for score in found:
         folder = place.run(cell) / "eval" / score.benchmark

@@ -1,11 +1,23 @@
-"""A tiny study as a process of its own: python -m tests.study.study_process run main --smoke ..."""
+"""A tiny study or quickstart as a process of its own: python -m tests.study.study_process study run main --smoke ...
 
+With TRIMSFT_STUB set, cells take no time but for one: see `stub`.
+"""
+
+import os
 import sys
+from pathlib import Path
 
-from trimsft.cli import app
-from trimsft.study import studies
+if __name__ == "__main__":  # workers import this file, too, and need none of it
+    from tests.study.stub import StubJob
+    from trimsft.cli import main
+    from trimsft.study import command, quickstart, studies
+    from trimsft.study.running import execution
 
-if __name__ == "__main__":
     studies.COMPARED = ("base", "sft", "trim")
-    sys.argv = ["trimsft", "study", *sys.argv[1:]]
-    app()
+    quickstart.command.FAST.update(rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1)
+    if "TRIMSFT_STUB" in os.environ:
+        execution.CellJob = StubJob  # type: ignore[misc]
+        command.check_settings = command.check_at_hand = lambda *_: None  # these load what trains
+        command.rebuild_tables = lambda *_, **__: [Path("table.md")]
+    sys.argv = ["trimsft", *sys.argv[1:]]
+    main()

@@ -1,7 +1,6 @@
-"""`trimsft study` as a command: what it prints, its exit codes, and that it can be killed and stopped."""
+"""`trimsft study` and `trimsft sweep` as commands: what they print, their exit codes, and that they can be stopped."""
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -19,45 +18,61 @@ RUNNER = CliRunner()
 
 
 def start(*words: str) -> subprocess.Popen[str]:
-    return processes.start("tests.study.study_process", *words)
+    return processes.start("tests.study.study_process", "study", *words)
 
 
 def states(out: Path) -> dict[str, str]:
-    told = json.loads(RUNNER.invoke(app, ["study", "status", str(out), "--json"]).stdout)
-    return {state["cell"]: state["state"] for state in told}
+    listed = json.loads(RUNNER.invoke(app, ["study", "status", str(out), "--json"]).stdout)
+    return {state["cell"]: state["state"] for state in listed}
 
 
-def test_a_killed_study_goes_on_and_its_status_is_right_meanwhile(tmp_path: Path) -> None:
+def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIMSFT_STUB", "yes")
+    models = ("--model", "good=lab", "--model", "slow=lab")
+    words = ("run", "main", "--smoke", *models, "--workers", "1", "--out", str(tmp_path))
+    runs = tmp_path / "runs"
+    for number, (cell, stop, code) in enumerate(
+        [("base", signal.SIGKILL, -signal.SIGKILL), ("sft", signal.SIGINT, 130), ("trim*", signal.SIGTERM, 143)]
+    ):
+        process = start(*words)
+        wait_for(process, lambda cell=cell: any(runs.glob(f"slow/{cell}/seed0/attempt-0")))
+        seen = states(tmp_path)
+        assert seen["good/base/seed0"] == "done" and list(seen.values()).count("running") == 1
+        assert seen["slow/base/seed0"] == ("done" if number else "running")
+        process.send_signal(stop)
+        ended, _, err = finish(process)
+        assert ended == code and "Traceback" not in err
+        if number:
+            assert err.splitlines()[-1].endswith("what is done is kept; run the same command again to continue")
+        assert "running" not in states(tmp_path).values(), "nobody holds a cell any more"
+    code, said, err = finish(start(*words, "--json"))
+    assert code == 0, err
+    (told,) = json.loads(said)
+    assert len(told["done"]) == 6 and told["failed"] == {} and told["files"] == ["table.md"]
+    assert list(told["seconds"]) == ["slow/trim-margin1.5-bandwidth0.8/seed0"]
+    assert "good/sft/seed0: done, before" in err
+    assert sorted(path.name for path in (runs / "slow/sft/seed0").glob("attempt-*")) == ["attempt-0", "attempt-1"]
+    shown = RUNNER.invoke(app, ["study", "status", str(tmp_path)]).stdout
+    assert "6 of 6 done" in shown and "good/sft/seed0" in shown
+
+
+@pytest.mark.soak
+def test_a_killed_study_of_the_lab_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     words = ("run", "main", "--smoke", "--workers", "1", "--out", str(tmp_path))
     trim = "lab/trim-margin1.5-bandwidth0.8/seed0"
     first = start(*words)
     wait_for(first, (tmp_path / "runs" / trim / "log.txt").exists)
-    seen = states(tmp_path)
-    assert seen["lab/base/seed0"] == seen["lab/sft/seed0"] == "done" and seen[trim] in ("running", "missing")
     first.send_signal(signal.SIGKILL)
     finish(first)
-    before = (tmp_path / "runs/lab/sft/seed0/model/model.safetensors").stat().st_mtime_ns
+    model = tmp_path / "runs/lab/sft/seed0/model/model.safetensors"
+    before = model.stat().st_mtime_ns
     code, said, err = finish(start(*words, "--json"))
     assert code == 0, err
     (told,) = json.loads(said)
-    assert list(told["done"]) == ["lab/base/seed0", "lab/sft/seed0", trim] and told["failed"] == {}
-    assert list(told["seconds"]) == [trim] and told["files"]
-    assert "lab/sft/seed0: done, before" in err and f"{trim}: training" in err
-    assert (tmp_path / "runs/lab/sft/seed0/model/model.safetensors").stat().st_mtime_ns == before
-    assert set(states(tmp_path).values()) == {"done"}
-    shown = RUNNER.invoke(app, ["study", "status", str(tmp_path)]).stdout
-    assert "3 of 3 done" in shown and trim in shown
-
-
-def test_ctrl_c_says_that_the_same_command_continues(tmp_path: Path) -> None:
-    process = start("run", "main", "--smoke", "--workers", "1", "--out", str(tmp_path))
-    wait_for(process, (tmp_path / "runs/lab/base/seed0/log.txt").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    code, _, err = finish(process)
-    assert code == 130
-    assert err.splitlines()[-1] == "trimsft: interrupted; what is done is kept; the same command continues"
-    assert "Traceback" not in err
-    assert set(states(tmp_path).values()) == {"missing"}  # nobody holds a cell any more
+    assert list(told["seconds"]) == [trim] and told["files"] and f"{trim}: training" in err
+    assert model.stat().st_mtime_ns == before and set(states(tmp_path).values()) == {"done"}
 
 
 def test_list_and_show_name_studies_and_cells() -> None:
@@ -85,40 +100,44 @@ def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
-        (["run", "mian"], "trimsft: study: unknown name 'mian'; did you mean 'main'? known: main, "),
-        (["run", "main", "table1"], "trimsft: study: unknown name 'table1'; known: main, "),
-        (["run", "main", "--scale", "huge"], "trimsft: scale: unknown name 'huge'; known: lab, small, paper"),
-        (["run", "main", "--data", "x.jsonl"], "trimsft: data: 'x.jsonl' has no effect at scale 'lab'"),
-        (["run", "main", "--executor", "slurm"], "trimsft: executor: unknown name 'slurm'"),
-        (["show", "main", "--model", "other"], "trimsft: model: unknown name 'other'; known: lab"),
-        (
-            ["run", "main", "--model", "lab=gone"],
-            "trimsft: model: lab='gone' cannot be read (no such folder here, so the hub was asked): ",
-        ),
-        (
-            ["run", "main", "--smoke", "-b", "lab-eazy"],
-            "trimsft: benchmark: unknown name 'lab-eazy'; did you mean",
-        ),
-        (
-            ["run", "main", "--dry-run", "-b", "lab-eazy"],
-            "trimsft: benchmark: unknown name 'lab-eazy'; did you",
-        ),
-        (
-            ["run", "main", "--scale", "small", "--dry-run"],
-            "trimsft: dataset_name: no such file or folder: 'data/gsm8k_train.jsonl', which its recipe names; --data",
-        ),
-        (["status", "nowhere"], "trimsft: nowhere: holds no study"),
-        (["table", "main", "nowhere"], "trimsft: nowhere: holds no study"),
+        ("study run table1", "study: unknown name 'table1'; "),
+        ("study run mian", "study: unknown name 'mian'; did you mean 'main'? known: main, "),
+        ("study run main --scale huge", "--scale: unknown name 'huge'; "),
+        ("study run main --data x.jsonl", "--data: has no effect at scale 'lab'"),
+        ("study run main --executor slurm", "--executor: unknown name 'slurm'"),
+        ("study run main --workers 0", "--workers: must be at least 1, got 0"),
+        ("study show main --model other", "--model: unknown name 'other'; "),
+        ("study run main --model lab=gone", "--model: lab='gone' cannot be read (no such folder here, so the hub was"),
+        ("study run main --smoke -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you mean"),
+        ("study run main --dry-run -b lab-eazy", "--benchmark: unknown name 'lab-eazy'; did you"),
+        ("study run main --scale small --dry-run", "dataset_name: no such file or folder"),
+        ("study status nowhere", "nowhere: holds no study"),
+        ("study table main nowhere", "nowhere: holds no study"),
+        ("sweep", "--grid: there is none; name a field and its values, such as margin=0:6:1"),
+        ("sweep --grid margin=1 --model a=lab --model b=lab", "--model: a sweep takes one, got 'a=lab and b=lab'"),
+        ("sweep --grid objective=trim,tirm", "--objective: unknown name 'tirm'; did you mean 'trim'?"),
+        ("sweep --grid margin=1 -b lab-esay --dry-run", "--benchmark: unknown name 'lab-esay'; did you mean"),
+        ("sweep --grid margin=1 --select-on lab-esay", "--select-on: unknown name 'lab-esay'; did you mean 'lab-e"),
+        ("sweep --grid margin=1 -b lab-easy --select-on lab-easy", "--select-on: is the only benchmark, got 'lab"),
+        ("sweep --grid margin=1 --metric pass@16", "--metric: there is none of this name with 8 samples, got 'pass"),
+        ("sweep --grid margin=1 --metric tokens", "--metric: there is none of this name with 8 samples, got 'tokens'"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(
-    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = RUNNER.invoke(app, ["study", *words])
-    assert done.exit_code == 2 and done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    done = RUNNER.invoke(app, words.split())
+    assert done.stderr.startswith(f"trimsft: {message}") and len(done.stderr.splitlines()) == 1
+    assert done.exit_code == 2 and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_a_sweep_counts_sft_at_every_learning_rate(tmp_path: Path) -> None:
+    words = ["--grid", "objective=trim,dft", "--grid", "learning_rate=2e-4,1e-3", "--dry-run", "--json"]
+    done = RUNNER.invoke(app, ["sweep", *words, "--model", "mine=lab", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    names = [cell["name"] for cell in json.loads(done.stdout)["cells"]]
+    assert len(names) == 6 and "mine/sft-learning_rate0.001/seed0" in names
 
 
 def test_a_study_of_one_model_says_which_it_takes_before_it_runs(tmp_path: Path) -> None:

@@ -5,33 +5,41 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trimsft.scoring.records import load_run
+from tests.study.stub import InlineCrew, StubJob
+from trimsft.errors import UsageError
 from trimsft.runs import RunDirectory
+from trimsft.scoring.records import load_run
 from trimsft.study import command, studies
 from trimsft.study.cells import Cell
-from trimsft.study.command import Running, StudyOutcome, rebuild_tables, run_study, show_outcome
-from trimsft.study.places import Place
+from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study, show_outcomes
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running import execution
 from trimsft.study.running.execution import Outcome
-from trimsft.study.running.status import CellState, read_status, status_table
+from trimsft.study.running.watch import read_status
 from trimsft.study.scales import LAB
-from trimsft.study.studies import STUDIES
 from trimsft.study.tables import writing
-from trimsft.study.tables.results import load_results
+from trimsft.study.tables.summaries import load_results
 
-SCALE = LAB.tiny()
 BASE, SFT, TRIM = (Cell(model="lab", objective=objective) for objective in ("base", "sft", "trim"))
 
 
-def quiet() -> Console:
-    return Console(stderr=True, highlight=False, width=200)
+@pytest.fixture(autouse=True, scope="module")
+def _three_methods() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
+        yield
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyOutcome]:
     out = tmp_path_factory.mktemp("study") / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
-        return out, run_study(STUDIES["main"], SCALE, out, quiet(), running=Running(workers=2))
+    (outcome,) = run_study(StudySettings(names=("main",), smoke=True, out=out, workers=1))
+    return out, outcome
+
+
+def run(name: str, out: Path) -> StudyOutcome:
+    (outcome,) = run_study(StudySettings(names=(name,), smoke=True, out=out))
+    return outcome
 
 
 def written(out: Path) -> dict[str, int]:
@@ -39,19 +47,15 @@ def written(out: Path) -> dict[str, int]:
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_every_cell_is_an_ordinary_run_directory(finished: tuple[Path, StudyOutcome]) -> None:
+def test_every_cell_is_an_ordinary_run_directory_with_its_scores(finished: tuple[Path, StudyOutcome]) -> None:
     out, outcome = finished
-    assert not outcome.has_failed and set(outcome.cells.done) == {BASE, SFT, TRIM}
+    assert outcome.failures() == [] and set(outcome.cells.done) == {BASE, SFT, TRIM}
     assert outcome.cells.done[TRIM] == out / "runs" / "lab" / "trim-margin1.5-bandwidth0.8" / "seed0"
-    run = RunDirectory(outcome.cells.done[TRIM])
-    assert run.is_finished() and "objective" not in run.config_path.read_text()  # trim is the default
-    assert "objective: sft" in RunDirectory(outcome.cells.done[SFT]).config_path.read_text()
-    assert {score.benchmark for score in load_run(run.path)} == set(LAB.benchmarks)
+    trim, sft = (RunDirectory(outcome.cells.done[cell]) for cell in (TRIM, SFT))
+    assert trim.is_finished() and "objective" not in (trim.read_config() or {})  # trim is the default
+    assert (sft.read_config() or {})["objective"] == "sft"
+    assert {score.benchmark for score in load_run(trim.path)} == set(LAB.benchmarks)
     assert {state.state for state in read_status(out)} == {"done"}
-
-
-def test_results_are_those_of_the_run_directories(finished: tuple[Path, StudyOutcome]) -> None:
-    out, _ = finished
     results = load_results([BASE, SFT, TRIM, Cell(model="lab", objective="dft")], out)
     assert set(results) == {BASE, SFT, TRIM}
     for scores in results.values():
@@ -68,72 +72,57 @@ def test_tables_are_written_and_can_be_made_again(finished: tuple[Path, StudyOut
     assert written(out) == before
 
 
-def test_a_second_study_shares_cells_and_adds_what_it_needs(
-    finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_study_shares_cells_and_adds_what_it_needs(finished: tuple[Path, StudyOutcome]) -> None:
     out, _ = finished
     before = written(out)
-    outcome = run_study(STUDIES["weights"], SCALE, out, quiet())
-    assert set(outcome.cells.done) == {BASE} and set(outcome.cells.seconds[BASE]) == {"tokens"}
-    assert (outcome.cells.done[BASE] / "tokens.parquet").stat().st_size > 0
-    assert written(out) == before
-    monkeypatch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
-    again = run_study(STUDIES["main"], SCALE, out, quiet())
-    assert again.cells.seconds == {} and written(out) == before
-    assert STUDIES["weights"].needs == {"tokens"}
+    weights = run("weights", out)
+    assert set(weights.cells.done) == {BASE} and set(weights.cells.seconds[BASE]) == {"tokens"}
+    assert (weights.cells.done[BASE] / "tokens.parquet").stat().st_size > 0
+    assert run("main", out).cells.seconds == {} and written(out) == before
 
 
 def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
     finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, _ = finished
-    monkeypatch.setattr(studies, "COMPARED", ("base", "sft", "trim"))
     whole = (out / "tables" / "main" / "main.csv").read_text()
     monkeypatch.setattr(command, "run_cells", lambda cells, *_, **__: Outcome({BASE: out}, {}))
-    assert not run_study(STUDIES["main"], SCALE, out, quiet()).table_error
+    assert not run("main", out).table_error
     assert (out / "tables" / "main" / "main.csv").read_text() == whole
-
     asked: list[list[Cell]] = []
     more = Cell(model="lab", objective="sft", seed=2)
-    Place(out).remember([more], {"scores"})
+    StudyFolder(out).remember([more], {"scores"})
     monkeypatch.setattr(writing, "write_study", lambda study, scale, cells, out: asked.append(cells) or [])
-    run_study(STUDIES["main"], SCALE, out, quiet())
+    run("main", out)
     assert set(asked[0]) == {BASE, SFT, TRIM, more}
 
 
 def test_the_outcome_counts_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     for done, words in (([BASE], "1 cell is done"), ([BASE, SFT], "2 cells are done")):
         outcome = Outcome(dict.fromkeys(done, Path("out")), {})
-        show_outcome(StudyOutcome("main", Path("out"), outcome), Console())
+        show_outcomes([StudyOutcome("main", StudyFolder(Path("out")), outcome)], Console())
         assert words in capsys.readouterr().out
 
 
-def test_status_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    trims = [
-        Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("margin", margin), ("bandwidth", 0.8)))
-        for margin in (1.0, 10.0)
-    ]
-    states = [CellState(cell, "failed", "a reason that takes many words " * 5) for cell in trims]
-    Console(width=80).print(status_table(states))
-    said = capsys.readouterr().out
-    column = "".join(line[: line.index("failed")] if "failed" in line else line for line in said.splitlines())
-    assert "…" not in said and "margin1-" in column.replace(" ", "") and "margin10-" in column.replace(" ", "")
-
-
-def test_a_cell_without_a_folder_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "COMPARED", ("base", "sft"))
-    (tmp_path / "runs" / "lab").mkdir(parents=True)
-    (tmp_path / "runs" / "lab" / "sft").touch()  # where a folder belongs
-    outcome = run_study(STUDIES["main"], SCALE, tmp_path, quiet(), running=Running(workers=1, retries=0))
-    assert set(outcome.cells.done) == {BASE} and outcome.has_failed
-    (line,) = outcome.failures()
-    assert line.startswith("lab/sft/seed0: ") and line.endswith("; the same command tries it again")
+def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "CellJob", StubJob)
+    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
+    monkeypatch.setattr(writing, "write_study", lambda *_: 1 / 0)
+    blocked = StudyFolder(tmp_path).run(SFT)
+    blocked.parent.mkdir(parents=True)
+    blocked.touch()  # where a run directory belongs
+    outcome = run("main", tmp_path)
+    assert set(outcome.cells.done) == {BASE, TRIM}
+    failed, tables = outcome.failures()
+    assert failed.startswith(f"lab/sft/seed0: {blocked}: cannot be used as a run directory")
+    assert failed.endswith(f"see {blocked}/log.txt; the same command tries it again")
+    assert tables == f"tables of main: division by zero; trimsft study table main {tmp_path}"
 
 
 def test_settings_that_training_refuses_stop_a_study_before_it_begins(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    wrong = replace(SCALE, defaults={**SCALE.defaults, "learning_rat": 1e-4})
-    with pytest.raises(ValueError, match="--learning_rat: no such field; did you mean --learning_rate"):
-        run_study(STUDIES["main"], wrong, tmp_path / "out", quiet())
+    wrong = StudySettings(names=("main",), fields=("learning_rat=1e-4",), out=tmp_path / "out")
+    with pytest.raises(UsageError, match="learning_rat: no such field; did you mean learning_rate"):
+        run_study(wrong)
     assert not (tmp_path / "out").exists()

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from trimsft import paper
+from trimsft.errors import UsageError
 from trimsft.study.cells import Cell
-from trimsft.study.options import Options, changed
-from trimsft.study.scales import LAB, PAPER
-from trimsft.study.studies import STUDIES, find_study
+from trimsft.study.scales import LAB, PAPER, ScaleOptions
+from trimsft.study.studies import STUDIES, find_studies
 
 
 def settings(name: str) -> set[tuple[float, float]]:
@@ -49,14 +49,14 @@ def test_seeds_multiply_trainings_and_not_bases() -> None:
     cells = STUDIES["main"].cells(LAB, seeds=3)
     assert len(cells) == 1 + 4 * 3 == len(set(cells))
     assert [cell.seed for cell in cells] == [0] + [seed for seed in range(3) for _ in range(4)]
-    assert STUDIES["main"].cells(changed(LAB, Options(seeds=3))) == cells
+    assert STUDIES["main"].cells(ScaleOptions(seeds=3).to_scale()) == cells
     assert {cell.seed for cell in STUDIES["main"].cells(LAB, seeds=[4]) if not cell.is_base} == {4}
 
 
 def test_one_model_studies_take_the_papers_where_it_is_there() -> None:
     assert {cell.model for cell in STUDIES["ablation"].cells(PAPER)} == {"Qwen2.5-Math-1.5B"}
     assert {cell.model for cell in STUDIES["passes"].cells(PAPER)} == {"Qwen2.5-Math-1.5B", "Llama3.1-8B"}
-    llama = changed(PAPER, Options(models=("Llama3.2-3B",)))
+    llama = ScaleOptions(scale="paper", models=("Llama3.2-3B",)).to_scale()
     assert {cell.model for cell in STUDIES["passes"].cells(llama)} == {"Llama3.2-3B"}
 
 
@@ -69,5 +69,6 @@ def test_every_label_of_a_table_is_the_papers() -> None:
 
 
 def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="study: unknown name 'table1'; known: main, passes, "):
-        find_study("table1")
+    with pytest.raises(UsageError, match="study: unknown name 'table1'"):
+        find_studies(["main", "table1"])
+    assert find_studies(["all"]) == list(STUDIES.values()) and find_studies(["main"] * 2) == [STUDIES["main"]]

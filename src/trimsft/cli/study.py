@@ -8,8 +8,13 @@ from typing import Annotated
 
 import typer
 
-from trimsft.cli import scale_options as given
-from trimsft.cli.base import JsonFlag, make_console, refusing, whole_number, writing
+from trimsft.cli.base import JsonFlag, make_console
+from trimsft.cli.declared import command_of
+from trimsft.cli.ending import ending, tell
+from trimsft.errors import FAILED
+from trimsft.study import command
+from trimsft.study.command import StudySettings
+from trimsft.study.scales import ScaleOptions
 
 HELP = """The paper's tables and figures, on your models.
 
@@ -20,18 +25,15 @@ Examples:
   trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
 """
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
-
-Models = Annotated[list[str], typer.Option("--model", help="NAME of the scale's, or NAME=PATH of another; repeat it.")]
-Seeds = Annotated[int | None, whole_number("--seeds", "Seeds of each training.")]
-OutFolder = Annotated[
-    Path | None, typer.Option(help="Folder for everything; by default runs/study-SCALE, which studies share.")
-]
+Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
+Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")]
 
 
 @study_app.command("list")
 def study_list(as_json: JsonFlag = False) -> None:
     """Every study, and which tables and figures of the paper it makes again."""
-    from trimsft.study import STUDIES, command
+    from trimsft.study import STUDIES
 
     if as_json:
         listed = [{"study": s.name, "title": s.title, "paper": list(s.paper)} for s in STUDIES.values()]
@@ -41,21 +43,10 @@ def study_list(as_json: JsonFlag = False) -> None:
 
 
 @study_app.command("show")
-def study_show(
-    name: Annotated[str, typer.Argument(help="A study, see trimsft study list.")],
-    scale: given.ScaleName = "lab",
-    model: Models = [],  # noqa: B006 -- typer copies it
-    seeds: Seeds = None,
-    as_json: JsonFlag = False,
-) -> None:
+@command_of(ScaleOptions)
+def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) -> None:
     """What a study is made of: models, benchmarks, and the run directory of each cell."""
-    from trimsft.study import command
-    from trimsft.study.options import Options, changed, find_scale
-    from trimsft.study.studies import find_study
-
-    with refusing(command.REFUSALS):
-        asked = changed(find_scale(scale), Options(models=model, seeds=seeds))
-        described = command.describe(find_study(name), asked)
+    described = command.describe_study(name, options)
     if as_json:
         typer.echo(json.dumps(described))
         return
@@ -66,32 +57,8 @@ def study_show(
 
 
 @study_app.command("run")
-def study_run(
-    names: Annotated[list[str], typer.Argument(help="Studies, see trimsft study list; or all.")],
-    scale: given.ScaleName = "lab",
-    out: OutFolder = None,
-    model: Models = [],  # noqa: B006
-    data: given.Data = None,
-    rows: given.Rows = None,
-    benchmark: given.Benchmarks = [],  # noqa: B006
-    benchmark_data: given.BenchmarkData = None,
-    setting: given.Fields = [],  # noqa: B006
-    seeds: Seeds = None,
-    samples: given.Samples = None,
-    problems: given.Problems = None,
-    max_tokens: given.MaxTokens = None,
-    engine: given.EngineName = None,
-    dtype: given.Dtype = None,
-    device: given.Device = None,
-    gpus: given.Gpus = None,
-    executor: given.Executor = "local",
-    workers: given.Workers = None,
-    retries: given.Retries = 1,
-    keep_weights: given.KeepWeights = None,
-    smoke: given.Smoke = False,
-    dry_run: given.DryRun = False,
-    as_json: JsonFlag = False,
-) -> None:
+@command_of(StudySettings)
+def study_run(settings: StudySettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Run what is missing of a study and write its tables beside the paper's; the same command continues.
 
     Several of these may run at once in one folder, on one machine or on many that share it.
@@ -104,69 +71,41 @@ def study_run(
     """
     from rich.console import Console
 
-    from trimsft.study import command
-    from trimsft.study.options import Options, changed, find_scale
-    from trimsft.study.studies import left_out_models
+    from trimsft.study.running.cost import show_cost
+    from trimsft.study.running.watch import Progress
 
-    options = Options(
-        models=model,
-        data=data,
-        rows=rows,
-        benchmarks=benchmark,
-        benchmark_data=benchmark_data,
-        fields=setting,
-        seeds=seeds,
-        samples=samples,
-        problems=problems,
-        max_tokens=max_tokens,
-        engine=engine,
-        dtype=dtype,
-        device=device,
-        gpus=gpus,
-        keep_weights=keep_weights,
-        smoke=smoke,
-    )
-    running = command.Running(executor=executor, workers=workers, retries=retries)
-    failed, told = False, []
-    with refusing(command.REFUSALS):
-        asked = changed(find_scale(scale), options)
-        folder = out or command.default_folder(asked, smoke=smoke)
-        studies = command.find_studies(names)
-        for line in left_out_models(studies, asked):
-            typer.echo(line, err=True)
-        if dry_run:
-            cost = command.dry_run(studies, asked, folder)
-            if as_json:
-                typer.echo(json.dumps({"studies": [study.name for study in studies], **cost.as_dict()}))
-            else:
-                command.show_cost(cost, asked, make_console())
-            return
-        for study in studies:
-            with writing(folder):
-                outcome = command.run_study(
-                    study, asked, folder, Console(stderr=True, highlight=False), running=running
-                )
-            told.append(outcome.as_dict())
-            if not as_json:
-                command.show_outcome(outcome, make_console())
-            for line in outcome.failures():
-                typer.echo(f"trimsft: {line}", err=True)
-            failed |= outcome.has_failed
+    for line in command.study_notes(settings):
+        typer.echo(line, err=True)
+    if dry_run:
+        cost = command.study_cost(settings)
+        if as_json:
+            typer.echo(json.dumps({"studies": [study.name for study in settings.studies()], **cost.as_dict()}))
+        else:
+            show_cost(cost, settings, make_console())
+        return
+    with Progress(Console(stderr=True, highlight=False)) as progress:
+        outcomes = command.run_study(settings, on_event=progress)
     if as_json:
-        typer.echo(json.dumps(told))
-    if failed:
-        raise typer.Exit(1)
+        typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
+    else:
+        command.show_outcomes(outcomes, make_console())
+    exit_with([line for outcome in outcomes for line in outcome.failures()])
+
+
+def exit_with(failures: list[str]) -> None:
+    """Say what failed on the way, and end so."""
+    for line in failures:
+        tell(line)
+    if failures:
+        raise typer.Exit(FAILED)
 
 
 @study_app.command("status")
-def study_status(
-    out: Annotated[Path, typer.Argument(help="The folder of the study.")], as_json: JsonFlag = False
-) -> None:
+def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     """What is done, running and where, failed and why, or missing; also while it runs."""
-    from trimsft.study import command
-    from trimsft.study.running.status import read_status, status_table
+    from trimsft.study.running.watch import read_status, status_table
 
-    with refusing(command.REFUSALS):
+    with ending({}):
         states = read_status(out)
     if as_json:
         typer.echo(json.dumps([state.as_dict() for state in states]))
@@ -175,14 +114,8 @@ def study_status(
 
 
 @study_app.command("table")
-def study_table(
-    name: Annotated[str, typer.Argument(help="A study, see trimsft study list.")],
-    out: Annotated[Path, typer.Argument(help="The folder it was run in.")],
-    as_json: JsonFlag = False,
-) -> None:
+def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     """The tables and figures of a study once more, from what is finished."""
-    from trimsft.study import command
-
-    with refusing(command.REFUSALS), writing(out):
+    with ending({}):
         files = command.rebuild_tables(name, out)
     typer.echo(json.dumps([str(path) for path in files]) if as_json else "\n".join(map(str, files)))

@@ -1,29 +1,30 @@
 """The paper's tables and figures as runnable studies: models x objectives x settings -> runs -> tables.
 
-study, scale = STUDIES["main"], SCALES["lab"]
-outcome = run_cells(study.cells(scale), scale, Path("runs/study-lab"), needs=study.needs)
-load_results(study.cells(scale), Path("runs/study-lab"))
+for outcome in run_study(StudySettings(names=("main",), out=Path("runs/study-lab"))):
+    outcome.failures(), outcome.files
 
-Who does what: `cells` names a run, `scales` says what all have in common, `studies` declares the paper's, `places` is
-the folder; `running` does what is missing of cells, `tables` sets what came out beside the paper's numbers; `sweeps`
-are grids of one's own; `options` and `command` are the command line's.
+Who does what: `cells` names a run, `scales` says what all have in common, `studies` declares the paper's, `folder` is
+where it all is; `running` does what is missing of cells, `tables` sets what came out beside the paper's numbers. Three
+commands are made of these: `command` (trimsft study), `sweeps` (grids of one's own) and `quickstart` (a small table).
 """
 
 from trimsft.study.cells import Cell
-from trimsft.study.running.execution import Event, Outcome, run_cells
-from trimsft.study.scales import SCALES, ModelAt, Scale
+from trimsft.study.command import StudyOutcome, StudySettings, run_study, study_cost
+from trimsft.study.folder import StudyFolder
+from trimsft.study.scales import SCALES, ModelAt, Scale, ScaleOptions
 from trimsft.study.studies import STUDIES, Study
-from trimsft.study.tables.results import load_results
 
 __all__ = [
     "SCALES",
     "STUDIES",
     "Cell",
-    "Event",
     "ModelAt",
-    "Outcome",
     "Scale",
+    "ScaleOptions",
     "Study",
-    "load_results",
-    "run_cells",
+    "StudyFolder",
+    "StudyOutcome",
+    "StudySettings",
+    "run_study",
+    "study_cost",
 ]

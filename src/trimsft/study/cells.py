@@ -17,10 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trimsft.objectives import OBJECTIVES, make_objective
+from trimsft import objectives
+from trimsft.errors import UsageError
+from trimsft.objectives import OBJECTIVES, PAPER_NAMES, make_objective
+from trimsft.options import unknown_name
 
 BASE = "base"
-PARAMETERS = ("margin", "bandwidth", "gamma")
+NAMES = {BASE: "Base", **PAPER_NAMES}
+"""What tables call each objective."""
+PARAMETERS = tuple(objectives.PARAMETERS)
 """What objectives take; these come first in a name."""
 OWN = ("objective", "seed", "output_dir", "model_name_or_path")
 """Fields of `trimsft train` that a cell or its study sets itself."""
@@ -42,29 +47,29 @@ class Cell:
     def __post_init__(self) -> None:
         check_model_name(self.model)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed: must be a whole number of at least 0, got {self.seed!r}")
-        given = dict(self.fields)
-        if len(given) < len(self.fields):
-            raise ValueError(f"fields: one is given twice in {self.fields!r}")
-        object.__setattr__(self, "fields", tuple(sorted(self._complete(given).items())))
+            raise UsageError("must be a whole number of at least 0", field="seed", value=self.seed)
+        fields = dict(self.fields)
+        if len(fields) < len(self.fields):
+            raise UsageError("one is there twice", field="fields", value=self.fields)
+        object.__setattr__(self, "fields", tuple(sorted(self._complete(fields).items())))
 
-    def _complete(self, given: dict[str, Any]) -> dict[str, Any]:
-        """With the objective's own parameters; what has no effect is refused."""
-        for name in given:
-            if name in OWN:
-                raise ValueError(f"fields: {name!r} belongs to the cell itself or to its study; leave it out")
+    def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Add the objective's own parameters; refuse what has no effect."""
+        if own := next((name for name in fields if name in OWN), None):
+            raise UsageError(f"{own!r} belongs to the cell itself or to its study", field="fields", hint="leave it out")
         if self.objective == BASE:
-            if given:
-                raise ValueError(
-                    f"fields: {next(iter(given))!r} has no effect on objective 'base', which is not trained"
-                )
+            if fields:
+                raise _without_effect(*next(iter(fields.items())), "'base', which is not trained")
             return {}
         takes = takes_of(self.objective)
         for name in PARAMETERS:
-            if name in given and name not in takes:
-                raise ValueError(f"{name}: {given[name]!r} has no effect with objective {self.objective!r}; remove it")
-        made = make_objective(self.objective, **{name: given[name] for name in takes if name in given})
-        return {name: getattr(made, name) for name in takes} | given
+            if name in fields and name not in takes:
+                raise _without_effect(name, fields[name], repr(self.objective))
+        try:
+            made = make_objective(self.objective, **{name: fields[name] for name in takes if name in fields})
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return {name: getattr(made, name) for name in takes} | fields
 
     @property
     def name(self) -> str:
@@ -102,15 +107,21 @@ class Cell:
 
 def takes_of(objective: str) -> tuple[str, ...]:
     """The parameters of an objective; an unknown one is refused with the nearest name."""
-    kind = OBJECTIVES.get(objective) or type(make_objective(objective))
-    return tuple(field.name for field in dataclasses.fields(kind))
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, OBJECTIVES)
+    return tuple(field.name for field in dataclasses.fields(OBJECTIVES[objective]))
 
 
 def check_model_name(name: str) -> None:
+    """Refuse names that cannot be part of a path."""
     if not _SAFE.fullmatch(name):
-        raise ValueError(
-            f"model: {name!r} must be a name of letters, digits and . _ + -; write NAME=PATH to give it one"
+        raise UsageError(
+            "must be a name of letters, digits and . _ + -", field="models", value=name, hint="NAME=PATH gives it one"
         )
+
+
+def _without_effect(name: str, value: Any, objective: str) -> UsageError:
+    return UsageError(f"has no effect with objective {objective}", field=name, value=value, hint="leave it out")
 
 
 def _rank(field: str) -> int:

@@ -1,40 +1,70 @@
-"""What `trimsft study list | show | run | status | table` do, but for reading options.
+"""What `trimsft study` does: settings in, outcomes out.
 
-outcome = run_study(find_study("main"), scale, Path("runs/study-lab"), Console(stderr=True))
-outcome.failures, outcome.files
+settings = StudySettings(names=("main",), seeds=3)
+study_cost(settings).total.cpu_hours                   # before anything is run
+for outcome in run_study(settings):
+    outcome.done, outcome.failures(), outcome.files
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import RunError, one_line
+from trimsft.errors import one_line
+from trimsft.options import option
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
-from trimsft.study.running.cost import Cost, cost_table, estimate_cost, size_text, sum_costs
-from trimsft.study.running.execution import Outcome, run_cells
-from trimsft.study.scales import Scale
-from trimsft.study.studies import STUDIES, Study, belonging, find_study
+from trimsft.study.running.cost import Cost, estimate_cost, sum_costs
+from trimsft.study.running.execution import EXECUTORS, OnEvent, Outcome, ignore, run_cells
+from trimsft.study.scales import Scale, ScaleOptions
+from trimsft.study.studies import STUDIES, Study, belonging, find_studies, left_out_models
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-REFUSALS = (RunError, ValueError, ImportError)
-"""What is wrong with a request, said in one line; ImportError is a package that is not installed."""
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ScaleOptions):
+    """A scale, and how and where its cells are run."""
+
+    out: Path | None = option(None, help="Folder for everything; what it holds already is not done again.")
+    executor: str = option("local", help="Where cells run: here, or on a cluster (RAY_ADDRESS).", choices=EXECUTORS)
+    workers: int | None = option(None, help="Cells side by side (default: as many as fit).", least=1)
+    retries: int = option(1, help="How often a cell that fails is tried again.", least=0)
+
+    def folder(self, kind: str) -> StudyFolder:
+        """Studies of one scale share a folder, and their cells."""
+        return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+
+    def run(
+        self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], on_event: OnEvent
+    ) -> Outcome:
+        """Do what is missing of the cells, here or on a cluster."""
+        return run_cells(
+            cells,
+            scale,
+            folder,
+            needs=needs,
+            executor=self.executor,
+            workers=self.workers,
+            retries=self.retries,
+            on_event=on_event,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
-    """How cells are run."""
+class StudySettings(RunOptions):
+    """What `trimsft study run` is asked for."""
 
-    executor: str = "local"
-    workers: int | None = None
-    retries: int = 1
+    names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
+
+    def studies(self) -> list[Study]:
+        return find_studies(self.names)
 
 
 @dataclass(frozen=True)
@@ -42,25 +72,21 @@ class StudyOutcome:
     """What a study came to."""
 
     study: str
-    out: Path
+    folder: StudyFolder
     cells: Outcome
     files: list[Path] = field(default_factory=list)
     """Tables, figures, report."""
     table_error: str = ""
 
-    @property
-    def has_failed(self) -> bool:
-        return bool(self.cells.failed or self.table_error)
-
     def failures(self) -> list[str]:
         """Each in one line, with where to read more."""
-        lines = self.cells.failures(self.out)
+        lines = failure_lines(self.cells, self.folder)
         return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "study": self.study,
-            "out": str(self.out),
+            "out": str(self.folder.out),
             "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
             "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
             "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
@@ -68,80 +94,63 @@ class StudyOutcome:
         }
 
 
-def default_folder(scale: Scale, *, smoke: bool = False) -> Path:
-    """Studies of one scale share it, and their cells."""
-    return Path("runs") / f"study-{scale.name}{'-smoke' if smoke else ''}"
+def failure_lines(cells: Outcome, folder: StudyFolder) -> list[str]:
+    """Which cells failed, why, and where to read more."""
+    return [
+        f"{cell.name}: {reason}; see {folder.log(cell)}; the same command tries it again"
+        for cell, reason in cells.failed.items()
+    ]
 
 
-def run_study(
-    study: Study, scale: Scale, out: Path, console: Console, *, running: Running | None = None
-) -> StudyOutcome:
-    """Do what is missing of a study and write its tables; raises one of `REFUSALS` before anything is run."""
-    from trimsft.study.running.progress import Progress
+def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[StudyOutcome]:
+    """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
 
-    how = running or Running()
-    cells = study.cells(scale)
-    check_settings(scale, out)
+    Args:
+        on_event: called with every change of a cell, such as a `Progress`.
+    """
+    studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
+    check_settings(scale, folder)
     check_at_hand(scale)
-    with Progress(console) as progress:
-        outcome = run_cells(
-            cells,
-            scale,
-            out,
-            executor=how.executor,
-            workers=how.workers,
-            retries=how.retries,
-            on_event=progress,
-            needs=study.needs,
-        )
-    files, error = _try_tables(study, scale, out) if outcome.done else ([], "")
-    return StudyOutcome(study.name, out, outcome, files, error)
+    outcomes = []
+    for study in studies:
+        outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
+        files, error = _try_tables(study, scale, folder.out) if outcome.done else ([], "")
+        outcomes.append(StudyOutcome(study.name, folder, outcome, files, error))
+    return outcomes
 
 
-def find_studies(names: Sequence[str]) -> list[Study]:
-    """Each once; "all" is all of them."""
-    wanted = list(STUDIES) if list(names) == ["all"] else names
-    return list({name: find_study(name) for name in wanted}.values())
-
-
-def dry_run(studies: Sequence[Study], scale: Scale, out: Path) -> Cost:
-    """What they would take together, cells that they share once; nothing is written."""
-    check_settings(scale, out)
+def study_cost(settings: StudySettings) -> Cost:
+    """What the studies would take together, cells that they share once; nothing is written."""
+    scale, folder = settings.to_scale(), settings.folder("study")
+    studies = settings.studies()
+    check_settings(scale, folder)
     needs: dict[Cell, frozenset[str]] = {}
     for study in studies:
         for cell in study.cells(scale):
             needs[cell] = needs.get(cell, frozenset()) | study.needs
+    kinds = dict.fromkeys(needs.values())
     return sum_costs(
-        estimate_cost([cell for cell in needs if needs[cell] == kind], scale, out, kind)
-        for kind in dict.fromkeys(needs.values())
+        estimate_cost([cell for cell in needs if needs[cell] == kind], scale, folder, kind) for kind in kinds
     )
 
 
-def show_cost(cost: Cost, scale: Scale, console: Console) -> None:
-    console.print(cost_table(cost, scale))
-    if not cost.cells:
-        return
-    kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
-    console.print(
-        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk, each of those "
-        "that go side by side.",
-        soft_wrap=True,
-    )
-    for text in cost.assumptions:
-        console.print(f"- {text}", soft_wrap=True, markup=False)
+def study_notes(settings: StudySettings) -> list[str]:
+    """For studies that do not take every model of the scale, a sentence that says which they take."""
+    return left_out_models(settings.studies(), settings.to_scale())
 
 
 def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
     """The tables of a study from what is finished in a folder, whoever asked for it and when.
 
-    `focus`: the model of a study that takes one only; by default the folder's first.
+    Args:
+        focus: the model of a study that takes one only; by default the folder's first.
     """
     from trimsft.study.tables.writing import write_study
 
-    study, place = find_study(name), Place(out)
-    scale = place.read_scale()
+    (study,), folder = find_studies([name]), StudyFolder(out)
+    scale = folder.read_scale()
     scale = replace(scale, focus=focus or scale.focus)
-    return write_study(study, scale, belonging(place.asked_for(), [study], scale), out)
+    return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out)
 
 
 def _try_tables(study: Study, scale: Scale, out: Path) -> tuple[list[Path], str]:
@@ -151,12 +160,16 @@ def _try_tables(study: Study, scale: Scale, out: Path) -> tuple[list[Path], str]
         return [], f"{one_line(error)}; trimsft study table {study.name} {out}"
 
 
-def show_outcome(outcome: StudyOutcome, console: Console) -> None:
+# ---- what is printed
+
+
+def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
     """Where everything is."""
-    count = len(outcome.cells.done)
-    console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.out}", soft_wrap=True)
-    for path in outcome.files:
-        console.print(f"  {path}", soft_wrap=True)
+    for outcome in outcomes:
+        count = len(outcome.cells.done)
+        console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.folder.out}", soft_wrap=True)
+        for path in outcome.files:
+            console.print(f"  {path}", soft_wrap=True)
 
 
 def list_table() -> Table:
@@ -170,8 +183,9 @@ def list_table() -> Table:
     return table
 
 
-def describe(study: Study, scale: Scale) -> dict[str, Any]:
+def describe_study(name: str, options: ScaleOptions) -> dict[str, Any]:
     """One study at one scale, for people and programs."""
+    (study,), scale = find_studies([name]), options.to_scale()
     return {
         "study": study.name,
         "title": study.title,

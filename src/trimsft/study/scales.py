@@ -5,7 +5,12 @@ lab     the lab's base              the lab's task          its three tiers  a C
 small   SmolLM2-135M, or one given  GSM8K, or a file given  gsm8k            one GPU
 paper   the six of Table 1          NuminaMath-CoT          the five         GPUs, the hub
 
-A scale says what is the same for every cell; `recipes/*.yaml` say how models of the hub are trained.
+A scale says what is the same for every cell; `recipes/*.yaml` say how models of the hub are trained. `ScaleOptions` are
+what a user may change of one:
+
+    >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
+    >>> options.to_scale().models["mine"]
+    ModelAt(path='HuggingFaceTB/SmolLM2-360M', recipe='smollm2-gsm8k.yaml', gpus=1, parameters=None)
 """
 
 from __future__ import annotations
@@ -15,14 +20,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.command import DTYPES
+from trimsft.errors import UsageError
+from trimsft.evaluate.settings import DTYPES
 from trimsft.lab import TIERS, FineTuning
-from trimsft.study.cells import Cell, check_model_name
+from trimsft.options import check_options, option, unknown_name
+from trimsft.study.cells import OWN, PARAMETERS, Cell, check_model_name
 
 LAB_BASE = "lab"
 """Stands for the folder of the shipped base, wherever the package is installed."""
-DEVICES = ("cpu", "cuda")
-ENGINES = ("auto", "transformers", "vllm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +77,12 @@ class Scale:
     """The model of the studies that take one only; empty, or not there: the first."""
 
     def __post_init__(self) -> None:
+        if not self.models:
+            raise UsageError("there is none", field="models", hint="name at least one as NAME=PATH")
+        if not self.benchmarks:
+            raise UsageError("there is none", field="benchmarks", hint="name at least one")
         for name in self.models:
             check_model_name(name)
-        if not self.models:
-            raise ValueError("models: none; name at least one as NAME=PATH")
-        if not self.benchmarks:
-            raise ValueError("benchmarks: none; name at least one")
-        for name, low in (("samples", 1), ("problems", 1), ("table_rows", 1), ("seeds", 1), ("rows", 1)):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
-                raise ValueError(f"{name}: must be a whole number of at least {low}, got {value!r}")
-        for name, known in (("device", DEVICES), ("engine", ENGINES), ("dtype", DTYPES)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name}: must be {' or '.join(known)}, got {getattr(self, name)!r}")
         object.__setattr__(self, "benchmarks", tuple(self.benchmarks))
 
     @property
@@ -98,8 +96,9 @@ class Scale:
         return self.rows is not None
 
     def at(self, model: str) -> ModelAt:
+        """Where a model is; an unknown one is refused."""
         if model not in self.models:
-            raise ValueError(f"model: unknown name {model!r}; known: {', '.join(self.models)}")
+            raise unknown_name("models", model, self.models)
         return self.models[model]
 
     def gpus_of(self, cell: Cell) -> int:
@@ -121,15 +120,14 @@ class Scale:
 
     def as_dict(self) -> dict[str, Any]:
         """For config.yaml of a study's folder."""
-        record = asdict(self)
-        return record | {"benchmarks": list(self.benchmarks)}
+        return asdict(self) | {"benchmarks": list(self.benchmarks)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Scale:
         """What `as_dict` wrote."""
         known = {entry.name for entry in fields(cls)}
         if wrong := sorted(known ^ record.keys()):
-            raise ValueError(f"scale: the field {wrong[0]!r} is of another version")
+            raise UsageError(f"the field {wrong[0]!r} is of another version", field="scale")
         models = {name: ModelAt(**model) for name, model in record["models"].items()}
         return cls(**{**record, "models": models, "benchmarks": tuple(record["benchmarks"])})
 
@@ -142,7 +140,7 @@ def find_recipe(name: str) -> Path:
     for folder in (package / "recipes", package.parents[1] / "recipes"):
         if (folder / name).is_file():
             return folder / name
-    raise ValueError(f"recipe: no file {name!r} here nor among the recipes of trimsft")
+    raise UsageError("no such file here nor among the recipes of trimsft", field="recipe", value=name)
 
 
 _TASK = FineTuning()
@@ -197,3 +195,122 @@ PAPER = Scale(
     focus="Qwen2.5-Math-1.5B",
 )
 SCALES = {scale.name: scale for scale in (LAB, SMALL, PAPER)}
+
+
+# ---- what a user changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleOptions:
+    """Which scale, and what is changed of it; None and () leave it as it is."""
+
+    scale: str = option(
+        "lab",
+        help="Size of the models: lab (a CPU, minutes), small (one GPU) or paper (GPUs and the hub).",
+        choices=tuple(SCALES),
+    )
+    models: tuple[str, ...] = option(
+        (), flags=("--model",), help="NAME of a model of the scale, or NAME=PATH of another; repeat it for several."
+    )
+    data: str | None = option(None, help="File or hub name to train on instead of the scale's data.")
+    rows: int | None = option(None, help="Rows of the lab's task to train on; elsewhere use --set sample=N.", least=1)
+    benchmarks: tuple[str, ...] = option(
+        (), flags=("-b", "--benchmark"), help="Benchmark, by name or file; repeat it for several."
+    )
+    benchmark_data: str | None = option(None, help="Folder that holds the benchmarks as NAME.jsonl.")
+    fields: tuple[str, ...] = option(
+        (), flags=("--set",), help="NAME=VALUE sets a field of trimsft train for every cell; repeat it for several."
+    )
+    seeds: int | None = option(None, help="Seeds of each training (default: 1).", least=1)
+    samples: int | None = option(None, help="Samples of each problem (default: 8).", least=1)
+    problems: int | None = option(None, help="Problems of each benchmark, the first ones.", least=1)
+    max_tokens: int | None = option(None, help="Longest answer in tokens.", least=1)
+    engine: str | None = option(None, help="What generates.", choices=("auto", "transformers", "vllm"))
+    dtype: str | None = option(None, help="Number format of generation.", choices=DTYPES)
+    device: str | None = option(None, help="Where everything runs.", choices=("cpu", "cuda"))
+    gpus: int | None = option(None, help="GPUs of each training.", least=1)
+    keep_weights: bool | None = option(
+        None, flags=("--keep-weights/--no-keep-weights",), help="Whether weights stay once a cell is evaluated."
+    )
+    smoke: bool = option(False, flags=("--smoke",), help="Do next to nothing of everything, to see whether it runs.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def to_scale(self) -> Scale:
+        """The scale with these changes; raises `UsageError` for one that has no effect."""
+        scale = SCALES[self.scale].tiny() if self.smoke else SCALES[self.scale]
+        if self.data is not None and scale.is_lab:
+            raise UsageError(
+                "has no effect at scale 'lab', which trains on its own task",
+                field="data",
+                value=self.data,
+                remedy=("scale", "small"),
+            )
+        if self.rows is not None and not scale.is_lab:
+            raise UsageError(
+                f"is for the lab's task, and scale {scale.name!r} trains on other data",
+                field="rows",
+                value=self.rows,
+                hint=f"--set sample={self.rows} takes as many of them",
+            )
+        simple = ("rows", "seeds", "samples", "problems", "engine", "dtype", "device", "keep_weights")
+        longest = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        return replace(
+            scale,
+            models=self._models(scale),
+            data=scale.data if self.data is None else _place("data", self.data),
+            benchmarks=tuple(_place("benchmarks", name) for name in self.benchmarks) or scale.benchmarks,
+            benchmark_data=self._benchmark_folder() or scale.benchmark_data,
+            defaults={**scale.defaults, **dict(map(_field, self.fields))},
+            sampling={**scale.sampling, **longest},
+            **{name: getattr(self, name) for name in simple if getattr(self, name) is not None},
+        )
+
+    def _models(self, scale: Scale) -> dict[str, ModelAt]:
+        models = dict(_model(scale, text) for text in self.models) or dict(scale.models)
+        if len(models) < len(self.models):
+            raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
+        if self.gpus is None:
+            return models
+        return {name: replace(model, gpus=self.gpus) for name, model in models.items()}
+
+    def _benchmark_folder(self) -> str | None:
+        if self.benchmark_data is not None and not Path(self.benchmark_data).is_dir():
+            raise UsageError("no such folder", field="benchmark_data", value=self.benchmark_data)
+        return None if self.benchmark_data is None else str(Path(self.benchmark_data).resolve())
+
+
+def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
+    """A model of the scale, one of them elsewhere, or another one that is trained as the first."""
+    name, equals, path = text.partition("=")
+    if not equals:
+        return name, scale.at(name)
+    like = scale.models.get(name) or next(iter(scale.models.values()))
+    return name, replace(like, path=_place("models", path), parameters=None)
+
+
+def _place(field: str, text: str) -> str:
+    """A path made absolute, since workers may have other folders; a name of the hub as it is."""
+    if not text:
+        raise UsageError("is empty", field=field, hint="name a file, a folder or what the hub has")
+    path = Path(text).expanduser()
+    if path.exists():
+        return str(path.resolve())
+    if text.startswith(("/", ".", "~")):
+        raise UsageError("no such file or folder", field=field, value=text)
+    return text
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    name = name.strip().removeprefix("--")
+    if not equals or not name:
+        raise UsageError("must be NAME=VALUE, such as learning_rate=1e-4", field="fields", value=text)
+    if name in (*OWN, *PARAMETERS):
+        raise UsageError(
+            f"{name!r} is what a study compares, and not the same for all of its cells",
+            field="fields",
+            hint="see trimsft sweep",
+        )
+    return name, value

@@ -10,10 +10,10 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from trimsft.options import unknown_name
 from trimsft.paper import scores
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.scales import SCALES as SCALES
@@ -64,12 +64,12 @@ def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> 
     return [cell for cell in cells if _with_seed(cell, 0) in runs]
 
 
-def find_study(name: str) -> Study:
-    if name not in STUDIES:
-        near = difflib.get_close_matches(name.lower(), STUDIES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"study: unknown name {name!r}; {hint}known: {', '.join(STUDIES)}")
-    return STUDIES[name]
+def find_studies(names: Sequence[str]) -> list[Study]:
+    """Each once; "all" is all of them."""
+    wanted = list(STUDIES) if tuple(names) == ("all",) else dict.fromkeys(names)
+    if unknown := next((name for name in wanted if name not in STUDIES), None):
+        raise unknown_name("study", unknown, STUDIES)
+    return [STUDIES[name] for name in wanted]
 
 
 def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
@@ -77,12 +77,12 @@ def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
     takers: dict[tuple[str, ...], list[str]] = {}
     for study in studies:
         takers.setdefault(tuple(dict.fromkeys(run.model for run in study.runs(scale))), []).append(study.name)
-    found = []
+    sentences = []
     for models, names in takers.items():
         if out := [model for model in scale.models if model not in models]:
-            told = f"{', '.join(names)}: on {', '.join(models)} only; left out: {', '.join(out)}"
-            found.append(f"{told}; --model {out[0]} with another --out takes it instead")
-    return found
+            who = f"{', '.join(names)}: on {', '.join(models)} only; left out: {', '.join(out)}"
+            sentences.append(f"{who}; --model {out[0]} with another --out takes it instead")
+    return sentences
 
 
 def _main(scale: Scale) -> Iterable[Cell]:

@@ -2,7 +2,7 @@
 
 from trimsft.scoring.metrics import SampleResult
 from trimsft.scoring.scores import BenchmarkScore, score
-from trimsft.study.quickstart.results import Results
+from trimsft.study.quickstart.scores import Results
 
 TIERS = ("lab-easy", "lab-medium", "lab-hard")
 SAMPLES = 8

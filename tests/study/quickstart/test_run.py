@@ -1,75 +1,63 @@
 """The command on a tiny scale, from nothing to the report: what it leaves, and that it continues."""
 
 import json
-import os
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests import processes
-from tests.processes import finish, wait_for
-from trimsft.scoring.records import load_run
+from tests.processes import finish
+from tests.study.stub import InlineCrew, StubJob
+from trimsft.cli import app
+from trimsft.errors import UsageError
+from trimsft.objectives import OBJECTIVES
 from trimsft.runs import RunDirectory
-from trimsft.study.quickstart.steps import Place
+from trimsft.scoring.records import load_run
+from trimsft.study.quickstart import QuickstartSettings
+from trimsft.study.quickstart.command import run_quickstart
+from trimsft.study.running import execution
+from trimsft.study.running.training import training_fields, training_settings
 
 RUNS = ("base", "sft", "trim")
-
-
-def start(out: Path, *words: str) -> subprocess.Popen[str]:
-    return processes.start("tests.study.quickstart.quickstart_process", "--out", str(out), *words, columns=80)
-
-
-def written(out: Path) -> dict[str, int]:
-    """When each result was written, and so that it was not written again."""
-    files = [
-        *out.glob("*/model/model.safetensors"),
-        *out.glob("*/eval/*/samples.jsonl"),
-        *out.glob("*/*.parquet"),
-    ]
-    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
+TINY = QuickstartSettings(
+    methods=("sft", "trim"), rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
+)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """A quickstart that was killed while it trained its second method, and then started again."""
+    """A quickstart as a process: folder, stdout, stderr."""
     out = tmp_path_factory.mktemp("quickstart") / "out"
-    place = Place(out)
-    first = start(out)
-    wait_for(first, lambda: place.log("trim").exists())
-    first.send_signal(signal.SIGKILL)
-    finish(first)
-    before = written(out)
-    assert "sft/model/model.safetensors" in before and "trim/tokens.parquet" not in before
-    code, said, err = finish(start(out))
+    words = ("quickstart", "--fast", "--out", str(out))
+    code, said, err = finish(processes.start("tests.study.study_process", *words, columns=80))
     assert code == 0, err
-    assert {name: when for name, when in written(out).items() if name in before} == before
     return out, said, err
 
 
-def test_a_killed_quickstart_goes_on_and_repeats_nothing(finished: tuple[Path, str, str]) -> None:
-    _, _, err = finished
-    lines = [line.split("  ", 1)[1] for line in err.splitlines()]
-    assert lines[0].startswith("Base: done, before; average@2 ")
-    assert lines[1].startswith("SFT: done, before; average@2 ")
-    assert lines[-1].startswith("TrimSFT: done, average@2 ")
-    assert not [line for line in lines[2:] if not line.startswith("TrimSFT: ")]
+def written(out: Path) -> dict[str, int]:
+    """When each result was written, and so that it was not written again."""
+    files = [*out.glob("*/model/model.safetensors"), *out.glob("*/eval/*/samples.jsonl"), *out.glob("*/*.parquet")]
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_it_leaves_ordinary_run_directories(finished: tuple[Path, str, str]) -> None:
-    out, _, _ = finished
+def test_it_leaves_ordinary_run_directories_and_says_how_far_it_is(finished: tuple[Path, str, str]) -> None:
+    out, _, err = finished
     for name in RUNS[1:]:
         run = RunDirectory(out / name)
         assert run.is_finished() and run.read_manifest()["seed"] == 0
-        assert "learning_rate: 0.0005" in run.config_path.read_text()
-        assert len((run.train_dir / "telemetry.jsonl").read_text().splitlines()) >= 2
+        assert (run.read_config() or {})["learning_rate"] == 0.0005
+        assert len(run.telemetry_path.read_text().splitlines()) >= 2
     for name in RUNS:
         scores = load_run(out / name)
         assert [score.benchmark for score in scores] == ["lab-easy", "lab-hard", "lab-medium"]
         assert {(score.problems, score.samples) for score in scores} == {(2, 2)}
         assert (out / name / "tokens.parquet").stat().st_size > 0
+        assert (out / "logs" / f"{name}.log").exists()
     assert "TrimSFT" in (out / "report.html").read_text()
+    lines = [line.split("  ", 1)[1] for line in err.splitlines()]
+    assert lines[0] == "Base: evaluating" and "SFT: training" in lines
+    assert lines[-1].startswith("TrimSFT: done, average@2 ")
 
 
 def test_it_shows_table_words_and_what_comes_next(finished: tuple[Path, str, str]) -> None:
@@ -80,49 +68,83 @@ def test_it_shows_table_words_and_what_comes_next(finished: tuple[Path, str, str
     assert f"{out / 'report.html'}" in said
 
 
-def test_once_more_is_quick_and_json_is_alone_on_stdout(finished: tuple[Path, str, str]) -> None:
+def test_once_more_repeats_nothing_and_other_settings_are_refused(
+    finished: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out, _, _ = finished
     before = written(out)
-    code, said, _ = finish(start(out, "--json"))
-    assert code == 0 and written(out) == before
-    record = json.loads(said)
+    from trimsft.study.quickstart import command
+
+    for name in ("rows", "batch", "problems", "samples", "max_tokens", "table_rows"):
+        monkeypatch.setitem(command.FAST, name, getattr(TINY, name))
+    done = CliRunner().invoke(app, ["quickstart", "--fast", "--out", str(out), "--json"])
+    assert done.exit_code == 0 and written(out) == before
+    record = json.loads(done.stdout)
     assert record == json.loads((out / "quickstart.json").read_text())
     assert set(record["scores"]) == set(RUNS) and record["failures"] == {}
     assert set(record["scores"]["trim"]["lab-hard"]) == {"average@2", "greedy", "pass@2", "majority@2"}
-    assert list(record["seconds"]) == ["total"]  # nothing was left to do
+    assert list(record["seconds"]) == ["total"], "nothing was left to do"
+    assert "Base: done, before; average@2 " in done.stderr
+    refused = CliRunner().invoke(app, ["quickstart", "--fast", "--seed", "3", "--out", str(out)])
+    assert refused.exit_code == 2 and "holds a run with other settings: seed: was 0, now 3" in refused.stderr
 
 
-def test_other_settings_are_refused_with_the_difference(finished: tuple[Path, str, str]) -> None:
-    from typer.testing import CliRunner
+def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trimsft.study.quickstart import command
+    from trimsft.study.quickstart.scores import Results
 
-    from trimsft.cli import app
-
-    out, _, _ = finished
-    done = CliRunner().invoke(app, ["quickstart", "--seed", "3", "--out", str(out)])
-    assert done.exit_code == 2
-    assert "holds a run with other settings: seed: was 0, now 3" in done.stderr
-
-
-def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    monkeypatch.setattr(execution, "CellJob", StubJob)
+    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
+    monkeypatch.setattr("trimsft.scoring.records.load_run", lambda path, tiers: [])
+    monkeypatch.setattr(Results, "as_dict", lambda results: dict.fromkeys(results.scores))
+    monkeypatch.setattr(command, "_try_report", lambda folder, done: (None, "no space left"))
     (tmp_path / "sft").touch()  # where a run directory belongs
-    process = start(tmp_path)
-    code, said, err = finish(process)
-    assert code == 1
-    assert "SFT: failed, " in err and "TrimSFT: done" in err
-    assert f"trimsft: SFT: {tmp_path / 'sft'}: cannot be used as a run directory" in err
-    assert str(tmp_path / "logs" / "sft.log") in err
-    assert "  TrimSFT " in said and "  SFT " not in said
-    assert "Traceback" not in err
+    outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
+    run, report = outcome.failures()
+    assert run.startswith(f"SFT: {tmp_path / 'sft'}: cannot be used as a run directory")
+    assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; the same command tries it again")
+    assert report == f"report.html: no space left; the run directories in {tmp_path} are whole"
+    record = json.loads((tmp_path / "quickstart.json").read_text())
+    assert set(record["scores"]) == {"base", "trim"} and set(record["failures"]) == {"sft", "report"}
 
 
-def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for(process, (tmp_path / "logs" / "base.log").exists)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the workers, too
-    code, _, err = finish(process)
-    assert code == 130
-    assert err.splitlines()[-1] == "trimsft: interrupted; what is done is kept; the same command continues"
-    assert "Traceback" not in err
-    assert "KeyboardInterrupt" not in (tmp_path / "logs" / "base.log").read_text()
-    with RunDirectory(tmp_path / "base" / "eval" / "lab-easy").lock():
-        pass  # nobody holds it
+# ---- settings
+
+
+def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
+    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *OBJECTIVES]
+    fast = QuickstartSettings(fast=True, seed=2)
+    assert (fast.methods, fast.rows, fast.folder().out) == (("sft", "trim"), 600, Path("runs/quickstart-fast"))
+    assert {cell.seed for cell in fast.cells()} == {2}
+    recorded = fast.as_dict()
+    assert recorded["methods"] == ["sft", "trim"] and not {"out", "fast", "workers"} & set(recorded)
+
+
+def test_methods_differ_in_nothing_but_the_objective() -> None:
+    settings = QuickstartSettings(seed=3, margin=4.0)
+    folder, scale, own = settings.folder(), settings.to_scale(), ("objective", "output_dir")
+    fields = {cell.objective: training_fields(folder, scale, cell) for cell in settings.cells()[1:]}
+    shared = {name: value for name, value in fields["sft"].items() if name not in own}
+    for method, given in fields.items():
+        band = {"margin": 4.0, "bandwidth": 0.8} if method.startswith("trim") else {}
+        gamma = {"gamma": 2.0} if method == "fsft" else {}
+        assert {name: value for name, value in given.items() if name not in own} == shared | band | gamma
+        assert given["output_dir"] == f"runs/quickstart/{method}" and given["objective"] == method
+    args = training_settings(folder, scale, settings.cells()[5]).args
+    assert (args.objective, args.learning_rate, args.adam_beta2, args.seed) == ("trim-e", 5e-4, 0.95, 3)
+    assert args.get_warmup_steps(50) == 5 and args.margin == 4.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("rows", 0, "rows: must be a whole number of at least 1, got 0"),
+        ("seed", -1, "seed: must be at least 0, got -1"),
+        ("samples", True, "samples: must be a whole number of at least 1, got True"),
+        ("methods", ("sft", "base"), "methods: unknown name 'base'; "),
+        ("device", "tpu", "device: must be cpu or cuda, got 'tpu'"),
+    ],
+)
+def test_what_cannot_be_is_refused(field: str, value: object, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        QuickstartSettings(**{field: value})  # type: ignore[arg-type]

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.study.stub import finish
+from tests.study.stub import SCORES, finish, job_of
 from trimsft.study.cells import Cell
-from trimsft.study.command import dry_run, show_cost
-from trimsft.study.places import Place
+from trimsft.study.command import StudySettings, study_cost
+from trimsft.study.folder import StudyFolder
 from trimsft.study.running import cost as costs
-from trimsft.study.running import steps
-from trimsft.study.running.cost import CellCost, Cost, cost_table, estimate_cost
-from trimsft.study.running.steps import CellJob
-from trimsft.study.scales import LAB, PAPER, ModelAt
-from trimsft.study.studies import STUDIES
+from trimsft.study.running import job as jobs
+from trimsft.study.running.cost import CellCost, Cost, cost_table, show_cost
+from trimsft.study.scales import LAB, PAPER, ModelAt, Scale
 
-SCORES = frozenset({"scores"})
+
+def estimate_cost(cells: list[Cell], scale: Scale, out: Path, needs: frozenset[str]) -> Cost:
+    return costs.estimate_cost(cells, scale, StudyFolder(out), needs)
 
 
 def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
@@ -25,7 +25,8 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
 
     from trimsft.lab import base_model_path, training_rows
     from trimsft.study.running.training import task
-    from trimsft.text.templates import choose_template, encode_completions, encode_prompts
+    from trimsft.text.encoding import encode_completions, encode_prompts
+    from trimsft.text.templates import choose_template
 
     scale = LAB.tiny()
     out = tmp_path / "out"
@@ -48,7 +49,7 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
 def test_what_is_done_costs_nothing(tmp_path: Path) -> None:
     scale = replace(LAB, benchmarks=("toy",))
     done = Cell(model="lab", objective="sft")
-    finish(CellJob(Place(tmp_path), scale, SCORES, {}), done)
+    finish(job_of(tmp_path, scale=scale), done)
     found = estimate_cost([done], scale, tmp_path, SCORES)
     assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0
 
@@ -96,7 +97,7 @@ def test_generation_is_costed_for_the_engine_that_would_be_taken(
     assert slow[0] == pytest.approx(4 * fast[0])
     assert fast[1] == "generation: 2,857 tokens a second for 7 billion parameters (vLLM, assumed)"
     assert "714 tokens a second" in slow[1] and "a quarter of what is assumed for vLLM" in slow[1]
-    monkeypatch.setattr(steps.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(jobs.importlib.util, "find_spec", lambda name: None)
     assert cost("auto")[0] == slow[0] and "not installed here" in cost("auto")[1]
 
 
@@ -123,9 +124,9 @@ def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None
 
 
 def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scale = replace(PAPER, models={"Qwen3-4B-Base": PAPER.models["Qwen3-4B-Base"]})
-    cost = dry_run([STUDIES["main"]], scale, tmp_path / "out")
-    show_cost(cost, scale, Console(width=100))
+    settings = StudySettings(names=("main",), scale="paper", models=("Qwen3-4B-Base",), out=tmp_path / "out")
+    cost = study_cost(settings)
+    show_cost(cost, settings, Console(width=100))
     said = capsys.readouterr().out
     assert "5 cells, and 0 done" in said and "Qwen3-4B-Base/trim-margin1.5-bandwidth0.8/seed0" in said
     for part in (
@@ -139,10 +140,11 @@ def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_studies_that_share_cells_are_counted_once(tmp_path: Path) -> None:
-    main, passes, gaps, ablation = (STUDIES[name] for name in ("main", "passes", "gaps", "ablation"))
-    alone = dry_run([main], LAB, tmp_path / "out")
-    assert dry_run([main, passes, gaps], LAB, tmp_path / "out").total == alone.total
-    assert dry_run([gaps, passes], LAB, tmp_path / "out").total == alone.total
-    both = dry_run([main, ablation], LAB, tmp_path / "out")
+    def cost(*names: str) -> Cost:
+        return study_cost(StudySettings(names=names, out=tmp_path / "out"))
+
+    alone = cost("main")
+    assert cost("main", "passes", "gaps").total == alone.total == cost("gaps", "passes").total
+    both = cost("main", "ablation")
     assert len(both.cells) == len({cell.name for cell in both.cells}) == 5 + 28
     assert len(both.assumptions) == len(set(both.assumptions))

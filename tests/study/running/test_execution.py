@@ -1,20 +1,21 @@
 """Cells side by side: none is repeated, one that fails is tried again and costs no other, and folders are shared."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.study.stub import SCALE, StubJob, cells, finish
-from trimsft.errors import RunError
+from tests.study.stub import KILLED, SCALE, SCORES, InlineCrew, StubJob, cells, finish, job_of
+from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 from trimsft.study.running import execution
 from trimsft.study.running.cost import estimate_cost
-from trimsft.study.running.execution import Event, in_order, run_cells
-from trimsft.study.running.status import read_status, summary
-from trimsft.study.scales import ModelAt
+from trimsft.study.running.execution import Event, Outcome, in_order
+from trimsft.study.running.watch import read_status
+from trimsft.study.scales import ModelAt, Scale
 
 
 @pytest.fixture(autouse=True)
@@ -23,18 +24,35 @@ def _stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "POLL", 0.05)
 
 
+@pytest.fixture
+def _inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
+
+
+inline = pytest.mark.usefixtures("_inline")
+
+
+def run_cells(asked: list[Cell], scale: Scale, out: Path, **options: object) -> Outcome:
+    return execution.run_cells(asked, scale, StudyFolder(out), **options)  # type: ignore[arg-type]
+
+
+def count_states(out: Path) -> Counter[str]:
+    return Counter(state.state for state in read_status(out))
+
+
 def attempts(out: Path, cell: Cell) -> int:
-    return len(list(Place(out).run(cell).glob("attempt-*")))
+    return len(list(StudyFolder(out).run(cell).glob("attempt-*")))
 
 
+@inline
 def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> None:
     events: list[Event] = []
     good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
-    outcome = run_cells(asked, SCALE, tmp_path, workers=2, retries=1, on_event=events.append)
+    outcome = run_cells(asked, SCALE, tmp_path, retries=1, on_event=events.append)
     assert outcome.done == {cell: tmp_path / "runs" / cell.name for cell in (good, flaky)}
     assert outcome.failed == {
         bad: "learning_rate: must not be below 0, got -1",
-        dying: "its process ended (killed by signal 9: too little memory?)",
+        dying: KILLED,
     }
     assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 2, 2]
     assert {event.cell for event in events if event.state == "retrying"} == {flaky, bad, dying}
@@ -42,56 +60,59 @@ def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> 
     assert states[good] == states[flaky] == ("done", "")
     assert states[bad] == ("failed", outcome.failed[bad])
     assert states[dying] == ("failed", outcome.failed[dying])
-    assert summary(read_status(tmp_path)) == "2 of 4 done, 2 failed"
 
-    again = run_cells(asked, SCALE, tmp_path, workers=1, retries=0)  # what is done stays, the rest is tried
+    again = run_cells(asked, SCALE, tmp_path, retries=0)  # what is done stays, the rest is tried
     assert again.done.keys() == outcome.done.keys() and again.failed.keys() == outcome.failed.keys()
     assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 3, 3]
 
 
+@inline
 def test_a_model_whose_trainings_all_fail_alike_is_given_up_after_two(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = cells("bad", seeds=4)
     asked = [*bad, *cells("good")]
-    outcome = run_cells(asked, SCALE, tmp_path, workers=1, retries=1)
+    outcome = run_cells(asked, SCALE, tmp_path, retries=1)
     assert set(outcome.done) == set(cells("good")) and set(outcome.failed) == set(bad[:2])
     assert [attempts(tmp_path, cell) for cell in bad] == [1, 1, 0, 0]
     assert caplog.messages == ["bad: 2 more trainings would fail alike and stay missing"]
-    assert summary(read_status(tmp_path)) == "1 of 5 done, 2 failed, 2 missing"
+    assert count_states(tmp_path) == {"done": 1, "failed": 2, "missing": 2}
 
 
+@inline
 def test_other_settings_and_trainings_that_had_begun_are_tried(tmp_path: Path) -> None:
     rates = [Cell(model="bad", objective="sft", fields=(("learning_rate", rate),)) for rate in (1, 2, 3)]
-    run_cells(rates, SCALE, tmp_path, workers=1, retries=0)
+    run_cells(rates, SCALE, tmp_path, retries=0)
     assert [attempts(tmp_path, cell) for cell in rates] == [1, 1, 1]
     begun = cells("bad", seeds=3)
     for cell in begun:
-        telemetry = Place(tmp_path).telemetry(cell)
+        telemetry = RunDirectory(StudyFolder(tmp_path).run(cell)).telemetry_path
         telemetry.parent.mkdir(parents=True)
         telemetry.write_text("{}\n")
-    run_cells(begun, SCALE, tmp_path, workers=1, retries=0)
+    run_cells(begun, SCALE, tmp_path, retries=0)
     assert [attempts(tmp_path, cell) for cell in begun] == [1, 1, 1]
 
 
+@inline
 def test_more_of_cells_whose_weights_are_gone_is_refused_before_anything_is_run(tmp_path: Path) -> None:
     scale = replace(SCALE, keep_weights=False)
-    job = StubJob(Place(tmp_path), scale, frozenset({"scores"}), {})
+    job = job_of(tmp_path, scale=scale)
     one, _ = trained = cells("good", seeds=2)
     for cell in trained:
         finish(job, cell)
-        job.place.tokens(cell).touch()
-        RunDirectory(job.place.run(cell)).write_manifest(weights="dropped")
+        job.folder.tokens(cell).touch()
+        RunDirectory(job.folder.run(cell)).write_manifest(weights="dropped")
     run_cells(trained, scale, tmp_path)
     more = replace(scale, benchmarks=("toy", "another"))
     with pytest.raises(RunError, match=r"2 cells have no weights any more.*such as good/sft/seed0; ask for") as told:
         run_cells(trained, more, tmp_path)
     assert "--keep-weights" in str(told.value) and "\n" not in str(told.value)
     with pytest.raises(RunError, match="1 cell has no weights any more"):
-        estimate_cost([one], more, tmp_path, frozenset({"scores"}))
-    assert Place(tmp_path).read_scale().benchmarks == ("toy",)
+        estimate_cost([one], more, StudyFolder(tmp_path), SCORES)
+    assert StudyFolder(tmp_path).read_scale().benchmarks == ("toy",)
 
 
+@inline
 def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: Path) -> None:
     run_cells(cells("good"), SCALE, tmp_path)
     grown = cells("good", seeds=2)
@@ -100,64 +121,60 @@ def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: P
     assert list(outcome.seconds) == [grown[1]]
     other = replace(SCALE, models={"new": ModelAt(path="elsewhere")}, benchmarks=("toy",))
     run_cells(cells("new"), other, tmp_path)
-    assert set(Place(tmp_path).read_scale().models) == {*SCALE.models, "new"}
+    assert set(StudyFolder(tmp_path).read_scale().models) == {*SCALE.models, "new"}
     with pytest.raises(RunError, match="samples: was 8, now 3"):
         run_cells(cells("good"), replace(SCALE, samples=3), tmp_path)
     with pytest.raises(RunError, match=r"models\.new\.path: was 'elsewhere', now 'there'"):
         run_cells(cells("new"), replace(other, models={"new": ModelAt(path="there")}), tmp_path)
 
 
-@pytest.mark.parametrize("finishes", [True, False])
-def test_what_another_has_taken_is_left_to_it_and_taken_over_if_it_ends(tmp_path: Path, finishes: bool) -> None:
-    theirs, ours = cells("good", seeds=2)
-    place = Place(tmp_path)
-    lock = RunLock(place.claim(theirs))
+def test_what_others_have_taken_is_left_to_them_and_taken_over_if_they_end(tmp_path: Path) -> None:
+    finished, dropped, ours = cells("good", seeds=3)
+    locks = {cell: RunLock(StudyFolder(tmp_path).claim(cell)) for cell in (finished, dropped)}
     seen: list[tuple[Cell, str, str]] = []
 
     def follow(event: Event) -> None:
         seen.append((event.cell, event.state, event.note))
         if event.state == "done" and event.cell == ours:
-            (state,) = (state for state in read_status(tmp_path) if state.cell == theirs)
-            assert state.state == "running" and state.note.startswith("training, process ")
-            if finishes:
-                finish(StubJob(place, SCALE, frozenset({"scores"}), {}), theirs)
-            lock.release()
+            states = {state.cell: state for state in read_status(tmp_path)}
+            assert states[dropped].state == "running" and states[dropped].note.startswith("training, process ")
+            finish(job_of(tmp_path), finished)
+            for lock in locks.values():
+                lock.release()
 
-    outcome = run_cells([theirs, ours], SCALE, tmp_path, workers=1, on_event=follow)
-    assert set(outcome.done) == {theirs, ours}
-    (told,) = (note for cell, state, note in seen if state == "elsewhere" and cell == theirs)
-    assert told.startswith("process ") and " on " in told
-    assert attempts(tmp_path, theirs) == (0 if finishes else 1)
-    assert (theirs in outcome.seconds) is not finishes
+    outcome = run_cells([finished, dropped, ours], SCALE, tmp_path, workers=1, on_event=follow)
+    assert set(outcome.done) == {finished, dropped, ours} and set(outcome.seconds) == {dropped, ours}
+    holders = {cell: note for cell, state, note in seen if state == "elsewhere"}
+    assert set(holders) == {finished, dropped}
+    assert all(holder.startswith("process ") and " on " in holder for holder in holders.values())
+    assert [attempts(tmp_path, cell) for cell in (finished, dropped, ours)] == [0, 1, 1]
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    with pytest.raises(ValueError, match="executor: unknown name 'slurm'; known: local, ray"):
+    with pytest.raises(UsageError, match="executor: unknown name 'slurm'; known: local, ray"):
         run_cells(cells("good"), SCALE, out, executor="slurm")
-    with pytest.raises(ValueError, match="needs: unknown name 'figures'"):
+    with pytest.raises(UsageError, match="needs: unknown name 'figures'"):
         run_cells(cells("good"), SCALE, out, needs=frozenset({"figures"}))
-    with pytest.raises(ValueError, match="model: unknown name 'lost'; known: good, "):
+    with pytest.raises(UsageError, match="models: unknown name 'lost'"):
         run_cells([Cell(model="lost", objective="sft")], SCALE, out)
-    with pytest.raises(ValueError, match="workers: must be at least 1, got 0"):
-        run_cells(cells("good"), SCALE, out, workers=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(ValueError, match="device: 'cuda' needs a GPU, and there is none; --device cpu"):
+    with pytest.raises(UsageError, match="device: needs a GPU, and there is none, got 'cuda'"):
         run_cells(cells("good"), replace(SCALE, device="cuda"), out)
     assert not out.exists()
 
 
 def test_requests_add_up_and_repeat_nothing(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    folder = StudyFolder(tmp_path)
     one, two = cells("good", seeds=2)
-    place.remember([one], {"scores"})
-    place.remember([one, two], {"tokens"})
-    place.remember([one], {"scores"})
-    assert place.asked_for() == {one: {"scores", "tokens"}, two: {"tokens"}}
+    folder.remember([one], {"scores"})
+    folder.remember([one, two], {"tokens"})
+    folder.remember([one], {"scores"})
+    assert folder.asked_for() == {one: {"scores", "tokens"}, two: {"tokens"}}
     assert len(list((tmp_path / "asked").iterdir())) == 2
     next((tmp_path / "asked").iterdir()).write_text("{}")
     with pytest.raises(RunError, match="cannot be read"):
-        place.asked_for()
+        folder.asked_for()
 
 
 def test_bases_come_first_then_seed_by_seed() -> None:
@@ -165,8 +182,3 @@ def test_bases_come_first_then_seed_by_seed() -> None:
     trained = cells("good", "bad", seeds=2)
     ordered = in_order([*trained, base, trained[0]])
     assert ordered == [base, trained[0], trained[2], trained[1], trained[3]]
-
-
-def test_a_folder_that_holds_no_study_has_no_status(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no study; make one with trimsft study run NAME --out"):
-        read_status(tmp_path)

@@ -3,23 +3,22 @@
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.study.running.test_workers import is_running, wait_until_gone
-from tests.study.stub import SCALE, StubJob, cells
+from tests.processes import ROOT
+from tests.study.stub import SCALE, StubJob, cells, is_running, job_of, wait_until_gone
+from trimsft.errors import UsageError
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
-from trimsft.study.running import execution, ray_executor
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running import execution
+from trimsft.study.running import ray as ray_executor
 from trimsft.study.running.execution import Event, run_cells
-from trimsft.study.running.ray_executor import RESOURCES, RayCrew, RayMissing, resources_of
-from trimsft.study.running.steps import CellJob
-from trimsft.study.scales import PAPER, ModelAt
+from trimsft.study.running.ray import RESOURCES, RayCrew, resources_of
+from trimsft.study.scales import PAPER
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore")  # ray and its packages have many
 
 
@@ -38,15 +37,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_cells_are_done_tried_again_and_failed(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "CellJob", StubJob)
     events: list[Event] = []
-    good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
-    outcome = run_cells(asked, SCALE, tmp_path, executor="ray", retries=1, on_event=events.append)
-    assert set(outcome.done) == {good, flaky}
-    assert outcome.failed[bad] == "learning_rate: must not be below 0, got -1"
+    flaky, dying = asked = cells("flaky", "dying")
+    folder = StudyFolder(tmp_path)
+    outcome = run_cells(asked, SCALE, folder, executor="ray", retries=1, on_event=events.append)
+    assert set(outcome.done) == {flaky} and set(outcome.failed) == {dying}
     assert outcome.failed[dying].startswith("its process ended (")
-    tries = [len(list(Place(tmp_path).run(cell).glob("attempt-*"))) for cell in asked]
-    assert tries == [1, 2, 2, 2]
-    assert {event.cell for event in events if event.state == "retrying"} == {flaky, bad, dying}
-    assert "StepError" in Place(tmp_path).log(bad).read_text()
+    tries = [len(list(folder.run(cell).glob("attempt-*"))) for cell in asked]
+    assert tries == [2, 2]
+    retried = {event.cell: event.note for event in events if event.state == "retrying"}
+    assert set(retried) == {flaky, dying} and retried[flaky] == "learning_rate: must not be below 0, got -1"
+    assert "StepError" in folder.log(flaky).read_text()
     assert cluster.is_initialized()  # whoever has started it ends it
 
 
@@ -54,7 +54,7 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
-    job = CellJob(Place(tmp_path), PAPER, frozenset({"scores"}), {cell.name: cell})
+    job = job_of(tmp_path, cell, scale=PAPER)
     monkeypatch.setenv(RESOURCES, '{"a100": 2}')
     assert resources_of(job, cell) == {"CPU": 8, "GPU": 2, "a100": 2.0}
     monkeypatch.setattr(ray_executor, "fits", lambda needs, machine: True)
@@ -75,12 +75,11 @@ def test_what_no_machine_has_is_refused_unless_the_cluster_grows(
 ) -> None:
     monkeypatch.setenv(RESOURCES, '{"a100": 1}')
     words = r"executor: no machine .* what good/sft/seed0 takes \(1 CPU, 1 a100\); they have 2 CPU, 0 a100"
-    with pytest.raises(ValueError, match=words):
-        run_cells(cells("good"), SCALE, tmp_path / "out", executor="ray")
+    with pytest.raises(UsageError, match=words):
+        run_cells(cells("good"), SCALE, StudyFolder(tmp_path / "out"), executor="ray")
     assert not (tmp_path / "out").exists() and cluster.is_initialized()
     monkeypatch.setattr(ray_executor, "_grows", lambda: True)
-    (cell,) = cells("good")
-    with RayCrew(CellJob(Place(tmp_path), SCALE, frozenset({"scores"}), {cell.name: cell})):
+    with RayCrew(job_of(tmp_path, *cells("good"))):
         assert caplog.messages[0].endswith("waiting for the cluster to grow")
 
 
@@ -99,9 +98,8 @@ def test_what_a_task_has_launched_ends_when_it_is_cancelled(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (cell,) = cells("launching")
-    scale = replace(SCALE, models={"launching": ModelAt(path="launching")})
-    job = StubJob(Place(tmp_path), scale, frozenset({"scores"}), {cell.name: cell})
-    started = job.place.run(cell) / "ranks"
+    job = job_of(tmp_path, cell)
+    started = job.folder.run(cell) / "ranks"
     with RayCrew(job) as crew:
         for _ in crew.work([cell.name]):
             if started.exists():
@@ -115,13 +113,11 @@ def test_what_a_task_has_launched_ends_when_it_is_cancelled(
 def test_resources_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RESOURCES, "two")
     (cell,) = cells("good")
-    with pytest.raises(ValueError, match="TRIMSFT_RAY_RESOURCES: 'two' must be JSON such as"):
-        resources_of(CellJob(Place(tmp_path), SCALE, frozenset(), {}), cell)
+    with pytest.raises(UsageError, match=r"TRIMSFT_RAY_RESOURCES: must be JSON such as .* got 'two'"):
+        resources_of(job_of(tmp_path), cell)
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(RayMissing, match=r"executor: 'ray' needs the package ray: pip install 'trimsft\[ray\]'"):
-        ray_executor.RayCrew(CellJob(Place(tmp_path), SCALE, frozenset(), {}))
+    with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'trimsft\[ray\]'"):
+        RayCrew(job_of(tmp_path))

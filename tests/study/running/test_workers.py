@@ -1,5 +1,6 @@
-"""A worker takes with it what it has launched, whether it is stopped or loses its parent."""
+"""A team of workers: messages and logs, what a dead worker costs, and that nothing outlives whoever started it."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -8,11 +9,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.study.launcher import LAUNCHER
-from trimsft.study.running.slots import CoreSlots
-from trimsft.study.running.workers import Busy, Done, Failed, Taken, Team, Told
+import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.processes import ROOT
+from tests.study.stub import LAUNCHER, is_running, wait_until_gone
+from trimsft.study.running import launch as launching
+from trimsft.study.running.launch import launch, tied
+from trimsft.study.running.slots import CoreSlots
+from trimsft.study.running.workers import Busy, Done, Failed, Message, Taken, Team, Told
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells nobody of a dead parent")
 
 
 @dataclass(frozen=True)
@@ -46,58 +52,41 @@ class Launching:
         return {"step": 1.0}
 
 
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
-
-
-def wait_until_gone(pid: int) -> None:
-    end = time.monotonic() + 20
-    while is_running(pid):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def test_messages_come_back_and_what_is_printed_goes_to_logs(tmp_path: Path) -> None:
+def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_item_alone(tmp_path: Path) -> None:
+    waiting, messages = ["one", "taken", "fails", "dies", "two"], list[Message]()
     with Team(Launching(tmp_path), CoreSlots(1)) as team:
-        messages = [message for message in team.work(["one", "taken", "fails", "two"]) if message is not None]
+        for message in team.work(waiting):
+            if message is not None:
+                messages.append(message)
+            if message == Done("two", {"step": 1.0}):
+                waiting.append("three")  # what is appended meanwhile is done, too
+            if isinstance(message, Failed) and message.name == "dies":
+                launched = [int(pid) for pid in (tmp_path / "ranks").read_text().split()]
+                assert len(launched) == 2 and not any(map(is_running, launched)), "its place was free too early"
     assert messages == [
         Done("one", {"step": 1.0}),
         Busy("taken", "process 1 on the moon"),
         Failed("fails", "no luck"),
+        Failed("dies", "its process ended (killed by signal 9: too little memory?)", was_killed=True),
         Done("two", {"step": 1.0}),
+        Done("three", {"step": 1.0}),
     ]
     assert (tmp_path / "one.log").read_text() == "one by the job 1\n"
     assert "ValueError" in (tmp_path / "fails.log").read_text()
+    assert multiprocessing.active_children() == []
 
 
-def test_what_is_appended_meanwhile_is_done_too(tmp_path: Path) -> None:
-    waiting = ["one"]
-    with Team(Launching(tmp_path), CoreSlots(1)) as team:
-        for message in team.work(waiting):
-            if message == Done("one", {"step": 1.0}):
-                waiting.append("two")
-    assert (tmp_path / "two.log").exists()
-
-
-def test_a_worker_that_is_stopped_ends_what_it_has_launched(tmp_path: Path) -> None:
+def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_path: Path) -> None:
     with Team(Launching(tmp_path), CoreSlots(1)) as team:
         assert next(message for message in team.work(["sleeps"]) if message) == Told("sleeps", "sleeping")
+        (worker,) = multiprocessing.active_children()
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGINT)
         pid = int((tmp_path / "pid").read_text())
-        assert is_running(pid)
+        worker.join(0.5)
+        assert worker.is_alive() and is_running(pid)
+        assert os.getpgid(worker.pid) == worker.pid, "a terminal's Ctrl-C does not reach its group"
     wait_until_gone(pid)
-
-
-def test_the_place_of_a_killed_worker_is_free_once_all_that_it_launched_has_ended(tmp_path: Path) -> None:
-    with Team(Launching(tmp_path), CoreSlots(1)) as team:
-        (message,) = (message for message in team.work(["dies"]) if message)
-        launched = [int(pid) for pid in (tmp_path / "ranks").read_text().split()]
-        assert message == Failed("dies", "its process ended (killed by signal 9: too little memory?)")
-        assert len(launched) == 2 and not any(map(is_running, launched))
 
 
 ORPHAN = """
@@ -118,12 +107,47 @@ def test_what_a_worker_has_launched_does_not_outlive_its_parent(tmp_path: Path) 
     script = tmp_path / "orphan.py"
     script.write_text(ORPHAN)
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
+    words = [sys.executable, str(script), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=240)
     assert done.returncode == -signal.SIGKILL, done.stderr
     wait_until_gone(int((tmp_path / "pid").read_text()))
+
+
+# ---- processes that end with their parent
+
+
+def test_a_launched_command_has_its_exit_code_input_and_environment(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIVEN", "here")
+    script = "import os, sys; print(os.environ['GIVEN'], sys.stdin.read(), sys.argv[1:]); sys.exit(3)"
+    assert launch([sys.executable, "-c", script, "--a", "b c"], input=b"told") == 3
+    assert capfd.readouterr().out == "here told ['--a', 'b c']\n"
+    assert launch([sys.executable, "-c", "import os; os.abort()"], stderr=subprocess.DEVNULL) == -signal.SIGABRT
+    monkeypatch.setattr(launching.sys, "platform", "darwin")
+    assert tied(["/bin/echo", "x"]) == ["/bin/echo", "x"], "elsewhere it is a plain call"
+
+
+@needs_linux
+def test_what_is_launched_and_its_ranks_end_with_a_killed_parent(tmp_path: Path) -> None:
+    started = tmp_path / "ranks"
+    parent_script = "import runpy, sys; runpy.run_path(sys.argv[1])['launch']([sys.executable, '-c', *sys.argv[2:]])"
+    words = [sys.executable, "-c", parent_script, launching.__file__, LAUNCHER, str(started)]
+    parent = subprocess.Popen(words)
+    while not started.exists():
+        assert parent.poll() is None
+        time.sleep(0.01)
+    launched = [int(pid) for pid in started.read_text().split()]
+    assert all(map(is_running, launched))
+    parent.kill()
+    parent.wait()
+    for pid in launched:
+        wait_until_gone(pid)
+
+
+@needs_linux
+def test_a_parent_that_is_gone_already_is_noticed(tmp_path: Path) -> None:
+    script = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch()"
+    command = tied([sys.executable, "-c", script, str(tmp_path / "x")])
+    command[command.index(str(os.getpid()))] = str(2**30)
+    assert subprocess.run(command).returncode == 1 and not (tmp_path / "x").exists()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.study.made_up_scores import exact, results, write_run
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.files import sweep_record, write_sweep
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import best_of, candidates, select, sweep_cells, swept_of
@@ -96,7 +96,7 @@ def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path
     cells = sweep_cells(GRID, "lab", 2)
     found = results({cell: -1.0 if cell.objective == "sft" else 1.0 for cell in cells})
     for cell in cells:
-        write_run(Place(tmp_path), cell, found[cell])
+        write_run(StudyFolder(tmp_path), cell, found[cell])
     read = swept_of(found, cells, keep=GRID, resamples=50)
     write_sweep(read, tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "sweep.csv").read_text())))

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from tests.study.made_up_scores import results, write_run
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps import figures
 from trimsft.study.sweeps.figures import sweep_figures
 from trimsft.study.sweeps.files import write_sweep
@@ -88,7 +88,7 @@ def test_sweep_md_shows_them(tmp_path, monkeypatch):
     read = swept("learning_rate=1e-4,1e-3", objective="dft")
     for summary in (*read.points, *read.baselines):
         for cell in summary.cells:
-            write_run(Place(tmp_path), cell, list(summary.runs[cell.seed].values()))
+            write_run(StudyFolder(tmp_path), cell, list(summary.runs[cell.seed].values()))
     monkeypatch.setattr(figures, "PRINT_FORMATS", (".png",))
     write_sweep(read, tmp_path)
     assert "![curve-learning rate](figures/curve-learning_rate.png)" in (tmp_path / "sweep.md").read_text()

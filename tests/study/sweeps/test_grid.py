@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimsft.errors import UsageError
 from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
 
 
@@ -65,26 +66,26 @@ def test_an_objective_that_does_not_take_a_field_is_made_once_and_it_is_said():
     ("grid", "message"),
     [
         ("margn=1", "no field 'margn'; did you mean 'margin'?"),
-        ("margin", "'margin' must be FIELD=VALUES, such as margin=0:6:1"),
+        ("margin", "must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2, got 'margin'"),
         ("margin=", "must be FIELD=VALUES"),
-        ("margin=wide", "margin: 'wide' must be a number"),
-        ("margin=1,,2", "margin: '' must be a number"),
+        ("margin=wide", "margin must be a number, got 'wide'"),
+        ("margin=1,,2", "margin must be a number, got ''"),
         ("margin=1,1.0", "margin has the value 1.0 twice"),
-        ("margin=0:6", "margin=0:6: a range is START:STOP:STEP"),
+        ("margin=0:6", "a range is START:STOP:STEP"),
         ("margin=6:0:1", "STOP not below START"),
         ("margin=0:6:0", "STEP above 0"),
         ("margin=0:nan:1", "a range is"),
         ("margin=0:1e9:0.1", "has 10,000,000,001 values; make the step larger"),
-        ("max_steps=0:1:0.5", "max_steps: '0.5' must be a whole number"),
-        ("packing=perhaps", "packing: 'perhaps' must be true or false"),
-        ("lr_scheduler_type=cosin", "lr_scheduler_type: 'cosin' must be one of linear, cosine"),
+        ("max_steps=0:1:0.5", "max_steps must be a whole number, got '0.5'"),
+        ("packing=perhaps", "packing must be true or false, got 'perhaps'"),
+        ("lr_scheduler_type=cosin", "lr_scheduler_type must be one of linear, cosine"),
         ("seed=0,1", "'seed' is not for a grid; --seeds sets it"),
         ("output_dir=a,b", "--out sets it"),
         ("lora_target_modules=a,b", "takes a list of values"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
-    with pytest.raises(ValueError, match="--grid: ") as caught:
+    with pytest.raises(UsageError, match="grid: ") as caught:
         read_axes([grid])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -102,10 +103,10 @@ def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
     ],
 )
 def test_what_could_not_be_trained_is_refused_before_anything_runs(grids, objective, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(UsageError, match=re.escape(message)):
         points(read_axes(grids), objective)
 
 
 def test_a_field_may_be_given_once():
-    with pytest.raises(ValueError, match="'margin' is there twice; give all of its values in one"):
+    with pytest.raises(UsageError, match="'margin' is there twice; give all of its values in one"):
         read_axes(["margin=1", "margin=2"])

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.report.page.sweep import read_sweep as read_for_page
 from trimsft.scoring.scores import over_runs
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running.execution import Outcome
 from trimsft.study.scales import SCALES
-from trimsft.study.sweeps.command import check_choice, plan_sweep
+from trimsft.study.sweeps.command import SweepSettings, run_sweep, show_sweep
 from trimsft.study.sweeps.files import write_sweep
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import read_sweep, select, sweep_cells, swept_of
@@ -108,37 +110,20 @@ def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
 
 
 def test_ties_go_to_the_smaller_bandwidth_then_to_the_smaller_margin():
-    assert select(by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4))), "easy").point.setting.band == (
-        0,
-        1,
-    )
+    equal = by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4)))
+    assert select(equal, "easy").point.setting.band == (0, 1)
     tied = {(0, 1): (3, 4), (1, 1): (5, 4), (0, 2): (5, 4), (1, 2): (5, 4)}
     assert select(by_benchmark(tied), "easy").point.setting.band == (1, 1)
 
 
 def test_a_benchmark_that_is_not_there_or_alone_cannot_choose():
     swept = by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4)))
-    with pytest.raises(ValueError, match="--select-on: 'esay' is no benchmark of this sweep; it has easy, hard"):
+    with pytest.raises(UsageError, match=r"select_on: unknown name 'esay'; did you mean 'easy'\? known: easy, hard"):
         select(swept, "esay")
     cells = cells_of("margin=0,1", baseline=False)
     alone = swept_of({cell: exact(0.5, benchmarks=("easy",)) for cell in cells}, cells)
-    with pytest.raises(ValueError, match="'easy' is the only benchmark; another one is needed"):
+    with pytest.raises(UsageError, match="select_on: is the only benchmark, got 'easy'"):
         select(alone, "easy")
-
-
-def test_the_choice_is_checked_before_anything_is_trained():
-    lab = SCALES["lab"]
-    check_choice(lab, "majority@8", "lab-easy")
-    with pytest.raises(ValueError, match=r"--select-on: 'lab-esay' .* did you mean 'lab-easy'\?"):
-        check_choice(lab, "average", "lab-esay")
-    with pytest.raises(
-        ValueError, match="--metric: no 'pass@9' with 8 samples; known: average, greedy, pass@1 to pass@8"
-    ):
-        check_choice(lab, "pass@9", None)
-    with pytest.raises(ValueError, match="is the only benchmark"):
-        check_choice(replace(lab, benchmarks=("lab-easy",)), "average", "lab-easy")
-    with pytest.raises(ValueError, match="--grid: there is none"):
-        plan_sweep([], lab)
 
 
 # ---- the best of many
@@ -186,7 +171,7 @@ def test_the_sensitivity_is_that_of_the_bandwidth_which_alone_matters():
 @pytest.fixture
 def folder(tmp_path):
     cells, found = trained()
-    place = Place(tmp_path / "sweep")
+    place = StudyFolder(tmp_path / "sweep")
     for cell in cells:
         write_run(place, cell, found[cell])
     place.settle(replace(SCALES["lab"], benchmarks=("easy", "hard")))
@@ -238,7 +223,7 @@ def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path)
     best = {cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells}
     found = results(best)
     for cell in cells:
-        write_run(Place(tmp_path), cell, found[cell])
+        write_run(StudyFolder(tmp_path), cell, found[cell])
     swept = swept_of(found, cells, keep=grid, resamples=20)
     write_sweep(swept, tmp_path)
     content = json.loads((tmp_path / "sweep.json").read_text())
@@ -271,30 +256,29 @@ def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count():
 
 def run_command(monkeypatch, out, failing=(), **options):
     """`trimsft sweep` but for the training: cells get made-up scores, or fail."""
-    from rich.console import Console
-
-    from trimsft.study.running.execution import Outcome
-    from trimsft.study.sweeps import command as sweep_command
-
     data = out.parent / "data"
+    data.mkdir(exist_ok=True)
     for name in ("easy", "hard"):
-        data.mkdir(exist_ok=True)
         (data / f"{name}.jsonl").write_text('{"id": "1", "problem": "1 + 1", "answer": "2"}\n')
-    scale = replace(SCALES["lab"], benchmarks=("easy", "hard"), benchmark_data=str(data))
-    plan = plan_sweep(["objective=trim,dft", "margin=1,2"], scale, seeds=1)
+    settings = SweepSettings(
+        grid=("objective=trim,dft", "margin=1,2"),
+        benchmarks=("easy", "hard"),
+        benchmark_data=str(data),
+        out=out,
+        **options,
+    )
 
-    def pretend(cells, scale, out, **how):
-        place = Place(out)
-        place.settle(scale)
-        done = {cell: place.run(cell) for cell in cells if cell.objective not in failing}
+    def pretend(cells, scale, folder, **how):
+        folder.settle(scale)
+        done = {cell: folder.run(cell) for cell in cells if cell.objective not in failing}
         for cell, scores in results(dict.fromkeys(done, 0.0)).items():
-            write_run(place, cell, scores)
+            write_run(folder, cell, scores)
         return Outcome(done, {cell: "out of memory" for cell in cells if cell not in done})
 
-    monkeypatch.setattr(sweep_command, "run_cells", pretend)
+    monkeypatch.setattr("trimsft.study.command.run_cells", pretend)
     console = Console(file=io.StringIO(), width=120)
-    outcome = sweep_command.run_sweep(plan, scale, out, console, **options)
-    sweep_command.show_sweep(outcome, plan.notes, console)
+    outcome = run_sweep(settings, command="trimsft sweep x")
+    show_sweep(outcome, console)
     return outcome, console.file.getvalue()
 
 
@@ -303,19 +287,14 @@ def test_the_command_trains_chooses_writes_and_shows(monkeypatch, tmp_path):
     assert [point.setting.objective for point in outcome.swept.points] == ["trim", "trim", "dft"]
     assert outcome.failures() == []
     assert "Chosen on easy" in shown and "dft takes no margin" in shown and "report.html" in shown
-    assert (tmp_path / "sweep/sweep.json").is_file()
+    assert outcome.as_dict()["command"] == "trimsft sweep x" and outcome.as_dict()["failed"] == {}
 
 
 def test_what_failed_is_named_and_the_others_are_shown(monkeypatch, tmp_path):
     outcome, shown = run_command(monkeypatch, tmp_path / "some", failing=("dft",))
-    assert len(outcome.failures()) == 1
-    assert outcome.failures()[0].startswith("lab/dft/seed0: out of memory; see ")
+    (failure,) = outcome.failures()
+    assert failure.startswith("lab/dft/seed0: out of memory; see ")
     assert "1 cell is not finished, such as lab/dft/seed0." in shown
     outcome, shown = run_command(monkeypatch, tmp_path / "all", failing=("dft", "trim", "sft"))
     assert outcome.swept is None and len(outcome.failures()) == 4 and shown == ""
-
-
-def test_a_bad_choice_is_refused_before_the_training(monkeypatch, tmp_path):
-    with pytest.raises(ValueError, match="--select-on: 'middle' is no benchmark"):
-        run_command(monkeypatch, tmp_path / "sweep", select_on="middle")
-    assert not (tmp_path / "sweep").exists()
+    assert list(outcome.as_dict()) == ["failed"]

@@ -1,4 +1,4 @@
-"""`trimsft quickstart`: the paper's comparison on the lab, in minutes, on a CPU, offline.
+"""`trimsft quickstart`: the paper's comparison on the lab, in minutes, on a CPU, offline. A study with a small table.
 
 runs/quickstart/
   config.yaml        the settings; another quickstart may not be mixed in
@@ -9,11 +9,9 @@ runs/quickstart/
   quickstart.json    the table, for programs
   report.html
 
-Who does what: `settings` says how much, `command` leads, `workers` are the processes, `steps` is what they do for one
-method, `progress` shows it, `results` reads the run directories, `tables` and `words` say what came out.
+`command` runs it as the cells of a study, `scores` makes the tables, `words` say what they show.
 """
 
-from trimsft.study.quickstart.command import Outcome, run
-from trimsft.study.quickstart.settings import Settings
+from trimsft.study.quickstart.command import QuickstartOutcome, QuickstartSettings, run_quickstart
 
-__all__ = ["Outcome", "Settings", "run"]
+__all__ = ["QuickstartOutcome", "QuickstartSettings", "run_quickstart"]

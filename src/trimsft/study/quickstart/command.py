@@ -1,170 +1,293 @@
-"""The quickstart from beginning to end: data, runs side by side, table, report; the same call continues.
+"""The quickstart from beginning to end: data, cells side by side, table, report; the same call continues.
 
-outcome = run(Path("runs/quickstart"), Settings(), console)
+outcome = run_quickstart(QuickstartSettings(out=Path("runs/quickstart")))
 outcome.results.score("trim", "average").value
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import one_line
+from trimsft import lab
+from trimsft.errors import UsageError, one_line
+from trimsft.lab import TIERS, FineTuning
+from trimsft.objectives import BANDWIDTH, MARGIN, OBJECTIVES
+from trimsft.options import check_options, option, unknown_name
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.study.quickstart.settings import LABELS, Settings
-from trimsft.study.quickstart.steps import Place, is_done, updates_done, write_data
-from trimsft.study.quickstart.workers import Done, Failed, Team, Told, how_many
+from trimsft.study.cells import BASE, NAMES, Cell, takes_of
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running.execution import OnEvent, Outcome, ignore, run_cells
+from trimsft.study.scales import LAB, LAB_BASE, ModelAt, Scale
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimsft.study.quickstart.results import Results
+    from trimsft.study.quickstart.scores import Results
+    from trimsft.study.running.watch import Progress
+
+HELD_OUT = 1_000_000
+"""Added to the seed: no training takes these rows."""
+FAST = {"methods": ("sft", "trim"), "rows": 600, "problems": 16, "table_rows": 40}
+_NOT_RECORDED = ("out", "fast", "workers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuickstartSettings:
+    """One quickstart: three options of the command, and how much is done, the same for every method."""
+
+    out: Path | None = option(
+        None, help="Folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
+    )
+    fast: bool = option(False, flags=("--fast",), help="Train SFT and TrimSFT only, in under a minute.")
+    seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
+    methods: tuple[str, ...] = tuple(OBJECTIVES)
+    rows: int = 1200
+    """Rows of training data: one epoch."""
+    batch: int = 24
+    learning_rate: float = 5e-4
+    problems: int = 40
+    """Problems of each tier, always the same ones."""
+    samples: int = 8
+    max_tokens: int = 128
+    """Twice what the longest solutions take: who has not answered by then will not."""
+    table_rows: int = 100
+    """Held-out solutions whose tokens are measured before and after."""
+    slip_rate: float = FineTuning.slip_rate
+    filler_rate: float = FineTuning.filler_rate
+    unfamiliar_share: float = FineTuning.unfamiliar_share
+    """Imperfections of the training data, see `lab.FineTuning`."""
+    margin: float = MARGIN
+    bandwidth: float = BANDWIDTH
+    base: str = ""
+    """Folder of another base model of the lab; empty: the one of the package."""
+    device: str = "cpu"
+    workers: int | None = None
+    """Methods side by side; by default as many as there are cores."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name, value in FAST.items() if self.fast else ():
+            object.__setattr__(self, name, value)
+        for name in ("seed", "rows", "batch", "problems", "samples", "max_tokens", "table_rows"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < (name != "seed"):
+                raise UsageError(f"must be a whole number of at least {int(name != 'seed')}", field=name, value=value)
+        if self.device not in ("cpu", "cuda"):
+            raise UsageError("must be cpu or cuda", field="device", value=self.device)
+        if unknown := next((method for method in self.methods if method not in OBJECTIVES), None):
+            raise unknown_name("methods", unknown, OBJECTIVES)
+        self.task(self.rows, self.seed)  # refuses shares that are none
+
+    def task(self, rows: int, seed: int) -> FineTuning:
+        """The data that is trained on, or other rows of the same kind."""
+        return FineTuning(
+            rows=rows,
+            seed=seed,
+            slip_rate=self.slip_rate,
+            filler_rate=self.filler_rate,
+            unfamiliar_share=self.unfamiliar_share,
+        )
+
+    def to_scale(self) -> Scale:
+        """What all methods have in common, as a study has it."""
+        return replace(
+            LAB,
+            models={"lab": ModelAt(path=str(Path(self.base).resolve()) if self.base else LAB_BASE)},
+            rows=self.rows,
+            defaults={
+                **LAB.defaults,
+                "per_device_train_batch_size": self.batch,
+                "learning_rate": self.learning_rate,
+            },
+            problems=self.problems,
+            samples=self.samples,
+            sampling={"max_tokens": self.max_tokens},
+            table_rows=self.table_rows,
+            device=self.device,
+        )
+
+    def cells(self) -> list[Cell]:
+        """A cell for each method, the base first."""
+        band = {"margin": self.margin, "bandwidth": self.bandwidth}
+        takes = {name: takes_of(name) for name in self.methods}
+        trained = [
+            Cell(
+                model="lab",
+                objective=name,
+                seed=self.seed,
+                fields=tuple((field, value) for field, value in band.items() if field in takes[name]),
+            )
+            for name in self.methods
+        ]
+        return [Cell(model="lab", objective=BASE, seed=self.seed), *trained]
+
+    def folder(self) -> QuickstartFolder:
+        return QuickstartFolder(self.out or Path("runs/quickstart-fast" if self.fast else "runs/quickstart"), self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is recorded: all that results depend on."""
+        record = {name: value for name, value in dataclasses.asdict(self).items() if name not in _NOT_RECORDED}
+        return record | {"methods": list(self.methods)}
 
 
 @dataclass(frozen=True)
-class Outcome:
+class QuickstartFolder(StudyFolder):
+    """The folder of a study with shorter names: there is one model and one seed."""
+
+    settings: QuickstartSettings
+
+    def _settle(self, scale: Scale) -> None:
+        """Record the settings, and make what all methods train on and held-out rows of the same kind."""
+        settings = self.settings
+        RunDirectory(self.out).settle_config(settings.as_dict())
+        if not self.training_data(settings.seed).exists():
+            lab.write_training(self.training_data(settings.seed), settings.task(settings.rows, settings.seed))
+        if not self.token_rows.exists():
+            lab.write_training(self.token_rows, settings.task(settings.table_rows, settings.seed + HELD_OUT))
+
+    def remember(self, cells: Sequence[Cell], needs: object) -> None:
+        """The settings say it all."""
+
+    def run(self, cell: Cell) -> Path:
+        return self.out / cell.objective
+
+    def log(self, cell: Cell) -> Path:
+        return self.out / "logs" / f"{cell.objective}.log"
+
+    def training_data(self, seed: int) -> Path:
+        return self.out / "data" / "train.jsonl"
+
+    @property
+    def token_rows(self) -> Path:
+        return self.out / "data" / "held-out.jsonl"
+
+
+@dataclass(frozen=True)
+class QuickstartOutcome:
     """What a quickstart came to."""
 
-    settings: Settings
+    settings: QuickstartSettings
+    folder: QuickstartFolder
+    cells: Outcome
     results: Results | None
     """None where no run could be scored."""
-    failures: dict[str, str]
-    """What went wrong, by run, or under "report"."""
-    seconds: dict[str, dict[str, float]]
-    """Of this start: run, step, seconds; nothing for what was there already."""
-    total_seconds: float
     report: Path | None
+    report_error: str
+    total_seconds: float
+
+    def failures(self) -> list[str]:
+        """Which run failed, why, and where to read more."""
+        lines = [
+            f"{NAMES[cell.objective]}: {error}; see {self.folder.log(cell)}; the same command tries it again"
+            for cell, error in self.cells.failed.items()
+        ]
+        if self.report_error:
+            lines.append(f"report.html: {self.report_error}; the run directories in {self.folder.out} are whole")
+        return lines
 
     def as_dict(self) -> dict[str, Any]:
+        """The content of quickstart.json."""
+        failures = {cell.objective: error for cell, error in self.cells.failed.items()}
         return {
             "settings": self.settings.as_dict(),
-            "labels": {name: LABELS[name] for name in self.settings.runs},
+            "labels": {name: NAMES[name] for name in (BASE, *self.settings.methods)},
             "scores": {} if self.results is None else self.results.as_dict(),
-            "failures": self.failures,
-            "seconds": {**self.seconds, "total": self.total_seconds},
+            "failures": failures | ({"report": self.report_error} if self.report_error else {}),
+            "seconds": {cell.objective: steps for cell, steps in self.cells.seconds.items()}
+            | {"total": self.total_seconds},
             "report": None if self.report is None else str(self.report),
         }
 
 
-def run(out: Path, settings: Settings, console: Console, *, workers: int | None = None) -> Outcome:
-    """Do what is missing; raises `RunError` where `out` holds another quickstart.
+def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) -> QuickstartOutcome:
+    """Do what is missing; raises `RunError` where the folder holds another quickstart.
 
     Args:
-        console: where progress is shown.
-        workers: processes side by side; by default as many as there are cores.
+        on_event: called with every change of a cell, such as `quickstart_progress(settings, console)`.
     """
+    from trimsft.scoring.records import load_run
+    from trimsft.study.quickstart.scores import Results
+
     began = time.monotonic()
-    place, directory = Place(out), RunDirectory(out)
-    with directory.lock():
-        directory.settle_config(settings.as_dict())
-        write_data(place, settings)
-        seconds, failures = _do_runs(place, settings, console, workers)
-        results = _read(place, settings, failures)
-        report = _report(place, settings, results, failures)
-        outcome = Outcome(settings, results, failures, seconds, time.monotonic() - began, report)
-        write_whole(out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
+    folder = settings.folder()
+    cells = run_cells(
+        settings.cells(),
+        settings.to_scale(),
+        folder,
+        needs=frozenset({"scores", "tokens"}),
+        workers=settings.workers,
+        retries=0,
+        on_event=on_event,
+    )
+    done = [cell for cell in settings.cells() if cell in cells.done]
+    results = Results({cell.objective: load_run(folder.run(cell), tuple(TIERS)) for cell in done}) if done else None
+    report, error = _try_report(folder, done)
+    outcome = QuickstartOutcome(settings, folder, cells, results, report, error, time.monotonic() - began)
+    write_whole(folder.out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
     return outcome
 
 
-def _do_runs(
-    place: Place, settings: Settings, console: Console, workers: int | None
-) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    from trimsft.study.quickstart.progress import Progress
-
-    seconds: dict[str, dict[str, float]] = {}
-    failures: dict[str, str] = {}
-    missing = [name for name in settings.runs if not is_done(place, settings, name)]
-    in_training: set[str] = set()
-    team = Team(place, settings, workers or how_many(len(missing)))
-    with Progress(console, settings.runs) as progress, team:
-        for name in settings.runs:
-            if name not in missing:
-                progress.show(name, "done", note=f"before; {_headline(place, settings, name)}")
-        for message in team.work(missing):
-            for name in in_training:
-                progress.show(name, "training", updates_done(place, name), settings.steps)
-            if message is None:
-                continue
-            in_training.discard(message.name)
-            if isinstance(message, Told):
-                if message.stage == "training":
-                    in_training.add(message.name)
-                progress.show(message.name, message.stage, message.done, message.total)
-            elif isinstance(message, Done):
-                seconds[message.name] = message.seconds
-                progress.show(message.name, "done", note=_headline(place, settings, message.name))
-            elif isinstance(message, Failed):
-                failures[message.name] = message.error
-                progress.show(message.name, "failed", note=message.error)
-    return seconds, failures
-
-
-def _headline(place: Place, settings: Settings, name: str) -> str:
-    """One number for the line of a run that is done."""
-    from trimsft.scoring.records import load_run
-
-    values = [score.interval("average").value for score in load_run(place.run(name), settings.tiers)]
-    return f"average@{settings.samples} {100 * sum(values) / len(values):.1f}"
-
-
-def _read(place: Place, settings: Settings, failures: dict[str, str]) -> Results | None:
-    from trimsft.scoring.records import load_run
-    from trimsft.study.quickstart.results import Results
-
-    done = [name for name in settings.runs if name not in failures]
-    return Results({name: load_run(place.run(name), settings.tiers) for name in done}) if done else None
-
-
-def _report(place: Place, settings: Settings, results: Results | None, failures: dict[str, str]) -> Path | None:
-    if results is None:
-        return None
-    runs = {LABELS[name]: place.run(name) for name in results.scores}
+def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | None, str]:
+    """The page, or why there is none: the table is worth showing without it."""
+    if not done:
+        return None, ""
+    settings = folder.settings
+    fast = " --fast" if settings.fast else ""
+    command = f"trimsft quickstart{fast} --seed {settings.seed} --out {folder.out}"
     try:
         from trimsft.report import write_report
 
-        return write_report(
-            place.out / "report.html",
-            runs,
+        page = write_report(
+            folder.out / "report.html",
+            {NAMES[cell.objective]: folder.run(cell) for cell in done},
             title="TrimSFT quickstart: six objectives on the lab",
-            settings={"command": _command_line(place.out, settings), **settings.as_dict()},
+            settings={"command": command, **settings.as_dict()},
         )
-    except Exception as error:  # the table is worth showing without its page
-        failures["report"] = one_line(error)
-        return None
+    except Exception as error:
+        return None, one_line(error)
+    return page, ""
 
 
-def _command_line(out: Path, settings: Settings) -> str:
-    fast = " --fast" if settings == Settings.fast(settings.seed) else ""
-    return f"trimsft quickstart{fast} --seed {settings.seed} --out {out}"
+# ---- what is printed
 
 
-def show(outcome: Outcome, out: Path, console: Console) -> None:
+def quickstart_progress(settings: QuickstartSettings, console: Console) -> Progress:
+    """A live view that names methods as the paper does, with one number for each that is done."""
+    from trimsft.study.running.watch import Progress
+
+    return Progress(console, lambda cell: NAMES[cell.objective], _headline_of(settings))
+
+
+def _headline_of(settings: QuickstartSettings) -> Callable[[Cell], str]:
+    from trimsft.scoring.records import load_run
+
+    def headline(cell: Cell) -> str:
+        scores = load_run(settings.folder().run(cell), tuple(TIERS))
+        mean = sum(score.interval("average").value for score in scores) / len(scores)
+        return f"average@{settings.samples} {100 * mean:.1f}"
+
+    return headline
+
+
+def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
     """The table, what it says, where the rest is, and how to go on."""
-    from trimsft.study.quickstart import tables, words
+    from trimsft.study.quickstart.scores import legend, main_table, other_table
+    from trimsft.study.quickstart.words import describe, next_commands
 
-    results = outcome.results
+    out, results = outcome.folder.out, outcome.results
     if results is not None:
-        console.print(tables.main_table(results))
-        console.print(tables.other_table(results))
-        console.print(tables.legend(results) + "\n")
-        console.print(words.describe(results) + "\n")
-    for line in _where(outcome, out):
-        console.print(line, soft_wrap=True)
-    console.print("\n" + words.next_commands(out, outcome.settings.methods), soft_wrap=True)
-
-
-def describe_failure(out: Path, name: str, error: str) -> str:
-    """Which run failed, why, and where to read more."""
-    if name == "report":
-        return f"report.html: {error}; the run directories in {out} are whole"
-    return f"{LABELS[name]}: {error}; see {Place(out).log(name)}; the same command tries it again"
-
-
-def _where(outcome: Outcome, out: Path) -> Sequence[str]:
-    lines = [f"Every score, token and gap: {outcome.report}"] if outcome.report else []
+        console.print(main_table(results))
+        console.print(other_table(results))
+        console.print(legend(results) + "\n")
+        console.print(describe(results) + "\n")
+    if outcome.report:
+        console.print(f"Every score, token and gap: {outcome.report}", soft_wrap=True)
     minutes, seconds = divmod(round(outcome.total_seconds), 60)
-    return [*lines, f"Run directories: {out} ({minutes} min {seconds} s)"]
+    console.print(f"Run directories: {out} ({minutes} min {seconds} s)", soft_wrap=True)
+    console.print("\n" + next_commands(out, outcome.settings.methods), soft_wrap=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trimsft.study.quickstart.results import BASELINE, Results
-from trimsft.study.quickstart.settings import BASE, LABELS
+from trimsft.study.cells import BASE, NAMES
+from trimsft.study.quickstart.scores import BASELINE, Results
 
 METHOD = "trim"
 GREEDY = "greedy"
@@ -33,10 +33,10 @@ def _method(results: Results) -> str:
     """The paper's claim, or that it does not show here."""
     if METHOD not in results.scores or BASELINE not in results.scores:
         return ""
-    found = results.against_sft(METHOD, SAMPLED)
-    assert found is not None
-    pair = f"{_percent(found.after)} against {_percent(found.before)} (average@{results.samples})"
-    change, low, high = (100 * value for value in (found.difference.value, found.difference.low, found.difference.high))
+    compared = results.against_sft(METHOD, SAMPLED)
+    assert compared is not None
+    pair = f"{_percent(compared.after)} against {_percent(compared.before)} (average@{results.samples})"
+    change, low, high = (100 * value for value in compared.difference.as_dict().values())
     spread = f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
     direction = results.direction(METHOD, SAMPLED)
     if direction > 0:
@@ -56,7 +56,7 @@ def _others(results: Results) -> str:
         names = [name for name in others if results.direction(name, SAMPLED) == direction]
         names.sort(key=lambda name: -results.score(name, SAMPLED).value)
         if names:
-            listed = [f"{LABELS[name]} ({_percent(results.score(name, SAMPLED).value)})" for name in names]
+            listed = [f"{NAMES[name]} ({_percent(results.score(name, SAMPLED).value)})" for name in names]
             parts.append(f"{place}: {_listed(listed)}")
     if not parts:
         return ""
@@ -72,7 +72,7 @@ def _best(results: Results) -> str:
     best = max(trained, key=lambda name: results.score(name, SAMPLED).value)
     if best in (METHOD, BASELINE):
         return ""
-    return f"The highest here is {LABELS[best]}, not TrimSFT."
+    return f"The highest here is {NAMES[best]}, not TrimSFT."
 
 
 def _greedy(results: Results) -> str:

@@ -1,9 +1,9 @@
 """What is looked at before anything is run: settings, data, models, benchmarks, weights that are gone, attention.
 
-check_settings(scale, out)          # and data and names: asks nobody, so a dry run does it, too
+check_settings(scale, folder)       # and data and names: asks nobody, so a dry run does it, too
 check_at_hand(scale)                # models and benchmarks, which may mean asking the hub
 refuse_lost_weights(job)            # cells that could not be measured again
-scale = with_attention(scale, recorded)
+scale = with_attention(scale, folder)
 
 Each would otherwise fail in every cell, some of them after hours of training.
 """
@@ -12,51 +12,54 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, one_line
-from trimsft.runs import RunDirectory
+from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
-from trimsft.study.running.steps import CellJob
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running.job import CellJob
 from trimsft.study.running.training import ATTENTION, attention_of, is_flash, model_path, training_settings
 from trimsft.study.scales import Scale
 
 logger = logging.getLogger("trimsft")
 
 
-def check_settings(scale: Scale, out: Path) -> None:
+def check_settings(scale: Scale, folder: StudyFolder) -> None:
     """Read the settings of each model as its training would, and look whether files and names are there."""
-    from trimsft.evaluate.benchmarks import find_file
+    from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
 
     for model in scale.models:
-        _check_data(scale, training_settings(Place(out), scale, Cell(model=model, objective="sft")).data)
-    for name in scale.benchmarks:
-        find_file(name, scale.benchmark_data)
+        _check_data(scale, training_settings(folder, scale, Cell(model=model, objective="sft")).data)
+    with _called_as_here():
+        for name in scale.benchmarks:
+            find_file(name, scale.benchmark_data)
+        refuse_unused_folder(scale.benchmarks, scale.benchmark_data)
 
 
 def _check_data(scale: Scale, data: Any) -> None:
-    """The lab makes its own."""
-    from trimsft.errors import DataError
+    """Look for the files that are trained on; the lab makes its own."""
     from trimsft.text.readers import list_files
 
     if scale.is_lab or not data.is_local:
         return
     try:
         list_files(data.dataset_name)
-    except DataError as error:
-        hint = "" if scale.data else f", which its recipe names; --data FILE trains on another ({scale.name!r})"
-        raise ValueError(f"{error}{hint}") from error
+    except TrimSFTError as error:
+        if scale.data is None:
+            error.remedy = ("data", "FILE")
+            error.problem += f" (named by the recipe of scale {scale.name!r})"
+        raise
 
 
 def check_at_hand(scale: Scale) -> None:
     """Find every model and read every benchmark: what is nowhere would otherwise fail in each cell."""
     from transformers import AutoConfig
 
-    from trimsft.evaluate.benchmarks import BenchmarkError, load_benchmark
+    from trimsft.evaluate.benchmarks import load_benchmark
 
     for name, model in scale.models.items():
         path = model_path(model)
@@ -64,52 +67,64 @@ def check_at_hand(scale: Scale) -> None:
             AutoConfig.from_pretrained(path)
         except (OSError, ValueError) as error:
             where = "" if Path(path).is_dir() else " (no such folder here, so the hub was asked)"
-            raise ValueError(f"model: {name}={path!r} cannot be read{where}: {error}") from error
-    for benchmark in scale.benchmarks:
-        try:
+            raise UsageError(f"{name}={path!r} cannot be read{where}: {one_line(error)}", field="models") from error
+    with _called_as_here():
+        for benchmark in scale.benchmarks:
             load_benchmark(benchmark, scale.benchmark_data)
-        except BenchmarkError as error:
-            raise ValueError(one_line(error).replace("--data-dir", "--benchmark-data")) from error
+
+
+@contextmanager
+def _called_as_here() -> Iterator[None]:
+    """What evaluation calls data_dir is benchmark_data in a study."""
+    try:
+        yield
+    except TrimSFTError as error:
+        if error.field == "data_dir":
+            error.field = "benchmark_data"
+        if error.remedy and error.remedy[0] == "data_dir":
+            error.remedy = ("benchmark_data", error.remedy[1])
+        raise
 
 
 def refuse_lost_weights(job: CellJob) -> None:
     """A cell whose weights were deleted has been measured for good; more of it would mean to train it again."""
-    lost = [cell for cell in job.cells.values() if job.missing(cell) and _has_dropped_weights(job.place, cell)]
+    lost = [
+        cell
+        for cell in job.cells.values()
+        if not cell.is_base and job.missing(cell) and job.folder.has_dropped_weights(cell)
+    ]
     if lost:
         count = "1 cell has" if len(lost) == 1 else f"{len(lost)} cells have"
         raise RunError(
-            f"{job.place.out}: {count} no weights any more, deleted after evaluation, and cannot be measured on what "
-            f"is new, such as {lost[0].name}; ask for the benchmarks they have, or take another folder, with all "
-            "benchmarks or --keep-weights from the start"
+            f"{job.folder.out}: {count} no weights any more, deleted after evaluation, and cannot be measured on what "
+            f"is new, such as {lost[0].name}",
+            hint="ask for the benchmarks they have, or take another folder, with all benchmarks or --keep-weights from "
+            "the start",
         )
-
-
-def _has_dropped_weights(place: Place, cell: Cell) -> bool:
-    if cell.is_base or not place.is_trained(cell):
-        return False
-    return RunDirectory(place.run(cell)).read_manifest().get("weights") == "dropped"
 
 
 # ---- attention
 
 
-def with_attention(scale: Scale, before: Scale | None) -> Scale:
+def with_attention(scale: Scale, folder: StudyFolder) -> Scale:
     """Where recipes ask for flash attention and it is not installed, sdpa for every cell, so that all have the same.
 
-    Args:
-        before: what the folder holds: a study that has begun without flash attention goes on without.
+    A folder that has begun without flash attention goes on without.
     """
     asking = [name for name, at in scale.models.items() if is_flash(attention_of(scale, at))]
     if not asking or (scale.device == "cpu" and ATTENTION not in scale.defaults):
         return scale
-    given = scale.defaults.get(ATTENTION)
-    if given is not None and (scale.device == "cpu" or not has_flash_attention()):
-        raise ValueError(
-            f"set: {ATTENTION}={given} needs a GPU and the package flash-attn or kernels; "
-            f"{ATTENTION}=sdpa needs neither"
+    by_name = scale.defaults.get(ATTENTION)
+    if by_name is not None and (scale.device == "cpu" or not has_flash_attention()):
+        raise UsageError(
+            f"{ATTENTION}={by_name} needs a GPU and the package flash-attn or kernels",
+            field="fields",
+            hint=f"{ATTENTION}=sdpa needs neither",
         )
+    before = folder.scale_if_any()
+    with_sdpa = replace(scale, defaults={**scale.defaults, ATTENTION: "sdpa"})
     if before is not None and before.defaults.get(ATTENTION) == "sdpa":
-        return _with_field(scale, "sdpa")
+        return with_sdpa
     if has_flash_attention():
         return scale
     logger.warning(
@@ -117,12 +132,7 @@ def with_attention(scale: Scale, before: Scale | None) -> Scale:
         "with sdpa, which is slower and the same but for rounding",
         ATTENTION,
     )
-    return _with_field(scale, "sdpa")
-
-
-def _with_field(scale: Scale, value: str) -> Scale:
-    defaults: Mapping[str, Any] = {**scale.defaults, ATTENTION: value}
-    return replace(scale, defaults=defaults)
+    return with_sdpa
 
 
 def has_flash_attention() -> bool:

@@ -1,6 +1,6 @@
 """What a study would take, said before it starts: tokens, time, disk. An estimate; nothing is run or downloaded.
 
-cost = estimate_cost(cells, scale, Path("runs/study-lab"), needs)
+cost = estimate_cost(cells, scale, StudyFolder(Path("runs/study-lab")), needs)
 cost.total.gpu_hours, cost.total.disk_bytes, cost.assumptions
 
 Training tokens are counted on a sample of the rows where the data is at hand. Everything that is assumed instead is in
@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.study.cells import Cell
-from trimsft.study.places import Place
+from trimsft.study.folder import StudyFolder
 from trimsft.study.running.amounts import WEIGHT_BYTES, Amounts
 from trimsft.study.running.checks import refuse_lost_weights
-from trimsft.study.running.execution import all_needs, in_order
-from trimsft.study.running.steps import CellJob, uses_vllm
-from trimsft.study.scales import Scale
+from trimsft.study.running.execution import in_order
+from trimsft.study.running.job import CellJob, all_needs, uses_vllm
+from trimsft.study.scales import Scale, ScaleOptions
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 PEAK_FLOPS = 312e12
@@ -79,11 +79,11 @@ class Cost:
         }
 
 
-def estimate_cost(cells: Sequence[Cell], scale: Scale, out: Path, needs: frozenset[str]) -> Cost:
+def estimate_cost(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str]) -> Cost:
     """Of every cell that is not done, what it would still take."""
     needs = all_needs(scale, needs)
     ordered = in_order(cells)
-    job = CellJob(Place(out), scale, needs, {cell.name: cell for cell in ordered})
+    job = CellJob(folder, scale, needs, {cell.name: cell for cell in ordered})
     refuse_lost_weights(job)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
     amounts = Amounts(job)
@@ -171,6 +171,22 @@ def _peak() -> tuple[float, str]:
 
 
 # ---- what is printed
+
+
+def show_cost(cost: Cost, options: ScaleOptions, console: Console) -> None:
+    """The table, and what it rests on."""
+    scale = options.to_scale()
+    console.print(cost_table(cost, scale))
+    if not cost.cells:
+        return
+    kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
+    console.print(
+        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk, each of those "
+        "that go side by side.",
+        soft_wrap=True,
+    )
+    for text in cost.assumptions:
+        console.print(f"- {text}", soft_wrap=True, markup=False)
 
 
 def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:

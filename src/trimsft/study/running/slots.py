@@ -1,31 +1,120 @@
-"""How many cells go side by side on one machine, and which GPUs each may see.
+"""How many cells go side by side on this machine, and which GPUs each may see.
 
->>> slots = GpuSlots(["0", "1", "2"], need=lambda name: 2 if name == "large" else 1)
->>> slots.take("small"), slots.take("large"), slots.take("large")
-({'CUDA_VISIBLE_DEVICES': '0'}, {'CUDA_VISIBLE_DEVICES': '1,2'}, None)
+    >>> slots = GpuSlots(["0", "1", "2"], need=lambda name: 2 if name == "large" else 1)
+    >>> slots.take("small"), slots.take("large"), slots.take("large")
+    ({'CUDA_VISIBLE_DEVICES': '0'}, {'CUDA_VISIBLE_DEVICES': '1,2'}, None)
+
+On a CPU there is a cell for each core, with one thread. With GPUs it is one for each, or more where the estimate of
+`trimsft.train` leaves room and generation does not take the whole GPU, as vLLM does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+
+from trimsft.errors import UsageError
+from trimsft.study.running.job import CellJob, uses_vllm
+from trimsft.study.running.training import training_settings
+from trimsft.study.running.workers import SHARE, Slots
 
 MOST = 6
 """Processes on the cores: each takes most of a gigabyte."""
+SHARED_AT_MOST = 4
+"""Cells on one GPU."""
+FOR_GENERATION = 2.0
+"""A cell that generates with transformers is given room for as much again as its training takes."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-SHARE = "TRIMSFT_GPU_SHARE"
-"""How much of a GPU's memory generation may take where several cells share it."""
+
+logger = logging.getLogger("trimsft")
 
 
-class Slots(Protocol):
-    """Room for items at work."""
+def make_slots(job: CellJob, workers: int | None, cells: int) -> Slots:
+    """Room for `workers` cells, or for as many as fit."""
+    scale = job.scale
+    need = {name: scale.gpus_of(cell) for name, cell in job.cells.items()}
+    largest = max(need, key=need.__getitem__)
+    if scale.device == "cpu":
+        return CoreSlots(workers or max(1, min(how_many(cells), count_cores() // need[largest], cells_in_memory(job))))
+    devices = visible_gpus()
+    if devices and need[largest] > len(devices):
+        raise UsageError(
+            f"{largest} needs {need[largest]} GPUs and there are {len(devices)}",
+            field="gpus",
+            remedy=("gpus", len(devices)),
+        )
+    if workers is None:
+        return GpuSlots(devices, need.__getitem__, together=cells_per_gpu(job))
+    few = devices[: workers * need[largest]]
+    return GpuSlots(few, need.__getitem__, together=-(-workers // max(1, len(devices))))
 
-    def take(self, name: str) -> Mapping[str, str] | None:
-        """Variables of the process that does it; None where there is no room now."""
 
-    def give_back(self, slot: Mapping[str, str]) -> None:
-        """What `take` gave."""
+def cells_in_memory(job: CellJob) -> int:
+    """How many trainings of the largest model the memory of this machine holds; at the lab, more than it has cores."""
+    if job.scale.is_lab:
+        return MOST
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed = _most_needed(job)
+    return 1 if needed is None else max(1, int(0.9 * memory / needed))
+
+
+def cells_per_gpu(job: CellJob) -> int:
+    """How many trainings of the largest model of one GPU fit beside each other; 1 where that cannot be known."""
+    if uses_vllm(job.scale):
+        return 1
+    import torch
+
+    if not torch.cuda.is_available():
+        return 1
+    needed = _most_needed(job)
+    if needed is None:
+        return 1
+    room = min(torch.cuda.get_device_properties(number).total_memory for number in range(torch.cuda.device_count()))
+    return fitting(room, needed)
+
+
+def fitting(device_bytes: float, needed: float) -> int:
+    """Cells that fit on a device together, a tenth of it left free."""
+    return max(1, min(SHARED_AT_MOST, int(0.9 * device_bytes / (FOR_GENERATION * needed))))
+
+
+def _most_needed(job: CellJob) -> int | None:
+    """Bytes that a training of the largest model takes; None where that cannot be known."""
+    try:
+        return max(
+            training_bytes(job, name) for name in {cell.model: name for name, cell in job.cells.items()}.values()
+        )
+    except Exception as error:  # whatever it stumbles over, one after the other is safe
+        logger.info("one cell at a time: no estimate (%s)", error)
+        return None
+
+
+def training_bytes(job: CellJob, name: str) -> int:
+    """Peak memory of one process of a training, rows at their longest."""
+    from transformers import AutoConfig
+
+    from trimsft.train.estimate import estimate, plan_from
+
+    cell = job.cells[name]
+    settings = training_settings(job.folder, job.scale, cell)
+    config = AutoConfig.from_pretrained(settings.model.model_name_or_path)
+    length = settings.args.max_length or 2048
+    rows = settings.args.per_device_train_batch_size
+    gpus = job.scale.at(cell.model).gpus
+    plan = plan_from(
+        config,
+        settings.args,
+        settings.model,
+        lengths=[length] * rows,
+        trained_tokens=length * rows,
+        processes=gpus,
+        sharded=gpus > 1,
+    )
+    return estimate(plan).total_bytes
+
+
+# ---- the slots
 
 
 def count_cores() -> int:
@@ -40,17 +129,16 @@ def how_many(items: int) -> int:
 
 
 class CoreSlots:
-    """One core each; unless they may see them, without GPUs, so that figures are the same everywhere."""
+    """One core each, and no GPU, so that figures are the same everywhere."""
 
-    def __init__(self, count: int, *, sees_gpus: bool = False) -> None:
+    def __init__(self, count: int) -> None:
         self._free = count
-        self._variables = {"OMP_NUM_THREADS": "1"} | ({} if sees_gpus else {VISIBLE: ""})
 
     def take(self, name: str) -> Mapping[str, str] | None:
         if not self._free:
             return None
         self._free -= 1
-        return self._variables
+        return {"OMP_NUM_THREADS": "1", VISIBLE: ""}
 
     def give_back(self, slot: Mapping[str, str]) -> None:
         self._free += 1
@@ -61,7 +149,7 @@ class GpuSlots:
 
     def __init__(self, devices: Sequence[str], need: Callable[[str], int], *, together: int = 1) -> None:
         if not devices:
-            raise ValueError("device: 'cuda' needs a GPU, and there is none; --device cpu does without")
+            raise UsageError("needs a GPU, and there is none", field="device", value="cuda", remedy=("device", "cpu"))
         self._together, self._need = together, need
         self._room = dict.fromkeys(devices, together)
 

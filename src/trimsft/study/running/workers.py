@@ -23,12 +23,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 from trimsft.errors import one_line
-from trimsft.study.running.slots import Slots
 
+SHARE = "TRIMSFT_GPU_SHARE"
+"""How much of a GPU's memory generation may take where several cells share it."""
 QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -58,6 +58,8 @@ class Done:
 class Failed:
     name: str
     error: str
+    was_killed: bool = False
+    """By a signal, and so perhaps not by what it did."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,16 @@ class Job(Protocol):
         """Everything that is missing of one item; returns the seconds of each step."""
 
 
+class Slots(Protocol):
+    """Room for items at work."""
+
+    def take(self, name: str) -> Mapping[str, str] | None:
+        """Variables of the process that does it; None where there is no room now."""
+
+    def give_back(self, slot: Mapping[str, str]) -> None:
+        """What `take` gave."""
+
+
 class Team:
     """Workers, started when there is work and replaced where one dies or fails."""
 
@@ -98,9 +110,7 @@ class Team:
     def __enter__(self) -> Team:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         for worker in self._workers.values():
             worker.end()
         for worker in self._workers.values():
@@ -167,7 +177,8 @@ class _Worker:
         except (EOFError, OSError):
             self._process.join(5)
             assert self.current is not None
-            message = Failed(self.current, f"its process ended ({cause(self._process.exitcode)})")
+            code = self._process.exitcode
+            message = Failed(self.current, f"its process ended ({ended_by(code)})", was_killed=(code or 0) < 0)
         self.is_usable = not isinstance(message, Failed)
         if not isinstance(message, Told):
             self.current = None
@@ -215,7 +226,7 @@ def _without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def cause(code: int | None) -> str:
+def ended_by(code: int | None) -> str:
     """How a process ended, by its exit code."""
     if code is not None and code < 0:
         return f"killed by signal {-code}" + (": too little memory?" if code == -signal.SIGKILL else "")
@@ -231,10 +242,11 @@ def _serve(pipe: Connection, job: Job, slot: Mapping[str, str]) -> None:
     say_into(Path(os.devnull))
     names = _listen(pipe)
     settle_threads()
-    while True:
-        name = names.get()
-        say_into(job.log(name))
-        pipe.send(attempt(job, name, _teller(pipe, name)))
+    with suppress(KeyboardInterrupt):  # a training that was asked to end
+        while True:
+            name = names.get()
+            say_into(job.log(name))
+            pipe.send(attempt(job, name, _teller(pipe, name)))
 
 
 def attempt(job: Job, name: str, tell: Any) -> Message:
@@ -245,7 +257,7 @@ def attempt(job: Job, name: str, tell: Any) -> Message:
         return Busy(name, str(taken))
     except Exception as error:  # whatever a library raises ends this item, and no other
         traceback.print_exc()
-        return Failed(name, one_line(error))
+        return Failed(name, one_line(error), was_killed=getattr(error, "was_killed", False))
 
 
 def settle_threads() -> None:

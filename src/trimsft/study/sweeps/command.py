@@ -1,153 +1,156 @@
-"""What `trimsft sweep` does, but for reading options.
+"""What `trimsft sweep` does: settings in, an outcome out.
 
-plan = plan_sweep(["margin=0:6:1", "bandwidth=0.5,1,2"], scale, seeds=3)
-outcome = run_sweep(plan, scale, Path("runs/sweep"), Console(stderr=True), select_on="lab-easy")
+settings = SweepSettings(grid=("margin=0:6:1", "bandwidth=0.5,1,2"), seeds=3, select_on="lab-easy")
+outcome = run_sweep(settings)
+outcome.selection.point, outcome.files
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import RunError
-from trimsft.evaluate.problem_files import benchmark_name
+from trimsft.errors import RunError, UsageError
+from trimsft.options import option
 from trimsft.scoring.metrics import metric_names
 from trimsft.study.cells import Cell
-from trimsft.study.command import Running
+from trimsft.study.command import RunOptions, failure_lines
+from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
-from trimsft.study.running.execution import Outcome, run_cells
+from trimsft.study.running.cost import Cost, estimate_cost
+from trimsft.study.running.execution import OnEvent, Outcome, ignore
 from trimsft.study.scales import Scale
-from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
-from trimsft.study.sweeps.sweep import Selection, Swept, read_sweep, select, sweep_cells
+from trimsft.study.sweeps.grid import left_out, points, read_axes
+from trimsft.study.sweeps.sweep import Selection, Swept, check_choice, read_sweep, select, sweep_cells
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+NEEDS = frozenset({"scores"})
 
-@dataclass(frozen=True)
-class Plan:
-    """What a sweep is made of."""
 
-    points: tuple[Point, ...]
-    cells: tuple[Cell, ...]
-    notes: tuple[str, ...]
-    """Which values make no further runs."""
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings(RunOptions):
+    """What `trimsft sweep` is asked for."""
+
+    grid: tuple[str, ...] = option(
+        (), flags=("--grid",), help="FIELD=VALUES: 0.5,1,2 or START:STOP:STEP; repeat it for the product of several."
+    )
+    objective: str = option("trim", help="Objective of every point, unless the grid has several.")
+    select_on: str | None = option(None, help="Benchmark to choose the best point on; the others report it.")
+    metric: str = option("average", help="What decides: average, greedy, pass@K or majority@K.")
+    baseline: bool = option(True, help="Train SFT beside the points, with each value of the fields it takes too.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.grid:
+            hint = "name a field and its values, such as margin=0:6:1"
+            raise UsageError("there is none", field="grid", hint=hint)
+        if len(self.models) > 1:
+            raise UsageError("a sweep takes one", field="models", value=" and ".join(self.models), hint="sweep twice")
 
 
 @dataclass(frozen=True)
 class SweepOutcome:
     """What a sweep came to."""
 
-    out: Path
+    folder: StudyFolder
     cells: Outcome
     swept: Swept | None
     """None where no point is finished."""
     selection: Selection | None = None
     files: list[Path] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    """Which values make no further runs."""
 
     def failures(self) -> list[str]:
-        return self.cells.failures(self.out)
+        """Each in one line, with where to read more."""
+        return failure_lines(self.cells, self.folder)
+
+    def as_dict(self) -> dict[str, Any]:
+        """sweep.json, and what failed."""
+        import json
+
+        path = self.folder.out / "sweep.json"
+        content = json.loads(path.read_bytes()) if self.swept is not None else {}
+        return content | {"failed": {cell.name: reason for cell, reason in self.cells.failed.items()}}
 
 
-def plan_sweep(
-    grids: Sequence[str], scale: Scale, *, objective: str = "trim", seeds: int = 1, baseline: bool = True
-) -> Plan:
-    """Read the grid and make its cells; raises `ValueError` for what cannot be trained."""
-    if not grids:
-        raise ValueError("--grid: there is none; name a field and its values, such as --grid margin=0:6:1")
-    axes = read_axes(grids)
-    found = points(axes, objective)
-    return Plan(
-        tuple(found),
-        tuple(sweep_cells(found, scale.focus_model, seeds, baseline=baseline)),
-        tuple(left_out(axes, objective)),
-    )
+def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: str = "") -> SweepOutcome:
+    """Do what is missing, then choose and write; what cannot be is refused before anything is run.
 
-
-def check_one_model(models: Sequence[str]) -> None:
-    if len(models) > 1:
-        raise ValueError(f"--model: a sweep takes one, got {' and '.join(models)}; sweep once for each")
-
-
-def check_choice(scale: Scale, metric: str, select_on: str | None) -> None:
-    """Refuse a metric or a development benchmark that there will not be, before anything is run."""
-    known = [
-        name for name in metric_names(scale.samples, greedy=True) if name not in ("no_answer", "truncated", "tokens")
-    ]
-    if metric not in known:
-        raise ValueError(
-            f"--metric: no {metric!r} with {scale.samples} samples; known: average, greedy, pass@1 to "
-            f"pass@{scale.samples}, majority@1 to majority@{scale.samples}"
-        )
-    names = [benchmark_name(name) for name in scale.benchmarks]
-    if select_on is not None and select_on not in names:
-        near = difflib.get_close_matches(select_on, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"--select-on: {select_on!r} is no benchmark of this sweep; {hint}it has {', '.join(names)}")
-    if select_on is not None and len(names) < 2:
-        raise ValueError(f"--select-on: {select_on!r} is the only benchmark; another one is needed to report on")
-
-
-def run_sweep(
-    plan: Plan,
-    scale: Scale,
-    out: Path,
-    console: Console,
-    *,
-    metric: str = "average",
-    select_on: str | None = None,
-    running: Running | None = None,
-    command: str = "",
-) -> SweepOutcome:
-    """Do what is missing, then choose and write; raises `RunError` or `ValueError` before anything is run."""
-    from trimsft.study.running.progress import Progress
+    Args:
+        on_event: called with every change of a cell, such as a `Progress`.
+        command: the command line, for sweep.json and the page.
+    """
     from trimsft.study.sweeps.files import write_sweep
 
-    check_choice(scale, metric, select_on)
-    check_settings(scale, out)
-    check_at_hand(scale)
-    how = running or Running()
-    with Progress(console) as progress:
-        done = run_cells(
-            plan.cells,
-            scale,
-            out,
-            executor=how.executor,
-            workers=how.workers,
-            retries=how.retries,
-            on_event=progress,
-        )
+    plan = _plan(settings)
+    check_at_hand(plan.scale)
+    done = settings.run(plan.cells, plan.scale, plan.folder, NEEDS, on_event)
     try:
-        swept = read_sweep(plan.cells, out, metric, keep=plan.points)
+        swept = read_sweep(plan.cells, plan.folder.out, settings.metric, keep=plan.points)
     except RunError:
-        return SweepOutcome(out, done, None)  # everything failed: the reasons say more
-    selection = None if select_on is None else select(swept, select_on)
-    files = write_sweep(swept, out, selection=selection, notes=plan.notes, command=command)
-    return SweepOutcome(out, done, swept, selection, files)
+        return SweepOutcome(plan.folder, done, None)  # everything failed: the reasons say more
+    selection = None if settings.select_on is None else select(swept, settings.select_on)
+    files = write_sweep(swept, plan.folder.out, selection=selection, notes=plan.notes, command=command)
+    return SweepOutcome(plan.folder, done, swept, selection, files, plan.notes)
 
 
-def show_sweep(outcome: SweepOutcome, notes: Sequence[str], console: Console) -> None:
+def sweep_cost(settings: SweepSettings) -> Cost:
+    """What a sweep would take; nothing is written."""
+    plan = _plan(settings)
+    return estimate_cost(plan.cells, plan.scale, plan.folder, NEEDS)
+
+
+def show_sweep(outcome: SweepOutcome, console: Console) -> None:
     """The table, what it says, where the rest is."""
-    from trimsft.report.tables.formats import to_rich
+    from trimsft.report.table import to_rich
     from trimsft.study.sweeps.tables import conclusions, sweep_table
 
     if outcome.swept is None:
         return
     console.print(to_rich(sweep_table(outcome.swept, outcome.selection, brief=True)))
-    for sentence in (*conclusions(outcome.swept, outcome.selection), *notes):
+    for sentence in (*conclusions(outcome.swept, outcome.selection), *outcome.notes):
         console.print(sentence, markup=False)
     for path in outcome.files:
         if path.suffix in (".html", ".md", ".png"):
             console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
-def as_json(outcome: SweepOutcome) -> dict[str, Any]:
-    """sweep.json, and what failed."""
-    import json
+@dataclass(frozen=True)
+class _Plan:
+    """What a sweep is made of."""
 
-    path = outcome.out / "sweep.json"
-    content = json.loads(path.read_bytes()) if outcome.swept is not None else {}
-    return content | {"failed": {cell.name: reason for cell, reason in outcome.cells.failed.items()}}
+    scale: Scale
+    folder: StudyFolder
+    points: tuple[Any, ...]
+    cells: Sequence[Cell]
+    notes: tuple[str, ...]
+
+
+def _plan(settings: SweepSettings) -> _Plan:
+    """Read the grid and make its cells, after a look at everything that asks nobody."""
+    scale, folder = settings.to_scale(), settings.folder("sweep")
+    axes = read_axes(settings.grid)
+    grid = tuple(points(axes, settings.objective))
+    _check_metric(settings, scale)
+    check_settings(scale, folder)
+    cells = sweep_cells(grid, scale.focus_model, scale.seeds, baseline=settings.baseline)
+    return _Plan(scale, folder, grid, cells, tuple(left_out(axes, settings.objective)))
+
+
+def _check_metric(settings: SweepSettings, scale: Scale) -> None:
+    """Refuse a metric or a development benchmark that there will not be."""
+    known = set(metric_names(scale.samples, greedy=True)) - {"no_answer", "truncated", "tokens"}
+    if settings.metric not in known:
+        raise UsageError(
+            f"there is none of this name with {scale.samples} samples",
+            field="metric",
+            value=settings.metric,
+            hint=f"known: average, greedy, pass@1 to pass@{scale.samples}, majority@1 to majority@{scale.samples}",
+        )
+    if settings.select_on is not None:
+        check_choice(settings.select_on, StudyFolder.names_of(scale))

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES
 from trimsft.study.cells import PARAMETERS, takes_of
 
@@ -54,16 +55,16 @@ class Point:
 
 
 def read_axes(texts: Sequence[str]) -> list[Axis]:
-    """The axes that these texts describe; raises `ValueError` for one that cannot be."""
+    """The axes that these texts describe; raises `UsageError` for one that cannot be."""
     axes = [_read_axis(text) for text in texts]
     for number, axis in enumerate(axes):
         if axis.field in [other.field for other in axes[:number]]:
-            raise ValueError(f"--grid: {axis.field!r} is there twice; give all of its values in one")
+            raise _refused(f"{axis.field!r} is there twice", hint="give all of its values in one")
     return axes
 
 
 def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
-    """The product of the axes, each setting once; raises `ValueError` for one that could not be trained.
+    """The product of the axes, each setting once; raises `UsageError` for one that could not be trained.
 
     Args:
         objective: of all points, unless it is an axis itself.
@@ -108,22 +109,21 @@ def _product(axes: Sequence[Axis]) -> Iterator[tuple[tuple[str, Any], ...]]:
 def _require_effect(field: str, objectives: Sequence[str]) -> None:
     if not any(takes(name, field) for name in objectives):
         who = ", ".join(name for name in OBJECTIVES if takes(name, field))
-        raise ValueError(
-            f"--grid: {field!r} has no effect with objective {' or '.join(objectives)}; it is a field of {who}"
+        raise _refused(
+            f"{field!r} has no effect with objective {' or '.join(objectives)}", hint=f"it is a field of {who}"
         )
 
 
 def _require_trainable(point: Point) -> None:
-    """Let the parser of `trimsft train` look at the setting, long before anything is trained."""
-    from trimsft.errors import UsageError
-    from trimsft.train.settings import parse
+    """Make the settings of `trimsft train`, long before anything is trained."""
+    from trimsft.train.settings import make_settings
 
-    words = ["--model_name_or_path", "unknown", "--output_dir", "unknown", f"--{OBJECTIVE}", point.objective]
-    words += [word for field, value in point.fields for word in (f"--{field}", str(value))]
     try:
-        parse(words)
+        make_settings(
+            {"model_name_or_path": "unknown", "output_dir": "unknown", OBJECTIVE: point.objective, **dict(point.fields)}
+        )
     except UsageError as error:
-        raise ValueError(f"--grid: {error}") from error
+        raise _refused(str(error)) from error
 
 
 # ---- reading
@@ -133,28 +133,30 @@ def _read_axis(text: str) -> Axis:
     field, equals, listed = text.partition("=")
     field, listed = field.strip().removeprefix("--").replace("-", "_"), listed.strip()
     if not equals or not field or not listed:
-        raise ValueError(f"--grid: {text!r} must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2")
+        raise _refused("must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2", value=text)
     coerce = _reader_of(field)
     words = _range(field, listed) if ":" in listed else [word.strip() for word in listed.split(",")]
     values = tuple(coerce(word) for word in words)
     for number, value in enumerate(values):
         if value in values[:number]:
-            raise ValueError(f"--grid: {field} has the value {words[number]} twice; give it once")
+            raise _refused(f"{field} has the value {words[number]} twice", hint="give it once")
     return Axis(field, values)
 
 
 def _range(field: str, text: str) -> list[str]:
     """Decimals, not floats: 0.1:0.5:0.1 has 0.3 and not 0.30000000000000004."""
-    right = "a range is START:STOP:STEP with STEP above 0 and STOP not below START, such as 0:6:1"
+    wrong = _refused(
+        "a range is START:STOP:STEP with STEP above 0 and STOP not below START, such as 0:6:1", value=f"{field}={text}"
+    )
     try:
         start, stop, step = (Decimal(word.strip()) for word in text.split(":"))
     except (InvalidOperation, ValueError):
-        raise ValueError(f"--grid: {field}={text}: {right}") from None
+        raise wrong from None
     if not all(number.is_finite() for number in (start, stop, step)) or step <= 0 or stop < start:
-        raise ValueError(f"--grid: {field}={text}: {right}")
+        raise wrong
     count = int((stop - start) / step) + 1
     if count > MOST_VALUES:
-        raise ValueError(f"--grid: {field}={text} has {count:,} values; make the step larger, {MOST_VALUES} at most")
+        raise _refused(f"{field}={text} has {count:,} values", hint=f"make the step larger: {MOST_VALUES} at most")
     return [_plain(start + number * step) for number in range(count)]
 
 
@@ -165,7 +167,6 @@ def _plain(number: Decimal) -> str:
 
 def _reader_of(field: str) -> Any:
     """What makes a value of a word, by the type that `trimsft train` gives the field."""
-    from trimsft.errors import UsageError
     from trimsft.train.settings import Parser
 
     parser = Parser()
@@ -185,20 +186,24 @@ def _reader_of(field: str) -> Any:
         except UsageError:
             choices = actions[field].choices
             right = f"one of {', '.join(map(str, choices))}" if choices else _kind(actions[field].default, field)
-            raise ValueError(f"--grid: {field}: {word!r} must be {right}") from None
+            raise _refused(f"{field} must be {right}", value=word) from None
 
     return read
 
 
 def _require_field(field: str, actions: dict[str, Any]) -> None:
     if field in ELSEWHERE:
-        raise ValueError(f"--grid: {field!r} is not for a grid; {ELSEWHERE[field]} sets it")
+        raise _refused(f"{field!r} is not for a grid", hint=f"{ELSEWHERE[field]} sets it")
     if field not in actions or field in ("help", "config"):
         near = difflib.get_close_matches(field, actions, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "trimsft train --help-all lists every field"
-        raise ValueError(f"--grid: no field {field!r}; {hint}")
+        raise _refused(f"no field {field!r}", hint=hint)
     if actions[field].nargs not in (None, "?"):
-        raise ValueError(f"--grid: {field!r} takes a list of values; a grid can only vary fields of one")
+        raise _refused(f"{field!r} takes a list of values", hint="a grid can only vary fields of one")
+
+
+def _refused(problem: str, **details: Any) -> UsageError:
+    return UsageError(problem, field="grid", **details)
 
 
 def _kind(default: Any, field: str) -> str:

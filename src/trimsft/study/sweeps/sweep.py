@@ -2,7 +2,7 @@
 
 axes = read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"])
 cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them, at each value of shared fields
-run_cells(cells, scale, out)
+run_cells(cells, scale, StudyFolder(out))
 swept = read_sweep(cells, out)
 swept.best                                                     # of many: too good to be true, by `swept.optimism()`
 select(swept, "lab-easy").interval                             # chosen on one benchmark, scored on the others
@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
+from trimsft.options import unknown_name
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, resampled_means
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand
 from trimsft.study.sweeps.grid import Point
-from trimsft.study.tables.claims_of_the_paper import sensitivity_of
-from trimsft.study.tables.results import load_results
-from trimsft.study.tables.summaries import Setting, Summary, paired, setting_of, summarise
-from trimsft.study.tables.variance import Sensitivity
+from trimsft.study.tables.summaries import Setting, Summary, load_results, paired, setting_of, summarise
+from trimsft.study.tables.variance import Sensitivity, sensitivity_of
 
 if TYPE_CHECKING:
     from trimsft.scoring.scores import BenchmarkScore
@@ -192,14 +191,18 @@ def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -
     return min(candidates(points), key=order)
 
 
+def check_choice(on: str, benchmarks: Sequence[str]) -> None:
+    """Refuse a development benchmark that is not there, or alone."""
+    if on not in benchmarks:
+        raise unknown_name("select_on", on, benchmarks)
+    if len(benchmarks) < 2:
+        raise UsageError("is the only benchmark", field="select_on", value=on, hint="the result needs another one")
+
+
 def select(swept: Swept, on: str) -> Selection:
     """Choose by the mean over seeds on one benchmark, the point and the SFT it is held against; report on the rest."""
-    names = swept.benchmarks
-    if on not in names:
-        raise ValueError(f"--select-on: {on!r} is no benchmark of this sweep; it has {', '.join(names)}")
-    others = [name for name in names if name != on]
-    if not others:
-        raise ValueError(f"--select-on: {on!r} is the only benchmark; another one is needed to report on")
+    check_choice(on, swept.benchmarks)
+    others = [name for name in swept.benchmarks if name != on]
     point, metric = best_of(swept.points, swept.metric, [on]), swept.metric
     sft = best_of(swept.baselines, metric, [on]) if swept.baselines else None
     baseline = None if sft is point else sft

@@ -1,0 +1,190 @@
+"""The folder of a study: where its parts are, and what of a cell is done.
+
+runs/study-lab/
+  config.yaml                   the scale: another one may not be mixed in; written under the lock .settling
+  asked/                        which cells were asked for, and what is needed of them
+  data/                         what is trained on, and the rows whose tokens are measured
+  runs/lab/base/seed0/          an ordinary run directory for each cell: manifest.json, train/, model/, eval/,
+  runs/lab/sft/seed0/             tokens.parquet
+    .claim                      held by the process that works on it
+    log.txt                     what the libraries said
+    failure.json                why it failed the last time
+  tables/                       what came out
+
+The quickstart's folder has other names for the same parts (`trimsft.study.quickstart`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from trimsft.errors import RunError
+from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs.files import write_whole
+from trimsft.study.cells import Cell
+from trimsft.study.scales import Scale
+
+PATIENCE = 60.0
+"""Seconds to wait for another start that writes down its scale, which takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """Paths of a study, what was asked for, and what is done."""
+
+    out: Path
+
+    # ---- the study
+
+    def settle(self, scale: Scale) -> None:
+        """Write down the scale, or refuse one that differs.
+
+        Models may be added, and other benchmarks be asked for: the latest are those that tables show. How many GPUs a
+        training has is for the training to judge.
+        """
+        with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
+            self._settle(scale)
+
+    def _settle(self, scale: Scale) -> None:
+        folder = RunDirectory(self.out)
+        record, before = scale.as_dict(), folder.read_config()
+        harmless = ["benchmarks", "keep_weights", "seeds", "focus"]
+        if before is not None:
+            models = dict(before.get("models", {}))
+            harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
+            harmless += [f"models.{name}.{what}" for name in models for what in ("gpus", "parameters")]
+            record["models"] = {**models, **record["models"]}
+        folder.settle_config(record, harmless=harmless)
+
+    def read_scale(self) -> Scale:
+        """The scale that the folder was made with."""
+        scale = self.scale_if_any()
+        if scale is None:
+            raise RunError(f"{self.out}: holds no study", hint=f"make one with trimsft study run NAME --out {self.out}")
+        return scale
+
+    def scale_if_any(self) -> Scale | None:
+        """The same; None where the folder holds no study yet."""
+        record = RunDirectory(self.out).read_config()
+        try:
+            return None if record is None else Scale.from_dict(record)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.out}/config.yaml: describes no scale of a study ({error})") from error
+
+    def read_benchmarks(self) -> tuple[str, ...]:
+        """What the benchmarks of the folder are recorded as."""
+        return self.names_of(self.read_scale())
+
+    @staticmethod
+    def names_of(scale: Scale) -> tuple[str, ...]:
+        """What the benchmarks of a scale are recorded as."""
+        from trimsft.evaluate.benchmarks import benchmark_name
+
+        return tuple(benchmark_name(name) for name in scale.benchmarks)
+
+    def remember(self, cells: Sequence[Cell], needs: Collection[str]) -> None:
+        """Note which cells are asked for; `trimsft study status` lists them.
+
+        A file for each request, named by its content: several machines may write at once, and twice is once.
+        """
+        request = {"needs": sorted(needs), "cells": [cell.as_dict() for cell in cells]}
+        content = (json.dumps(request, indent=1, sort_keys=True) + "\n").encode()
+        path = self.out / "asked" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
+        if not path.exists():
+            write_whole(path, content)
+
+    def asked_for(self) -> dict[Cell, set[str]]:
+        """Every cell that was ever asked for, and what is needed of it; earlier requests first."""
+        needs: dict[Cell, set[str]] = {}
+        for path in sorted((self.out / "asked").glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
+            try:
+                request = json.loads(path.read_bytes())
+                for record in request["cells"]:
+                    needs.setdefault(Cell.from_dict(record), set()).update(request["needs"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise RunError(f"{path}: cannot be read ({error})", hint="remove it") from error
+        return needs
+
+    # ---- where things are
+
+    def run(self, cell: Cell) -> Path:
+        """The run directory of a cell."""
+        return self.out / "runs" / cell.name
+
+    def log(self, cell: Cell) -> Path:
+        """Where what libraries print goes."""
+        return self.run(cell) / "log.txt"
+
+    def training_data(self, seed: int) -> Path:
+        """The lab's rows of one seed."""
+        return self.out / "data" / f"train-seed{seed}.jsonl"
+
+    @property
+    def token_rows(self) -> Path:
+        """The rows whose tokens are measured."""
+        return self.out / "data" / "token-rows.jsonl"
+
+    def claim(self, cell: Cell) -> Path:
+        return self.run(cell) / ".claim"
+
+    def tokens(self, cell: Cell) -> Path:
+        return RunDirectory(self.run(cell)).tokens_path
+
+    # ---- what is done
+
+    def missing(self, cell: Cell, scale: Scale, needs: Collection[str]) -> list[str]:
+        """The steps of a cell that are still to do, in order; weights that were dropped are not missed."""
+        steps = [] if self.is_trained(cell) else ["train"]
+        if "scores" in needs and not self.is_evaluated(cell, self.names_of(scale)):
+            steps.append("evaluate")
+        if "tokens" in needs and not self.has_tokens(cell):
+            steps.append("tokens")
+        return steps
+
+    def is_trained(self, cell: Cell) -> bool:
+        run = RunDirectory(self.run(cell))
+        return cell.is_base or (run.is_run() and run.is_finished())
+
+    def is_evaluated(self, cell: Cell, benchmarks: Sequence[str]) -> bool:
+        return set(benchmarks) <= set(RunDirectory(self.run(cell)).evaluations())
+
+    def has_tokens(self, cell: Cell) -> bool:
+        return self.tokens(cell).is_file()
+
+    def has_dropped_weights(self, cell: Cell) -> bool:
+        """Whether the weights were deleted after the evaluation."""
+        run = RunDirectory(self.run(cell))
+        return run.is_run() and run.read_manifest().get("weights") == "dropped"
+
+    def updates_done(self, cell: Cell) -> int:
+        """How far a training is, by the lines of its telemetry."""
+        try:
+            return RunDirectory(self.run(cell)).telemetry_path.read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    # ---- failures
+
+    def _failure(self, cell: Cell) -> Path:
+        return self.run(cell) / "failure.json"
+
+    def note_failure(self, cell: Cell, error: str) -> None:
+        when = datetime.now().astimezone().isoformat(timespec="seconds")
+        write_whole(self._failure(cell), (json.dumps({"error": error, "when": when}) + "\n").encode())
+
+    def forget_failure(self, cell: Cell) -> None:
+        self._failure(cell).unlink(missing_ok=True)
+
+    def read_failure(self, cell: Cell) -> str:
+        """Why it failed the last time; empty where it did not."""
+        try:
+            return str(json.loads(self._failure(cell).read_bytes())["error"])
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, KeyError, TypeError):
+            return "failed; its failure.json cannot be read"
