@@ -136,6 +136,7 @@ def test_tables_of_other_prompts_are_refused_though_their_tokens_are_the_same(tm
     for key, value, message in (
         ("template", "plain", "template is 'chat' and 'plain'; make both with the same one"),
         ("system_prompt", "hello", "system_prompt is 'Please reason .* and 'hello'; make both"),
+        ("system_prompt", f"{SYSTEM_PROMPT} {'x ' * 99}", r"system_prompt is 'Please reason .* and .*make both"),
         ("prompts", ["[user]x", "<user>y"], "their chat templates make other prompts"),
     ):
         other = table_of(tmp_path / "b.parquet", {**data, key: value})

@@ -99,19 +99,16 @@ def _joined(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64], NDArray
     """The text of the example in pieces, and from where to where in it each token goes."""
     pieces = [_BREAK if text[:1] in ("<", "[") and _SPECIAL.fullmatch(text) else text for text in texts]
     split = [place for place, text in enumerate(texts) if text.startswith("<0x") and _BYTES.fullmatch(text)]
-    shared: dict[int, tuple[int, int]] = {}
+    shared: dict[int, tuple[int, int, int]] = {}
     for group in _runs(split):
-        pieces[group[0]], spans = _decoded([texts[place] for place in group])
+        text, spans = _decoded([texts[place] for place in group])
         for place, span in zip(group, spans, strict=True):
-            shared[place] = span
-            if place != group[0]:
-                pieces[place] = ""
+            shared[place] = (group[0], *span)
+            pieces[place] = text if place == group[0] else ""
     ends = np.fromiter(accumulate(map(len, pieces)), dtype=np.int64, count=len(pieces))
     starts = ends - np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-    for group in _runs(split):
-        first = int(starts[group[0]])
-        for place in group:
-            starts[place], ends[place] = first + shared[place][0], first + shared[place][1]
+    for place, (first, low, high) in shared.items():  # the text of a group stands where its first piece does
+        starts[place], ends[place] = starts[first] + low, starts[first] + high
     return pieces, starts, ends
 
 

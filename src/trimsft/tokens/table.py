@@ -189,55 +189,44 @@ def same_tokens(tables: Mapping[str, TokenTable]) -> None:
     for label, table in named[1:]:
         first_label, first = named[0]
         if why := difference(first, table):
-            raise RunError(
-                f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}",
-                field=why.field,
-                hint=why.hint,
-            )
+            problem = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}"
+            raise RunError(problem, field=why.field, hint=why.hint)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Why two tables cannot be compared."""
-
-    problem: str
-    hint: str
-    field: str = "tables"
-    """The setting that would have to be the same."""
-
-
-def difference(one: TokenTable, other: TokenTable) -> Difference | None:
-    """What of data, prompts or tokens two tables do not share; None if they share all."""
-    for key, hint in _SHARED.items():
-        was, now = (_shown(table.metadata, key) for table in (one, other))
-        if was != now:
-            return Difference(f"{key} is {was} and {now}", hint, key)
+def difference(one: TokenTable, other: TokenTable) -> RunError | None:
+    """What of data, prompts or tokens two tables do not share, and the setting to blame; None if they share all."""
+    same = "make both with the same one"
+    for key, hint in {"data": "make both from the same rows", "template": same, "system_prompt": same}.items():
+        if why := _differs(one, other, key, hint):
+            return why
     if _equal_tokens(one, other):  # a maximum length has cut both alike, if at all
         prompts = (table.metadata.get("prompts", ()) for table in (one, other))
         if any(was != now for was, now in zip(*prompts, strict=False)):
             problem = "their chat templates make other prompts of the same problems"
-            return Difference(problem, "make both with template='plain'", "template")
+            return RunError(problem, field="template", hint="make both with template='plain'")
         return None
-    for key in ("max_length", "truncation_mode"):
-        was, now = (_shown(table.metadata, key) for table in (one, other))
-        if was != now:
-            return Difference(f"{key} is {was} and {now}", "make both with the same one", key)
-    return Difference(f"{len(one):,} and {len(other):,} tokens; their tokenizers differ", "compare them apart")
+    tokenizers = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"
+    return (
+        _differs(one, other, "max_length", same)
+        or _differs(one, other, "truncation_mode", same)
+        or RunError(tokenizers, field="tables", hint="compare them apart")
+    )
 
 
-_SHARED = {
-    "data": "make both from the same rows",
-    "template": "make both with the same one",
-    "system_prompt": "make both with the same one",
-}
+def _differs(one: TokenTable, other: TokenTable, key: str, hint: str) -> RunError | None:
+    was, now = (_setting(table.metadata, key) for table in (one, other))
+    return None if was == now else RunError(f"{key} is {_shown(was)} and {_shown(now)}", field=key, hint=hint)
 
 
-def _shown(metadata: Mapping[str, Any], key: str) -> str:
+def _setting(metadata: Mapping[str, Any], key: str) -> Any:
+    has_default = key == "system_prompt" and metadata.get("template") in ("chat", "plain")
     value = metadata.get(key)
+    return SYSTEM_PROMPT if has_default and value is None else value
+
+
+def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{value.get('rows')} rows, {str(value.get('sha256'))[:12]}"
-    if key == "system_prompt" and value is None and metadata.get("template") in ("chat", "plain"):
-        value = SYSTEM_PROMPT
     return repr(textwrap.shorten(value, 80) if isinstance(value, str) else value)
 
 
@@ -266,13 +255,11 @@ class TableWriter:
 
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
-        self.tokens = 0
 
     def append(self, columns: Mapping[str, Any] | pa.Table) -> None:
         """One row group."""
         table = columns if isinstance(columns, pa.Table) else as_arrow(columns, self._writer.schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        self.tokens += table.num_rows
 
 
 @contextmanager
@@ -280,10 +267,7 @@ def writing(path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA)
     """Write a table beside its place, and put it there when all went well."""
     schema = schema.with_metadata({_KEY: json.dumps({"schema": VERSION, **metadata}).encode()})
     repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
-    options = {"compression": "zstd", "use_dictionary": [name for name in repeating if _has(schema, name)]}
+    repeating = [name for name in repeating if name.partition(".")[0] in schema.names]
+    options = {"compression": "zstd", "use_dictionary": repeating}
     with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:
         yield TableWriter(writer)
-
-
-def _has(schema: pa.Schema, column: str) -> bool:
-    return column.partition(".")[0] in schema.names
