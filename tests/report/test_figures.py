@@ -1,174 +1,170 @@
 """Every figure: its files, its data, and what a reader of a column sees."""
 
 import csv
+import io
 import struct
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from tests.tokens.tiny import make_table
 from trimsft import paper
 from trimsft.report import figures
-from trimsft.report.figures import bars, curves
-from trimsft.report.figures.ablation import _chosen as chosen_curves
-from trimsft.report.figures.curves import FEWEST, Course, Reliability
-from trimsft.report.figures.style import PRINT_FORMATS, STYLE, csv_of, lines_of, plain
+from trimsft.report.colours import METHOD_LINES, VALUE_LINES, lines_of
+from trimsft.report.figures import Drawing
+from trimsft.report.figures.curves import FEWEST
+from trimsft.report.figures.settings import chosen_curves
+from trimsft.report.figures.style import PRINT_FORMATS, STYLE, plain
+from trimsft.report.table import csv_of
+from trimsft.tokens import read_token_table
+from trimsft.tokens.statistics.calibration import BINS, Bin, Calibration
+from trimsft.tokens.statistics.groups import by_tenth
+from trimsft.tokens.table import TokenTable
 
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&': 3}
 """Labels that LaTeX, legends, CSV and SVG would each trip over."""
 SHARES = np.array([[1.5, 0.5, 2.0], [0.0, 4.0, 6.0], [1.0, 5.0, 80.0]])
+BAND = {"margin": 1.5, "bandwidth": 0.8}
 
 
-def gaps(path: Path, **formats: object) -> list[Path]:
-    grid = np.linspace(-4, 8, 50)
-    curves = {label: np.exp(-((grid - 2 - n) ** 2)) for label, n in HOSTILE.items()}
-    return figures.gap_distribution(grid, curves, path, band=(1.5, 0.8), **formats)  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> TokenTable:
+    return read_token_table(make_table(tmp_path_factory.mktemp("t") / "t.parquet", [["1", " so", " x", "+"] * 8] * 3))
 
 
-def reliability(path: Path, **formats: object) -> list[Path]:
-    run = Reliability([0.3, 0.9], [0.25, 0.95], [FEWEST, 900], 0.031, 0.02, 0.04, bins=10)
-    return figures.reliability_diagram(dict.fromkeys(HOSTILE, run), path, **formats)  # type: ignore[arg-type]
+def calibrated(bins: list[tuple[int, float, float]], ece: float = 0.031) -> Calibration:
+    sizes = tuple(Bin(tokens=tokens, confidence=sure, accuracy=right) for tokens, sure, right in bins)
+    return Calibration(tokens=930, confidence=0.9, accuracy=0.9, ece=ece, low=0.02, high=0.04, bins=sizes)
 
 
-def positions(path: Path, **formats: object) -> list[Path]:
-    course = Course([2.0, 1.0, 0.5], [0.1, 0.25, float("nan")])
-    return figures.position_curves(dict.fromkeys(HOSTILE, course), path, **formats)  # type: ignore[arg-type]
+def bars(count: int) -> dict[str, dict[str, figures.Spread]]:
+    names = ("math500", "olympiadbench", "minerva", "amc", "aime24", "average")[:count]
+    return {name: {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()} for name in names}
 
 
-def movement(path: Path, **formats: object) -> list[Path]:
-    return figures.movement_maps(dict.fromkeys(HOSTILE, SHARES), path, **formats)  # type: ignore[arg-type]
-
-
-def categories(path: Path, **formats: object) -> list[Path]:
-    ours = {"numeric": (10.0, 20.0, 30.0), "other": (90.0, 80.0, 70.0)}
-    theirs = {"numeric": (15.0, 5.0, 10.0), "other": (85.0, 95.0, 90.0)}
-    return figures.category_bars(ours, path, paper=theirs, **formats)  # type: ignore[arg-type]
-
-
-def sampling(path: Path, **formats: object) -> list[Path]:
-    values = {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()}
-    panel = dict.fromkeys(("math500", "olympiadbench", "minerva", "amc", "aime24"), values)
-    return figures.sampling_bars({"pass@8": panel, "best-of-8": {"amc": {"Base": (1.0, 0.0, 2.0)}}}, path, **formats)  # type: ignore[arg-type]
-
-
-def scores(path: Path, **formats: object) -> list[Path]:
-    values = {label: (50.0 + n, 45.0, 60.0) for label, n in HOSTILE.items()}
-    benchmarks = dict.fromkeys(("math500", "olympiadbench", "minerva", "amc", "aime24", "average"), values)
-    theirs = {"math500": {"Base": 0.0, "unknown": 3.0}}
-    return figures.score_bars(benchmarks, path, paper=theirs, **formats)  # type: ignore[arg-type]
-
-
-def ratios(path: Path, **formats: object) -> list[Path]:
-    margins, bandwidths = np.linspace(-2, 8, 6), np.geomspace(0.1, 8, 5)
-    plane = np.outer(np.linspace(0.01, 1, 5), np.ones(6))
-    return figures.effective_ratio_map(margins, bandwidths, plane, path, marked=[(1.5, 0.8), (99, 1)], **formats)  # type: ignore[arg-type]
-
-
-def ablation(path: Path, **formats: object) -> list[Path]:
+def ablation(table: TokenTable) -> Drawing:
     scores = {(m, tau): (30 - tau, 29 - tau, 31 - tau) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
     scores |= {(m, 1.0): (30 - m / 9, 29.0, 31.0) for m in (0.0, 3.0)}
-    return figures.ablation_curves(scores, path, baseline=15.5, **formats)  # type: ignore[arg-type]
+    return figures.ablation_curves(scores, baseline=15.5)
 
 
-DRAWN: dict[Callable[..., list[Path]], float] = {
-    gaps: 3.3,
-    reliability: 3.3,
-    positions: 3.3,
-    movement: 6.6,
-    categories: 3.3,
-    sampling: 3.3,
-    scores: 6.6,
-    ratios: 3.3,
-    ablation: 3.3,
+DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
+    "gaps": (3.3, lambda table: figures.gap_distribution(dict.fromkeys(HOSTILE, table), **BAND)),  # type: ignore[arg-type]
+    "reliability": (
+        3.3,
+        lambda table: figures.reliability_diagram(
+            dict.fromkeys(HOSTILE, calibrated([(FEWEST, 0.3, 0.25), (900, 0.9, 0.95)]))
+        ),
+    ),
+    "positions": (3.3, lambda table: figures.position_curves(dict.fromkeys(HOSTILE, by_tenth(table, **BAND)))),
+    "movement": (6.6, lambda table: figures.movement_maps(dict.fromkeys(HOSTILE, SHARES))),
+    "categories": (3.3, figures.category_bars),
+    "sampling": (
+        3.3,
+        lambda table: figures.sampling_bars({"pass@8": bars(5), "best-of-8": {"amc": {"Base": (1.0, 0.0, 2.0)}}}),
+    ),
+    "scores": (
+        6.6,
+        lambda table: figures.score_bars(bars(6), paper={"math500": {"Base": 0.0, "unknown": 3.0}}),
+    ),
+    "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
+    "ablation": (3.3, ablation),
+    "weighting": (6.0, lambda table: figures.weighting_functions()),
 }
 """With their widths in inches: a column, or a page of two."""
 
 
-def rows(files: list[Path]) -> list[dict[str, str]]:
-    with files[-1].open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+@pytest.fixture(scope="module")
+def drawn(table: TokenTable) -> dict[str, Drawing]:
+    return {name: draw(table) for name, (_, draw) in DRAWN.items()}
 
 
-@pytest.mark.parametrize("draw", DRAWN, ids=lambda draw: draw.__name__)
-def test_files_of_a_figure(draw: Callable[..., list[Path]], tmp_path: Path) -> None:
-    files = draw(tmp_path / "one.svg", formats=PRINT_FORMATS)
-    assert [path.name for path in files] == ["one.svg", "one.pdf", "one.png", "one.csv"]
+def rows(drawing: Drawing) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(csv_of(drawing.header, drawing.rows).decode(), newline="")))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_files_of_a_figure(name: str, drawn: dict[str, Drawing], tmp_path: Path) -> None:
+    files = drawn[name].save(tmp_path / "one.svg")
+    assert [path.suffix for path in files] == [*PRINT_FORMATS, ".csv"] == [".svg", ".pdf", ".png", ".csv"]
     ElementTree.fromstring(files[0].read_bytes())
     assert files[1].read_bytes().startswith(b"%PDF")
-    assert struct.unpack(">I", files[2].read_bytes()[16:20])[0] == round(200 * DRAWN[draw])
-    again = draw(tmp_path / "two.svg", formats=[".svg"])
-    assert [path.read_bytes() for path in again] == [files[0].read_bytes(), files[-1].read_bytes()]
-    assert rows(files)
+    assert struct.unpack(">I", files[2].read_bytes()[16:20])[0] == round(200 * DRAWN[name][0])
+    assert rows(drawn[name]) and files[-1].read_bytes() == csv_of(drawn[name].header, drawn[name].rows)
 
 
-def test_labels_are_shown_as_they_are(tmp_path: Path) -> None:
-    assert list(rows(gaps(tmp_path / "g.svg", formats=[]))[0]) == ["gap", *HOSTILE]
-    assert plain("_a") == " _a" and plain("$a$") == r"\$a\$" and plain("SFT") == "SFT"
+def test_equal_figures_are_equal_files_and_the_style_is_left_as_it_was(table: TokenTable, tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    one, two = (ablation(table).save(tmp_path / f"{n}.svg", [".svg"]) for n in range(2))
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
+    assert dict(matplotlib.rcParams) == before and matplotlib.rcParams["font.size"] != STYLE["font.size"]
 
 
-def test_data_beside_the_figures(tmp_path: Path) -> None:
-    moved = rows(movement(tmp_path / "m.svg", formats=[]))
-    assert len(moved) == 36 and moved[8] == {
-        "run": "Base",
-        "before": "high",
-        "after": "high",
-        "percent": "80",
-    }
-    bins = rows(reliability(tmp_path / "r.svg", formats=[]))
-    assert bins[1] | {"run": ""} == {
-        "run": "", "confidence": "0.9", "accuracy": "0.95", "tokens": "900",
-        "ece": "0.031", "ece_low": "0.02", "ece_high": "0.04",
-    }  # fmt: skip
-    parts = rows(positions(tmp_path / "p.svg", formats=[]))
-    assert (parts[1]["from"], parts[1]["to"], parts[2]["mean_weight"]) == ("33.3333", "66.6667", "")
-    sampled = rows(sampling(tmp_path / "s.svg", formats=[]))
+def test_data_beside_the_figures(drawn: dict[str, Drawing]) -> None:
+    assert list(rows(drawn["gaps"])[0]) == ["gap", *HOSTILE]
+    moved = rows(drawn["movement"])
+    assert len(moved) == 36 and moved[8] == {"run": "Base", "before": "high", "after": "high", "percent": "80"}
+    bins = {"confidence": "0.9", "accuracy": "0.95", "tokens": "900"}
+    ece = {"ece": "0.031", "ece_low": "0.02", "ece_high": "0.04"}
+    assert rows(drawn["reliability"])[1] == {"run": "Base", **bins, **ece}
+    parts = rows(drawn["positions"])
+    assert (parts[1]["from"], parts[1]["to"]) == ("10", "20") and len(parts) == 40
+    sampled = rows(drawn["sampling"])
     assert len(sampled) == 21 and sampled[-1]["metric"] == "best-of-8" and sampled[-1]["high"] == "2"
-    curve = rows(ablation(tmp_path / "a.svg", formats=[]))
+    curve = rows(drawn["ablation"])
     assert len(curve) == 9 and curve[-1]["margin"] == "sft" and curve[-1]["value"] == "15.5"
-    plane = rows(ratios(tmp_path / "e.svg", formats=[]))
-    assert len(plane) == 30 and float(plane[-1]["effective_ratio"]) == 1
+    scored = rows(drawn["scores"])
+    assert len(scored) == 24 and scored[0]["paper"] == "0" and scored[4]["paper"] == ""
+    shares = [row for row in rows(drawn["categories"]) if row["source"] == "ours"]
+    assert sum(float(row["tokens"]) for row in shares) == pytest.approx(100, abs=1e-3)  # six digits each
 
 
-def drawn_by(module: ModuleType, monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Figure:
-    """The figure that would have been saved."""
-    kept: list[Figure] = []
-    monkeypatch.setattr(module, "save", lambda figure, *_: kept.append(figure))
-    draw()
-    return kept[0]
+def test_the_weights_drawn_are_the_formulas() -> None:
+    wide, column = figures.weighting_functions(), figures.weighting_functions(column=True)
+    assert wide.rows == column.rows
+    table = dict(zip(wide.header, np.array(wide.rows).T, strict=True))
+    band = np.exp(-((table["gap"] - 1.5) ** 2) / (2 * 0.8**2))
+    # float32: the exponent, at most 24, is a square of a difference over a square, each within an ulp or two
+    close: dict[str, Any] = {"rtol": 24 * 8 * 2.0**-24, "atol": 0}
+    np.testing.assert_allclose(table["trim_m1.5_tau0.8"], band, **close)
+    np.testing.assert_allclose(table["trim_e_m1.5_tau0.8"], np.where(table["gap"] < 1.5, band, 1), **close)
+    np.testing.assert_allclose(table["trim_h_m1.5_tau0.8"], np.where(table["gap"] > 1.5, band, 1), **close)
+    assert (table["sft"] == 1).all()
 
 
-def test_lines_of_reliability_break_where_bins_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sure, tokens = [0.05, 0.15, 0.45, 0.55, 0.65, 1.0], [FEWEST, 40, 50, FEWEST - 1, 60, 70]
-    run = Reliability(sure, [0.0, 0.1, 0.5, 0.5, 0.6, 1.0], tokens, 0.1, 0.1, 0.1, bins=10)
-    figure = drawn_by(curves, monkeypatch, lambda: figures.reliability_diagram({"Run": run}, tmp_path / "r.svg"))
-    drawn = np.asarray(figure.axes[0].lines[1].get_xdata(), dtype=float)
-    nothing = float("nan")
-    expected = [0.05, 0.15, nothing, nothing, 0.45, nothing, 0.65, nothing, nothing, 1.0]
-    np.testing.assert_array_equal(drawn, expected)
+def test_lines_of_reliability_break_where_bins_are_not_shown() -> None:
+    places = {0: FEWEST, 1: 40, 4: 50, 5: FEWEST - 1, 6: 60, BINS - 1: 70}
+    run = calibrated([(tokens, (place + 0.5) / BINS, 0.5) for place, tokens in places.items()])
+    line = figures.reliability_diagram({"Run": run}).figure.axes[0].lines[1]
+    shown = [place for place, sure in enumerate(np.asarray(line.get_xdata(), dtype=float)) if not np.isnan(sure)]
+    assert shown == [0, 1, 4, 6, BINS - 1] and len(np.asarray(line.get_xdata())) == BINS
 
 
-def test_categories_name_their_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = {"other": (100.0, 100.0, 100.0)}
-    for setting, title in (((1.0, 0.5), r"TrimSFT at $m=1$, $\tau=0.5$"), (None, "")):
-        draw = partial(figures.category_bars, shares, tmp_path / "c.svg", setting=setting)
-        assert drawn_by(bars, monkeypatch, draw).axes[0].get_title(loc="left") == title
+def test_categories_name_their_setting_and_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
+    assert drawn["categories"].figure.axes[0].get_title(loc="left") == r"TrimSFT at $m=1$, $\tau=1$"
+    assert [text.get_text() for text in drawn["gaps"].figure.axes[0].texts] == [r"$m \pm \tau$"]
 
 
-def test_ablation_of_one_setting_and_of_none(tmp_path: Path) -> None:
-    assert figures.ablation_curves({(1.5, 0.8): (30.0, 29.0, 31.0)}, tmp_path / "one.svg")
-    with pytest.raises(ValueError, match="scores: there are none"):
-        figures.ablation_curves({}, tmp_path / "none.svg")
-    assert not (tmp_path / "none.svg").exists()
+def test_figures_of_nothing_are_refused_and_of_one_setting_are_not() -> None:
+    assert figures.ablation_curves({(1.5, 0.8): (30.0, 29.0, 31.0)}).rows
+    for draw, message in (
+        (lambda: figures.ablation_curves({}), "scores: there are none"),
+        (lambda: figures.score_bars({}), "there are no scores"),
+        (lambda: figures.field_curves({"DFT": {}}, field="lr"), "scores: there are none"),
+        (lambda: figures.score_map({}, fields=("learning_rate", "rows")), r"at least one \(learning_rate, rows\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw()
 
 
 def test_of_many_curves_some_far_apart_are_drawn() -> None:
     assert chosen_curves({float(margin): 3 for margin in range(7)}) == [0, 2, 4, 6]
-    assert chosen_curves({1.0: 8, 6.0: 8, 0.0: 3, 2.0: 3, 3.0: 3, 5.0: 2}) == [0, 1, 3, 6]
     assert chosen_curves({1.0: 8, 6.0: 8, 0.0: 2}) == [1, 6]
     assert chosen_curves({1.0: 1}) == [1]
 
@@ -183,46 +179,110 @@ def test_nothing_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         boxes.append((figure.get_tightbbox(), *figure.get_size_inches()))
 
     monkeypatch.setattr(Figure, "savefig", measured)
-    scores = {
-        (row.setting.margin, row.setting.bandwidth): (row.average, row.average, row.average)
-        for table in ("bandwidth_ablation", "margin_ablation")
-        for row in paper.scores(table)
-        if row.setting is not None and row.average is not None
-    }
-    metric = "the paper, average@8, %"
-    figures.ablation_curves(scores, tmp_path / "a.svg", baseline=15.5, metric=metric, formats=PRINT_FORMATS)
-    assert boxes
+    printed = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
+    scores = {tuple(row.setting): (row.average,) * 3 for row in printed if row.setting and row.average}
+    drawing = figures.ablation_curves(scores, baseline=15.5, metric="the paper, average@8, %")  # type: ignore[arg-type]
+    drawing.save(tmp_path / "a.svg")
+    assert len(boxes) == 3
     for inside, width, height in boxes:
         assert inside.x0 >= 0 and inside.y0 >= 0 and inside.x1 <= width and inside.y1 <= height
+
+
+def test_bars_are_as_wide_as_they_must_be() -> None:
+    few = {"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (60.0, 55.0, 65.0)}}
+    drawing = figures.score_bars(few)
+    assert drawing.figure.get_figwidth() == 3.3
+    colours = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in drawing.figure.axes[0].patches]
+    assert colours == [METHOD_LINES[name].colour.lower() for name in ("sft", "trim")]
+
+
+# ---- one line a method
 
 
 def test_methods_look_the_same_in_every_figure() -> None:
     labels = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
     lines = lines_of(labels)
+    assert list(lines.values()) == list(METHOD_LINES.values())
     assert lines_of(["trim"])["trim"] == lines_of(["mine", "TrimSFT"])["TrimSFT"] == lines["TrimSFT"]
-    for look in ("colour", "dashes", "marker"):  # each alone tells all of them apart
+    for look in ("colour", "dark", "dashes", "marker"):  # each alone tells all of them apart
         assert len({getattr(line, look) for line in lines.values()}) == 7
-    assert lines_of(["mine", "TrimSFT"])["mine"] != lines["TrimSFT"]
+    assert not {line.colour for line in VALUE_LINES[1:]} & {line.colour for line in lines.values()}
+
+
+def test_runs_of_a_method_have_its_line_whatever_they_are_called() -> None:
+    lines = lines_of(["mine", "again", "TrimSFT", "other"], {"mine": "dft", "again": "dft", "other": None})
+    assert lines["mine"] == METHOD_LINES["dft"] and lines["TrimSFT"] == METHOD_LINES["trim"]
+    assert len(set(lines.values())) == 4
     assert len(lines_of([f"run {n}" for n in range(20)])) == 20
 
 
-def test_style_is_left_as_it_was(tmp_path: Path) -> None:
-    import matplotlib
+@pytest.mark.parametrize(("side", "page"), [("colour", "#FFFFFF"), ("dark", "#1C1C1E")])
+def test_lines_stand_out_from_the_page(side: str, page: str) -> None:
+    """A contrast of 3:1, which WCAG 2.2 asks of graphical objects (1.4.11)."""
 
-    before = dict(matplotlib.rcParams)
-    gaps(tmp_path / "g.svg", formats=[".svg"])
-    assert dict(matplotlib.rcParams) == before and matplotlib.rcParams["font.size"] != STYLE["font.size"]
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for line in (*METHOD_LINES.values(), *VALUE_LINES):
+        light, dark = sorted((luminance(getattr(line, side)), luminance(page)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, line
 
 
-def test_csv_has_no_minus_zero_and_nothing_for_nan() -> None:
-    assert csv_of(["a", "b", "c"], [[-0.0, float("nan"), None], [1 / 3, "x", 7]]) == b"a,b,c\n0,,\n0.333333,x,7\n"
+def test_labels_are_shown_as_they_are() -> None:
+    assert plain("_a") == " _a" and plain("$a$") == r"\$a\$" and plain("SFT") == "SFT"
 
 
-def test_bars_of_scores_with_the_papers_marks_are_as_wide_as_they_must_be(tmp_path: Path) -> None:
-    drawn = rows(scores(tmp_path / "page.svg", formats=[]))
-    assert len(drawn) == 24 and drawn[0]["paper"] == "0" and drawn[4]["paper"] == ""
-    few = {"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (60.0, 55.0, 65.0)}}
-    (png, _) = figures.score_bars(few, tmp_path / "column.svg", formats=[".png"])
-    assert struct.unpack(">I", png.read_bytes()[16:20])[0] == 660
-    with pytest.raises(ValueError, match="there are no scores"):
-        figures.score_bars({}, tmp_path / "none.svg")
+# ---- what was varied
+
+
+def curves(values: list[object]) -> dict[str, dict[object, figures.Spread]]:
+    return {"DFT": {value: (20.0 + n, 19.0 + n, 22.0 + n) for n, value in enumerate(values)}}
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([1e-4, 2e-3], "log"),
+        ([1, 10], "linear"),
+        ([0, 100], "linear"),
+        ([-1.0, 50.0], "linear"),
+        (["linear", "cosine"], "linear"),
+        ([True, False], "linear"),
+    ],
+)
+def test_more_than_a_decade_is_logarithmic(values: list[object], scale: str) -> None:
+    drawing = figures.field_curves(curves(values), field="x_$y$")
+    (axes,) = drawing.figure.axes
+    assert axes.get_xscale() == scale and axes.get_xlabel() == r"x_\$y\$"
+    (legend,) = drawing.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["DFT"]
+
+
+def test_words_stand_side_by_side() -> None:
+    drawing = figures.field_curves(curves(["linear", "cosine"]), field="lr", baseline=15.0)
+    (axes,) = drawing.figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["cosine", "linear"]
+    assert drawing.rows[0] == ["DFT", "cosine", 21, 20, 23] and drawing.rows[-1] == ["SFT", None, 15.0, None, None]
+
+
+def test_a_map_names_its_fields_and_frames_what_was_chosen() -> None:
+    scores = {(rate, kind): (20.0, 19.0, 21.0) for rate in (1e-3, 1e-4) for kind in ("linear", "cosine")}
+    fields = ("learning_rate", "lr_scheduler_type")
+    drawing = figures.score_map(scores, fields=fields, chosen=(1e-3, "cosine"))
+    axes = drawing.figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == fields == tuple(drawing.header[:2])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0001", "0.001"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["cosine", "linear"]
+    assert [patch.get_xy() for patch in axes.patches] == [(1, 0)]  # type: ignore[attr-defined]
+    assert len(drawing.rows) == 4
+
+
+def test_training_curves_have_a_panel_for_each_field() -> None:
+    record = {"loss": 0.5, "nll": 1.0, "mean_token_accuracy": 0.7, "gap_p50": 2.0, "effective_ratio": 0.3}
+    records = [{"step": n, **record, "skipped": 0.1, "mass_middle": 0.4, "eos_weight": None} for n in (1, 2)]
+    drawing = figures.training_curves({"a": records, "b": records}, {"b": "dft"})
+    assert [axes.get_title(loc="left") for axes in drawing.figure.axes][:2] == ["weighted loss", "nll"]
+    assert drawing.figure.axes[1].lines[1].get_color() == METHOD_LINES["dft"].colour
+    assert drawing.rows[0] == ["a", 1, 0.5, 1.0, 0.7, 2.0, 0.3, 0.1, 0.4, None]

@@ -1,9 +1,10 @@
-"""Tables: what is bold and what is marked, and hostile names in every format."""
+"""Tables: what is bold and what is marked, hostile names in every format, and records as files."""
 
 import csv
 import dataclasses
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -16,9 +17,12 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from tests.scoring.graded import random_counts, score_of
-from trimsft.report.compare import summary
-from trimsft.report.tables.formats import (
+from trimsft.report.table import (
     FORMATS,
+    Cell,
+    Records,
+    Table,
+    csv_of,
     escape_csv,
     escape_latex,
     escape_markdown,
@@ -26,9 +30,9 @@ from trimsft.report.tables.formats import (
     render,
     to_rich,
 )
-from trimsft.report.tables.scores import Cell, Table, comparison_table, score_table
-from trimsft.scoring.intervals import Interval
+from trimsft.report.tables.scores import comparison_table, score_table, summary_table
 from trimsft.scoring.compare import compare, compare_runs
+from trimsft.scoring.intervals import Interval
 
 HOSTILE = [
     "a|b",
@@ -85,18 +89,11 @@ def test_scores_best_and_marks(runs):
     assert "sft" in table.notes[1]
 
 
-def test_a_loss_is_marked_as_one(runs):
+def test_marks_of_losses_of_doubtful_differences_and_without_comparisons(runs):
     found = compare_runs(runs["trim"], {"sft": runs["sft"]}, name="trim", resamples=300)
     assert score_table(runs, comparisons=found, resamples=50).rows[0][1].marker == "↓"
-
-
-def test_without_comparisons_nothing_is_marked(runs):
     table = score_table(runs, resamples=50)
     assert not any(cell.marker for row in table.rows for cell in row) and len(table.notes) == 1
-
-
-def test_a_difference_that_is_not_significant_is_not_marked(runs):
-    found = compare_runs(runs["sft"], {"trim": runs["trim"]}, resamples=50)
     doubtful = [dataclasses.replace(one, p_holm=0.06) for one in found]
     assert not any(cell.marker for row in score_table(runs, comparisons=doubtful).rows for cell in row)
     assert not any(cell.marker or cell.bold for row in comparison_table(doubtful).rows for cell in row)
@@ -139,7 +136,7 @@ def test_no_negative_zero(runs):
     found = compare(runs["sft"][1], runs["trim"][1], resamples=50)
     small = dataclasses.replace(found, difference=Interval(-1e-6, -1e-6, 0.5))
     cell = comparison_table([small]).rows[0][5]
-    assert (cell.text, cell.spread) == ("0.0", "[0.0, +50.0]")
+    assert (cell.text, cell.spread) == ("+0.0", "[+0.0, +50.0]")
 
 
 # ---- the formats
@@ -175,10 +172,16 @@ def test_a_negative_number_has_a_minus_in_latex():
 
 
 def test_an_unknown_format_names_the_known_ones():
-    with pytest.raises(ValueError, match="unknown name 'html'; known: markdown, latex, json, csv"):
+    with pytest.raises(ValueError, match=r"unknown name 'html'.* known: terminal, markdown, latex, csv, json"):
         render(named("x"), "html")
     with pytest.raises(ValueError, match="must have 2 cells"):
         Table("", ("a", "b"), ((Cell("x"),),))
+
+
+def test_a_terminal_gets_plain_text_where_it_has_no_colours(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert set(FORMATS) == {"terminal", "markdown", "latex", "csv", "json"}
+    assert "│ x │ 41.2 ↑ [38.0, 44.5] │" in render(named("x"), "terminal")
 
 
 def shown(table: Table, width: int = 400) -> str:
@@ -251,7 +254,7 @@ def latex_document(runs) -> str:
         found = compare_runs(renamed, {f"{name} trim": better}, name=name, resamples=20)
         tables.append(score_table({name: renamed, f"{name} trim": better}, comparisons=found, resamples=20))
         tables.append(comparison_table(found))
-    tables.append(summary(runs["sft"], HOSTILE[2]))
+    tables.append(summary_table(runs["sft"], HOSTILE[2]))
     body = "\\clearpage\n".join(render(table, "latex") for table in tables)
     start = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\listoftables\n"
     return f"{start}{body}\\end{{document}}\n"
@@ -287,12 +290,45 @@ def test_csv_reads_back_and_starts_no_formula(name):
     assert not row[0].startswith(("=", "+", "-", "@"))
 
 
-def test_every_format_is_tested():
-    assert set(FORMATS) == {"markdown", "latex", "json", "csv"}
-
-
 def test_markdown_escapes_what_github_would_change_and_no_more() -> None:
     said = "see http://x.y, ask @you and :smile:, a|b &lt; [c](d) *e*"
     assert escape_markdown(said) == (r"see http\://x.y, ask \@you and \:smile:, a\|b \&lt; \[c\](d) \*e\*")
     plain = "average@8, 95 % (over seeds): 3 & 4!"
     assert escape_markdown(plain) == plain
+
+
+# ---- records
+
+
+def test_records_as_files(tmp_path):
+    rows = [
+        {"text": "a|b_c\nd", "some_number": -0.001, "count": 1234567},
+        {"text": "*", "some_number": math.nan, "count": None},
+        {"text": "e", "some_number": 2.345, "count": 3},
+    ]
+    records = Records("name", "Title_", rows, ["Note."], {"some_number": 1}, shown=2)
+    text, table = records.write(tmp_path)
+    assert text.read_text().splitlines() == [
+        "# Title\\_",
+        "",
+        "| text | some number | count |",
+        "| --- | ---: | ---: |",
+        "| a\\|b\\_c d | 0.0 | 1,234,567 |",
+        "| \\* | - | - |",
+        "",
+        "Note.",
+        "",
+        "1 more rows are in name.csv.",
+    ]
+    assert table.read_text() == 'text,some_number,count\n"a|b_c\nd",-0.001,1234567\n*,,\ne,2.345,3\n'
+
+
+def test_records_show_an_interval_beside_its_value_where_it_has_a_width():
+    row = {"x_ours": 3.14159, "x_low": 2.9, "x_high": 3.41, "x_paper": 3.0, "low": 1.0}
+    records = Records("n", "", [row, {**row, "x_low": 3.14159, "x_high": 3.14159}, {**row, "x_low": None}])
+    assert records.table().header == ("x ours", "x paper", "low")
+    assert [cells[0].spread for cells in records.table().rows] == ["[2.90, 3.41]", "", ""]
+
+
+def test_csv_has_no_minus_zero_and_nothing_for_nan():
+    assert csv_of(["a", "b", "c"], [[-0.0, float("nan"), None], [1 / 3, "x", 7]]) == b"a,b,c\n0,,\n0.333333,x,7\n"

@@ -201,7 +201,7 @@ class _Writer:
         labels = escape_markdown(", ".join(run.label for run in self.runs))
         about = f"Runs: {labels}. TrimSFT at {settings}, but where a table or figure names its own."
         tables = [f"[{escape_markdown(one.title)}]({one.name}.md) ([CSV]({one.name}.csv))" for one in self.records]
-        drawn = [path.stem for path in self.files if path.suffix == ".png"]
+        drawn = [path.stem for path in self.files if path.parent.name == "figures" and path.suffix == ".csv"]
         images = [f"[{name.replace('_', ' ')}](../figures/{name}.png) ([CSV](../figures/{name}.csv))" for name in drawn]
         parts = {
             "Tables": tables,

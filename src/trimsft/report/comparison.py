@@ -71,9 +71,11 @@ def compare(settings: CompareSettings) -> Compared:
     names = _short_names(settings.runs)
     scores = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
     baseline, *candidates = names
-    comparisons = compare_runs(
-        scores[baseline], {name: scores[name] for name in candidates}, settings.metric, name=baseline
-    )
+    others = {name: scores[name] for name in candidates}
+    try:
+        comparisons = compare_runs(scores[baseline], others, settings.metric, name=baseline)
+    except ValueError as error:  # a metric or problems that one of the runs lacks
+        raise UsageError(str(error)) from error
     table = score_table(scores, settings.metric, comparisons=comparisons)
     result = Compared(table, comparison_table(comparisons), comparisons)
     if settings.out is not None:

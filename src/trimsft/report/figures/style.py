@@ -90,8 +90,9 @@ class Drawing:
 
         contents = {}
         with matplotlib.rc_context(dict(self.style)):
-            self.figure.draw_without_rendering()  # ticks may change with the first layout, and the space they need
             for suffix in PRINT_FORMATS if formats is None else formats:
+                if not contents:  # ticks may change with the first layout, and the space they need with them
+                    self.figure.draw_without_rendering()
                 file = io.BytesIO()
                 self.figure.savefig(file, format=suffix[1:], dpi=200, metadata=_METADATA[suffix])
                 self.figure.set_layout_engine("none")  # the first format has settled it

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import re
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_eval, make_table
 from trimsft import paper
 from trimsft.errors import RunError
-from trimsft.report import analysis as results
 from trimsft.report.analysis import write_analysis
-from trimsft.report.figures import analysis as result_figures
-from trimsft.report.tables.files import Column, Result, escaped, markdown, write_result
+from trimsft.report.figures import style
+from trimsft.report.table import escape_markdown
 from trimsft.tokens import read_token_table
 
 TEXTS = [
@@ -41,7 +39,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (where / "scores.json").write_text(json.dumps(score_of(benchmark, [1, 4, 8]).as_dict()))
     (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
     runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
-    files = write_analysis(folder / "out", runs)
+    files = write_analysis(folder / "out", runs).files
     assert len(files) == len(set(files)) and all(path.is_file() for path in files)
     assert set(files) == {path for path in (folder / "out").rglob("*") if path.is_file()}
     return folder / "out"
@@ -128,38 +126,28 @@ def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
 
 
 @pytest.fixture
-def _one_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enough for tests that look at tables."""
-    for module in (results, result_figures):
-        monkeypatch.setattr(module, "PRINT_FORMATS", (".png",))
+def _only_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for tests that look at tables: of figures their numbers."""
+    monkeypatch.setattr(style, "PRINT_FORMATS", ())
 
 
-@pytest.mark.usefixtures("_one_format")
+@pytest.mark.usefixtures("_only_numbers")
 def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     table = make_table(tmp_path / "one.parquet", TEXTS)
     other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
     make_eval(tmp_path / "scored", "amc", [3])
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
-    told: list[str] = []
-    write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, warn=told.append)
+    (reason,) = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}).incomparable.values()
     index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
     assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
     assert "Movement to Other\\|data: its table cannot be compared with that of Base." in index
-    assert len(told) == 1 and "'Base' and 'Other|data' are not about the same tokens: data is" in told[0]
-    assert f"## Not comparable\n\n- {escaped(told[0])}\n" in index
+    assert "'Base' and 'Other|data' are not about the same tokens" in reason
+    assert f"## Not comparable\n\n- {escape_markdown(reason)}\n" in index
     assert "margin 3, bandwidth 0.8, gamma 2" in index
     assert not (tmp_path / "out" / "tables" / "movement.md").exists()
     assert [row["run"] for row in read(tmp_path / "out", "scores")] == ["Scored"] * 4
     beside = "not to be compared with it: Other\\|data."
-    for name in (
-        "confidence",
-        "objectives",
-        "categories_by_run",
-        "positions",
-        "ends",
-        "calibration",
-        "endings",
-    ):
+    for name in ("confidence", "objectives", "categories_by_run", "positions", "ends", "calibration", "endings"):
         assert beside in (tmp_path / "out" / "tables" / f"{name}.md").read_text(encoding="utf-8")
     assert beside not in (tmp_path / "out" / "tables" / "examples.md").read_text(encoding="utf-8")
     assert "margin 3 " in (tmp_path / "out" / "tables" / "confidence.md").read_text(encoding="utf-8")
@@ -167,23 +155,14 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     assert "margin 1, bandwidth 1, as in the paper's table, whatever the report's are" in categories
 
 
-@pytest.mark.usefixtures("_one_format")
-def test_scores_alone(tmp_path: Path) -> None:
-    make_eval(tmp_path / "run", "amc", [3])
-    write_analysis(tmp_path / "out", {"Run": tmp_path / "run"})
-    assert {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")} == {
-        "scores",
-        "paper_disagreements",
-    }
-    assert (tmp_path / "out" / "figures" / "sampling.png").is_file()
-
-
-@pytest.mark.usefixtures("_one_format")
-def test_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_only_numbers")
+def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
     for run, names in (("one", ["amc", "lab-hard", "zzz", "aaa"]), ("two", ["lab-medium", "lab-easy"])):
         for name in names:
             make_eval(tmp_path / run, name, [3])
     write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")})
+    tables = {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")}
+    assert tables == {"scores", "paper_disagreements"}
     with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:
         drawn = [row["benchmark"] for row in csv.DictReader(file) if row["metric"] == "pass@8"]
     assert drawn == ["amc", "lab-easy", "lab-medium", "lab-hard", "aaa", "zzz"]
@@ -200,9 +179,9 @@ def write_sweep(path: Path, settings: list[tuple[str, float, float]]) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("_one_format")
+@pytest.mark.usefixtures("_only_numbers")
 def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
-    table = make_table(tmp_path / "t.parquet", TEXTS)
+    make_eval(tmp_path / "run", "amc", [3])
     trims = [("trim", 1.0, 0.5), ("trim", 1.5, 0.5)]
     for settings, drawn in (
         (trims, ["ablation"]),
@@ -210,8 +189,8 @@ def test_a_sweep_is_drawn_for_each_objective(tmp_path: Path) -> None:
         ([("trim-e", 1.0, 0.5)], []),
     ):
         out = tmp_path / f"out{len(settings)}"
-        write_analysis(out, {"Run": table}, sweep=write_sweep(tmp_path / "sweep.json", settings))
-        assert sorted(path.stem for path in (out / "figures").glob("ablation*.png")) == drawn
+        write_analysis(out, {"Run": tmp_path / "run"}, sweep=write_sweep(tmp_path / "sweep.json", settings))
+        assert sorted(path.stem for path in (out / "figures").glob("ablation*.csv")) == drawn
         index = (out / "tables" / "README.md").read_text(encoding="utf-8")
         assert ("Figure 3: the sweep has one setting alone." in index) == (not drawn)
         assert all(f"(../figures/{name}.png)" in index for name in drawn)
@@ -235,22 +214,3 @@ def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"sweep\.json: not readable"):
         write_analysis(tmp_path / "out", {"a": table}, sweep=tmp_path)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_table_as_files(tmp_path: Path) -> None:
-    rows = [["a|b_c\nd", -0.001, 1234567], ["*", math.nan, None], ["e", 2.345, 3]]
-    result = Result("name", "Title_", [Column("text"), Column("some_number", 1), Column("count")], rows, ["Note."], 2)
-    assert markdown(result).splitlines() == [
-        "# Title\\_",
-        "",
-        "| text | some number | count |",
-        "| --- | ---: | ---: |",
-        "| a\\|b\\_c d | 0.0 | 1,234,567 |",
-        "| \\* | - | - |",
-        "",
-        "Note.",
-        "",
-        "1 more rows are in name.csv.",
-    ]
-    files = write_result(tmp_path, result)
-    assert files[1].read_text() == 'text,some_number,count\n"a|b_c\nd",-0.001,1234567\n*,,\ne,2.345,3\n'

@@ -1,0 +1,163 @@
+"""`trimsft report` and `trimsft compare`: which runs are meant, what is written, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.scoring.graded import score_of
+from tests.tokens.tiny import make_eval, make_table
+from trimsft import cli
+from trimsft.errors import RunError, UsageError
+from trimsft.report import CompareSettings, ReportSettings, compare, make_report
+from trimsft.report.figures import style
+from trimsft.report.runs import named_runs, read_run
+from trimsft.report.tables.paper import paper_model
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty current directory; of figures their numbers alone, which is faster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(style, "PRINT_FORMATS", ())
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)), catch_exceptions=False)
+
+
+TEXTS = [["It", " is", " \\", "boxed", "{", "4", "}", "<eos>"], ["So", " 1", "+", "1", "=", "2", "<eos>"]]
+
+
+def test_a_report_of_tables_with_a_sweep() -> None:
+    make_table(Path("tokens-base.parquet"), TEXTS, prompts=("What is 2+2?",))
+    make_table(Path("runs/trim/tokens.parquet"), TEXTS, shift=1.0)
+    points = [{"margin": m, "bandwidth": 0.8, "value": 0.5, "low": 0.4, "high": 0.6, "seeds": 1} for m in (1, 2)]
+    Path("sweep.json").write_text(json.dumps({"metric": "average@8", "benchmarks": ["amc"], "points": points}))
+    words = ["--out", "out", "--title", "Two of them", "--sweep", "sweep.json", "--json"]
+    result = run("report", "Base=tokens-base.parquet", "runs/trim", *words)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (
+        told["page"] == told["files"][0] == "out/report.html" and "Two of them" in Path("out/report.html").read_text()
+    )
+    assert all(Path(path).is_file() for path in told["files"]) and "out/figures/ablation.csv" in told["files"]
+
+
+def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared() -> None:
+    make_table(Path("runs/trim/tokens.parquet"), TEXTS)
+    make_table(Path("tokens-other.parquet"), TEXTS[:1])
+    alone = make_report(ReportSettings(runs=("runs/trim",)))
+    assert alone.page == Path("runs/trim/report.html") and alone.page.is_file() and not alone.warnings
+    both = make_report(ReportSettings(runs=("runs/trim", "tokens-other.parquet")))
+    assert both.folder == Path("report") and all(path.is_file() for path in both.others)
+    assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "must be a run directory or a token table (NAME.parquet), got 'nowhere'"),
+        (["notes.txt"], "must be a run directory or a token table (NAME.parquet), got 'notes.txt'"),
+        (["a.parquet", "--bandwidth", "0"], "trimsft: --bandwidth: must be above 0, got 0.0"),
+        (["a.parquet", "--gamma", "-1"], "trimsft: --gamma: must be at least 0, got -1.0"),
+        (["a.parquet", "--margin", "nan"], "trimsft: --margin: must be a finite number, got nan"),
+        (["a.parquet", "--out", "b.html"], "trimsft: --out: must be a folder, got 'b.html'"),
+        (["a.parquet", "--sweep", "none.json"], "none.json"),
+        (["empty"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'empty'"),
+        (["begun"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'begun'"),
+        (["odd.parquet"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'odd.parquet'"),
+    ],
+)
+def test_reports_that_cannot_be_made(arguments, message) -> None:
+    make_table(Path("a.parquet"), TEXTS)
+    Path("notes.txt").touch()
+    for folder in ("empty", "begun/eval/amc", "odd.parquet/tokens.parquet"):
+        Path(folder).mkdir(parents=True)
+    Path("begun/eval/amc/samples.jsonl").touch()
+    before = sorted(Path().rglob("*"))
+    result = run("report", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr and result.stderr.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_labels() -> None:
+    for name in ("runs/sft", "runs/a=b/eval/amc"):
+        Path(name).mkdir(parents=True)
+    for name in ("runs/sft/tokens.parquet", "tokens-base.parquet", "runs/a=b/eval/amc/scores.json"):
+        Path(name).touch()
+    assert named_runs(["tokens-base.parquet", "runs/sft", "X=runs/sft/tokens.parquet", "runs/a=b"]) == {
+        "base": Path("tokens-base.parquet"),
+        "sft": Path("runs/sft"),
+        "X": Path("runs/sft/tokens.parquet"),
+        "a=b": Path("runs/a=b"),
+    }
+    with pytest.raises(RunError, match="two are called 'sft'; tell them apart as LABEL=runs/sft/tokens"):
+        named_runs(["runs/sft", "runs/sft/tokens.parquet"])
+
+
+def test_a_run_is_read_as_the_files_it_has() -> None:
+    make_eval(Path("run"), "amc", [1, 4])
+    make_table(Path("run/tokens.parquet"), TEXTS)
+    Path("run/config.yaml").write_text("objective: trim-e\n")
+    Path("run/manifest.json").write_text(json.dumps({"model": {"name": "Qwen/Qwen2.5-Math-1.5B"}}))
+    run = read_run("mine", Path("run"))
+    assert run.objective == "trim-e" and paper_model(run.trained_from) == "Qwen2.5-Math-1.5B"
+    assert run.interval_percent("amc", "average").value == pytest.approx(100 * 5 / 16)
+    assert run.interval_percent("math500", "average") is None and len(run.table) == sum(map(len, TEXTS))
+    table = read_run("TrimSFT", Path("run/tokens.parquet"))
+    assert (table.objective, table.scores, table.manifest, table.trained_from) == ("trim", {}, {}, "")
+    assert read_run("Base", Path("run/tokens.parquet")).objective is None
+    Path("run/manifest.json").write_text(json.dumps({"model": "models/x"}))
+    assert read_run("x", Path("run")).trained_from == "models/x"
+    Path("run/eval/amc/scores.json").write_text("[]")
+    with pytest.raises(RunError, match=r"scores\.json: holds a list, not an object; restore or remove it"):
+        _ = read_run("x", Path("run")).scores
+    with pytest.raises(RunError, match="'x' has no folder 'nowhere'"):
+        read_run("x", Path("nowhere"))
+
+
+# ---- compare
+
+
+def evaluated(folder: str, correct: list[int]) -> None:
+    where = Path(folder) / "eval" / "amc"
+    where.mkdir(parents=True)
+    record = {"grader": {"kind": "strict", "version": "3"}, **score_of("amc", correct, resamples=50).as_dict()}
+    (where / "scores.json").write_text(json.dumps(record))
+
+
+def test_compare_shows_both_tables_or_writes_them() -> None:
+    for name, correct in (("sft", [1, 2, 3]), ("trim", [6, 7, 8]), ("b/trim", [6, 7, 8])):
+        evaluated(name, correct)
+    shown = run("compare", "sft", "trim")
+    assert shown.exit_code == 0 and "difference to sft" in shown.stdout and "+62.5" in shown.stdout
+    assert run("compare", "sft", "trim", "--format", "markdown", "--out", "c.md").stdout == ""
+    text = Path("c.md").read_text()
+    assert "| trim | amc | 3 | 25.0 | 87.5 |" in text and "**average (%)**" in text
+    (told,) = json.loads(run("compare", "sft", "trim", "--format", "json", "--metric", "pass@8").stdout)
+    assert told["metric"] == "pass@8" and told["candidate"] == "trim"
+    compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("b/trim")), benchmark=("amc",)))
+    assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"]
+    assert compared.comparisons[0].difference.value == pytest.approx(0.625)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sft"], "must be two or more, got 'sft'"),
+        (["sft", "sft", "--format", "html"], "--format: unknown name 'html'"),
+        (["sft", "sft", "--out", "c.md"], "--out: has no effect on a terminal, got 'c.md'; needs a format to write"),
+        (["sft", "none"], "none"),
+        (["sft", "sft", "-b", "math500"], "math500"),
+        (["sft", "sft", "--metric", "pass@99"], "pass@99"),
+    ],
+)
+def test_comparisons_that_cannot_be_made(arguments, message) -> None:
+    evaluated("sft", [1, 2, 3])
+    result = run("compare", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "") and message in result.stderr
+    with pytest.raises(UsageError, match="runs: must be two or more"):
+        CompareSettings(runs=(Path("sft"),))
