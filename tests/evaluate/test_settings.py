@@ -54,7 +54,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
         ({"samples": 0, "sampling": Sampling(temperature=0.6)}, "temperature", 0.6),
         ({"samples": 0, "sampling": Sampling(top_p=0.9)}, "top_p", 0.9),
         ({"samples": 0, "sampling": Sampling(top_k=20)}, "top_k", 20),
-        ({"samples": 0, "seed": 1}, "seed", 1),
+        ({"samples": 0, "seed": 1, "sampling": Sampling(temperature=0)}, "seed", 1),
         ({"benchmarks": ("lab-easy", "mine.jsonl"), "data_dir": Path("data")}, "data_dir", "data"),
     ],
 )

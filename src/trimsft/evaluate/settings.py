@@ -89,10 +89,11 @@ class EvalSettings:
                 remedy=("samples", 0),
             )
         if self.samples == 0:
-            drawn = {name: value for name, value in given_options(self.sampling).items() if name != "max_tokens"}
-            given = drawn | ({"seed": self.seed} if self.seed else {})
-            # temperature 0 says what happens anyway
-            self._refuse(given if drawn.get("temperature") != 0 else {}, "on the greedy answer alone")
+            drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
+            drawing.pop("max_tokens", None)
+            if self.sampling.is_greedy:
+                drawing.pop("temperature")  # it says what happens anyway
+            self._refuse(drawing, "on the greedy answer alone")
 
     def _check_engine(self) -> None:
         if self.server is None and self.engine == "server":
@@ -104,13 +105,13 @@ class EvalSettings:
         if self.engine not in ("auto", "server"):
             self._refuse({"server": self.server}, f"with the engine {self.engine!r}")
         loading = ("dtype", "revision", "gpu_memory")
-        given = {name: value for name, value in given_options(self).items() if name in loading}
-        self._refuse(given, "on a server, which has loaded its model already")
+        unused = {name: value for name, value in given_options(self).items() if name in loading}
+        self._refuse(unused, "on a server, which has loaded its model already")
 
     @staticmethod
-    def _refuse(given: dict[str, object], where: str) -> None:
+    def _refuse(unused: dict[str, object], where: str) -> None:
         """Refuse options without effect."""
-        for name, value in given.items():
+        for name, value in unused.items():
             raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
 
     @property

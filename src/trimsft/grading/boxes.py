@@ -40,7 +40,7 @@ class Box:
 
 def find_boxes(response: str) -> list[Box]:
     """The outermost closed boxes with content, in order: those of the last commands alone."""
-    starts = deque((found.start() for found in _COMMAND.finditer(response)), maxlen=_LAST_COMMANDS)
+    starts = deque((match.start() for match in _COMMAND.finditer(response)), maxlen=_LAST_COMMANDS)
     return _scan(response[starts[0] :]) if starts else []
 
 

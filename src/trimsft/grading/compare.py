@@ -36,10 +36,10 @@ def compare(gold: str, answer: str, rules: Rules, leaf: Leaf) -> Verdict:
     verdict: Verdict = False
     for gold_reading in readings(gold):
         for answer_reading in readings(answer):
-            found = _same(shape_of(gold_reading), shape_of(answer_reading), _Context(rules, leaf))
-            if found:
+            same = _same(shape_of(gold_reading), shape_of(answer_reading), _Context(rules, leaf))
+            if same:
                 return True
-            verdict = None if found is None else verdict
+            verdict = None if same is None else verdict
     return verdict
 
 
@@ -81,10 +81,10 @@ def _in_order(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
 def _stop_early(pairs: zip[tuple[Shape, Shape]], ctx: _Context) -> Verdict:
     verdict: Verdict = True
     for one, other in pairs:
-        found = _same(one, other, ctx)
-        if found is False:
+        same = _same(one, other, ctx)
+        if same is False:
             return False
-        verdict = None if found is None else verdict
+        verdict = None if same is None else verdict
     return verdict
 
 
@@ -152,10 +152,10 @@ def _same_items(gold: Sequence[Shape], answer: Sequence[Shape], ctx: _Context) -
     verdict: Verdict = True
     for item in unsure:
         verdicts = [(_same(item, other, ctx), at) for at, other in enumerate(left)]
-        match = next((at for found, at in verdicts if found), None)
+        match = next((at for same, at in verdicts if same), None)
         if match is not None:
             del left[match]
-        elif all(found is False for found, _ in verdicts):
+        elif all(same is False for same, _ in verdicts):
             return False
         else:
             verdict = None

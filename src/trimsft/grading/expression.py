@@ -63,17 +63,17 @@ def _depth(tree: Tree) -> int:
 
 def tokens_of(text: str) -> list[str]:
     """Tokens without spacing; runs of letters are cut into function names and single letters."""
-    found: list[str] = []
+    tokens: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
         if token.isspace():
             continue
         if token[0].isdigit() and sum(c.isdigit() for c in token) > MAX_DIGITS:
             raise Unreadable("too many digits")
-        found.extend(_letters(token) if token[0].isalpha() else [token])
-        if len(found) > MAX_TOKENS:
+        tokens.extend(_letters(token) if token[0].isalpha() else [token])
+        if len(tokens) > MAX_TOKENS:
             raise Unreadable("too many tokens")
-    return found
+    return tokens
 
 
 def _letters(run: str) -> list[str]:
@@ -278,12 +278,12 @@ class _Reader:
 
     def listed(self) -> list[Tree]:
         closer = _CLOSERS[self.take()]
-        found = [self.sum()]
+        arguments = [self.sum()]
         while self.peek() == ",":
             self.take()
-            found.append(self.sum())
+            arguments.append(self.sum())
         self.take(closer)
-        return found
+        return arguments
 
     def symbol(self) -> Tree:
         name = self.name()

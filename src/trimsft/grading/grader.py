@@ -88,12 +88,12 @@ class Grader:
                 grades.append(self._grade(response, gold, rules, truncated, without_algebra))
             except _NeedsAlgebra:
                 grades.append(None)
-        undecided = [at for at, found in enumerate(grades) if found is None]
+        undecided = [at for at, verdict in enumerate(grades) if verdict is None]
         with ThreadPoolExecutor(self._workers) as threads:
             results = threads.map(lambda at: self._grade(*items[at], self._status), undecided)
-            for at, found in zip(undecided, results, strict=True):
-                grades[at] = found
-        return [found for found in grades if found is not None]
+            for at, verdict in zip(undecided, results, strict=True):
+                grades[at] = verdict
+        return [verdict for verdict in grades if verdict is not None]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
         """Whether two answers count as one vote: each must be correct when the other is the gold."""

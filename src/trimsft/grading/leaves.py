@@ -38,10 +38,10 @@ def word_of(text: str) -> str | None:
     text = text.strip()
     if choice := _CHOICE.fullmatch(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()):
         return choice[1] if len(text) > 1 else None
-    found = _WORD.fullmatch(text)
-    if not found:
+    match = _WORD.fullmatch(text)
+    if not match:
         return None
-    word = (found[1] or found[2] or "").strip().rstrip(".").lower()
+    word = (match[1] or match[2] or "").strip().rstrip(".").lower()
     return None if word in _KNOWN or not any(c.isalpha() for c in word) else word
 
 
@@ -123,10 +123,10 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool | None:
     relative = _tolerance(gold, answer, rules)
     verdict: bool | None = False
     for first, second in tree_readings(trees[0], trees[1]):
-        found = agree(first, second, relative, rules.absolute or 0.0)
-        if found:
+        same = agree(first, second, relative, rules.absolute or 0.0)
+        if same:
             return True
-        verdict = None if found is None else verdict
+        verdict = None if same is None else verdict
     return verdict
 
 

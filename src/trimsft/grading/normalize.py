@@ -120,8 +120,8 @@ def clean(text: str) -> str:
 
 def _spoken(text: str) -> int | None:
     r"""The number that the whole text is in words: `\text{forty-two}`."""
-    found = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
-    return number_in_words(found[1]) if found else None
+    spoken = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
+    return number_in_words(spoken[1]) if spoken else None
 
 
 def _from_unicode(text: str) -> str:
@@ -142,13 +142,13 @@ def _respell(command: re.Match[str]) -> str:
     return "\\" + name
 
 
-def _plain_letter(found: re.Match[str]) -> str:
+def _plain_letter(letter: re.Match[str]) -> str:
     r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays; 70K is no temperature, 70 K is."""
-    before = found.string[: found.start()]
-    spaced = before.endswith(" ") or found.group().partition("{")[2].startswith(" ")
-    is_unit = found[1] in UNIT_OF and (found[1] != "K" or spaced)
+    before = letter.string[: letter.start()]
+    spaced = before.endswith(" ") or letter.group().partition("{")[2].startswith(" ")
+    is_unit = letter[1] in UNIT_OF and (letter[1] != "K" or spaced)
     after_value = before.rstrip()[-1:] in tuple("0123456789})")
-    return found.group() if is_unit and after_value else f" {found[1]}"
+    return letter.group() if is_unit and after_value else f" {letter[1]}"
 
 
 def _unwrap(text: str) -> str:

@@ -117,8 +117,8 @@ class _Worker:
                 return None
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def finish(self) -> None:
         """Let an idle worker end by itself, which reaps its child; kill one that does not."""

@@ -60,10 +60,10 @@ _RESPELLED = (
 
 def extract_answer(response: str) -> str | None:
     """Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
-    found = _stated(response[-_TAIL:])
-    if found is None:
+    stated = _stated(response[-_TAIL:])
+    if stated is None:
         return None
-    answer = _LINE.sub("", found).strip().removeprefix(":").removesuffix(".").removesuffix("/")
+    answer = _LINE.sub("", stated).strip().removeprefix(":").removesuffix(".").removesuffix("/")
     return strip(strip(answer)) or None  # twice, as there, so that "x" and its sign go too
 
 
@@ -93,7 +93,7 @@ def _last_box(rest: str) -> str:
 
 def strip(text: str) -> str:
     """Without units, names, percent signs and spacing."""
-    given = text = text.strip()
+    original = text = text.strip()
     if len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH:
         return text
     text = _ARRAY.sub(r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
@@ -113,7 +113,7 @@ def strip(text: str) -> str:
     text = "0" + text if text.startswith(".") else text
     sides = text.split("=")
     text = sides[1] if len(sides) == 2 and len(sides[0]) <= 2 else text
-    return _ROOT.sub(r"\\sqrt{\1}", text).replace(" ", "") or given
+    return _ROOT.sub(r"\\sqrt{\1}", text).replace(" ", "") or original
 
 
 def _without_units(text: str) -> str:
@@ -162,7 +162,7 @@ def _same_parts(answer: str, gold: str, algebra: Algebra) -> bool:
         if pieces[0] == [answer[1:-1]] and pieces[1] == [gold[1:-1]]:
             return False  # one element each: the same question again
     elif (first := _MATRIX.fullmatch(answer)) and (second := _MATRIX.fullmatch(gold)):
-        rows = [[row for row in found[1].split("\\\\") if row] for found in (first, second)]
+        rows = [[row for row in side[1].split("\\\\") if row] for side in (first, second)]
         if [row.count("&") for row in rows[0]] != [row.count("&") for row in rows[1]]:
             return False
         pieces = [[cell for row in side for cell in row.split("&")] for side in rows]

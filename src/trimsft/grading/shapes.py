@@ -83,8 +83,8 @@ class Shape:
     def variable(self) -> str | None:
         """The unknown that an inequality bounds, or that all inequalities of a list do."""
         if self.kind == "list":
-            found = {part.variable() for part in self.parts}
-            return found.pop() if len(found) == 1 else None
+            variables = {part.variable() for part in self.parts}
+            return variables.pop() if len(variables) == 1 else None
         names = [part.text for part in self.parts if _is_name(part.text)]
         return names[0] if len(names) == 1 else None
 
@@ -100,10 +100,10 @@ class Shape:
             if self.bounds() and self.variable() is None:
                 return None
             parts = [part.interval() for part in self.parts]
-            found = tuple(part for part in parts if part is not None)
-            if len(found) < len(parts):
+            intervals = tuple(part for part in parts if part is not None)
+            if len(intervals) < len(parts):
                 return None
-            return _overlap(found) or Shape("union", self.text, found)
+            return _overlap(intervals) or Shape("union", self.text, intervals)
         if self.kind != "inequality" or self.variable() is None or "\\ne" in self.marks:
             return None
         return _interval(self)
@@ -161,8 +161,8 @@ def readings(text: str) -> list[str]:
     if loose == text:
         return [text]
     # no list has an item like 080
-    found = [grouped, loose] if _ZEROS_FIRST.search(text) else [grouped, text, loose]
-    return list(dict.fromkeys(found))
+    texts = [grouped, loose] if _ZEROS_FIRST.search(text) else [grouped, text, loose]
+    return list(dict.fromkeys(texts))
 
 
 @lru_cache(maxsize=20_000)
@@ -177,8 +177,8 @@ def shape_of(text: str) -> Shape:
 
 
 def _without_membership(text: str) -> str:
-    found = _MEMBER.match(text)
-    return text[found.end() :].strip() if found else text
+    match = _MEMBER.match(text)
+    return text[match.end() :].strip() if match else text
 
 
 def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
@@ -227,10 +227,10 @@ def _union(text: str) -> Shape | None:
 
 
 def _matrix(text: str) -> Shape | None:
-    found = _MATRIX.fullmatch(text)
-    if not found or "\\begin" in found[1]:
+    match = _MATRIX.fullmatch(text)
+    if not match or "\\begin" in match[1]:
         return None
-    rows = [row for row in split_outside(found[1], {"\\\\"})[0] if row]
+    rows = [row for row in split_outside(match[1], {"\\\\"})[0] if row]
     cells = [split_outside(row, {"&"})[0] for row in rows]
     if len({len(row) for row in cells}) != 1:
         return None

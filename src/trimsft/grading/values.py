@@ -260,11 +260,11 @@ def divided(first: Value, second: Value) -> Value:
 
 def kinds_of(tree: Tree) -> set[str]:
     """Names of symbols (as `sym:x`), calls and opaque functions in a tree."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     pending = [tree]
     while pending:
         node = pending.pop()
         if node[0] in ("sym", "call", "fn"):
-            found.add(f"{node[0]}:{node[1]}")
+            kinds.add(f"{node[0]}:{node[1]}")
         pending.extend(child for child in node[1:] if isinstance(child, tuple))
-    return found - {f"sym:{name}" for name in _CONSTANTS}
+    return kinds - {f"sym:{name}" for name in _CONSTANTS}

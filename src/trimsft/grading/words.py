@@ -121,10 +121,10 @@ _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 
 def says_what_is_counted(words: str) -> bool:
     """Whether words after a value leave it as it is: letters alone, and none that changes how much it says."""
-    found = _WORD.findall(words.lower())
-    if not _PROSE.fullmatch(words.strip()) or max(map(len, found)) < 3:
+    lowered = _WORD.findall(words.lower())
+    if not _PROSE.fullmatch(words.strip()) or max(map(len, lowered)) < 3:
         return False  # two letters that are no known unit may be factors
-    return not _CHANGES_THE_VALUE & set(found) and not _is_linked(found)
+    return not _CHANGES_THE_VALUE & set(lowered) and not _is_linked(lowered)
 
 
 def _is_linked(words: list[str]) -> bool:
@@ -139,17 +139,17 @@ def denies(text: str) -> bool:
 
 def changes_a_value(text: str) -> bool:
     r"""Whether a \text{...} anywhere changes a value: a parser that drops texts would misread it."""
-    for found in _TEXT.finditer(text):
-        words = set(_WORD.findall(found[1].lower()))
-        if words & (_CHANGES_THE_VALUE | _LINKS) or re.search(r"[\d+*^!=<>]", found[1]):
+    for match in _TEXT.finditer(text):
+        words = set(_WORD.findall(match[1].lower()))
+        if words & (_CHANGES_THE_VALUE | _LINKS) or re.search(r"[\d+*^!=<>]", match[1]):
             return True
     return False
 
 
 def name_of_words(words: str) -> str:
     """One spelling for what is counted: `Red  apples.` is `red apple`."""
-    found = _WORD.findall(words.replace(".", "").lower())
-    return " ".join(w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in found)
+    lowered = _WORD.findall(words.replace(".", "").lower())
+    return " ".join(w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in lowered)
 
 
 # ---- units at the end of a value
@@ -190,38 +190,38 @@ def canonical_unit(text: str) -> str | None:
     if len(ratio := re.split(r"\s+per\s+", text)) == 2:
         names = [canonical_unit(part) for part in ratio]
         return "/".join(name for name in names if name) if all(names) else None
-    found = _MEASURED.match(text)
-    if not found:
+    measured = _MEASURED.match(text)
+    if not measured:
         return "degree" if "\\circ" in text else None
-    unit = UNIT_OF.get(found[2])
-    if unit is None and len(found[2]) > 1:  # M is no metre
-        unit = UNIT_OF.get(found[2].lower())
-    power = found[3] or {"s": "2", "c": "3"}.get((found[1] or " ")[0].lower(), "")
+    unit = UNIT_OF.get(measured[2])
+    if unit is None and len(measured[2]) > 1:  # M is no metre
+        unit = UNIT_OF.get(measured[2].lower())
+    power = measured[3] or {"s": "2", "c": "3"}.get((measured[1] or " ")[0].lower(), "")
     return f"{unit}^{power}" if unit and power else unit
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
     """The value without its unit, and one name for the unit; None for no unit, or for one of whatever is measured."""
     tail = text[-_LOOK:]
-    if (found := _SCALED.search(tail)) and (scaled := _scaled(_cut(text, tail, found), found)):
+    if (match := _SCALED.search(tail)) and (scaled := _scaled(_cut(text, tail, match), match)):
         return scaled
-    if found := _DEGREE.search(tail):
-        return _cut(text, tail, found), "degree"
-    if (found := _TEXT_UNIT.search(tail)) and _cut(text, tail, found):
-        words, power = _BRACKETED.sub(r"\1", found[1]), f"^{found[2]}" if found[2] else ""
+    if match := _DEGREE.search(tail):
+        return _cut(text, tail, match), "degree"
+    if (match := _TEXT_UNIT.search(tail)) and _cut(text, tail, match):
+        words, power = _BRACKETED.sub(r"\1", match[1]), f"^{match[2]}" if match[2] else ""
         name = canonical_unit(words + power)
         if name is None and says_what_is_counted(words):
             name = name_of_words(words) + power
         if name is not None:
-            return _cut(text, tail, found), name or None
-    if (found := _BARE_UNIT.search(tail)) and _ends_a_value(_cut(text, tail, found)):
-        return _cut(text, tail, found), canonical_unit(found.group().strip()) or None
+            return _cut(text, tail, match), name or None
+    if (match := _BARE_UNIT.search(tail)) and _ends_a_value(_cut(text, tail, match)):
+        return _cut(text, tail, match), canonical_unit(match.group().strip()) or None
     return text, None
 
 
-def _scaled(value: str, found: re.Match[str]) -> tuple[str, str | None] | None:
+def _scaled(value: str, match: re.Match[str]) -> tuple[str, str | None] | None:
     """`5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
-    words, rest = found.groups()
+    words, rest = match.groups()
     unit = canonical_unit(rest) if rest else ""
     if unit is None or not _is_one_value(value):
         return None
@@ -246,8 +246,8 @@ def closes_at(text: str, brackets: str) -> int:
     return -1
 
 
-def _cut(text: str, tail: str, found: re.Match[str]) -> str:
-    return text[: len(text) - len(tail) + found.start()].rstrip()
+def _cut(text: str, tail: str, match: re.Match[str]) -> str:
+    return text[: len(text) - len(tail) + match.start()].rstrip()
 
 
 def _ends_a_value(text: str) -> bool:

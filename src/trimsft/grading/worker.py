@@ -45,8 +45,8 @@ def judge(gold: str, answer: str, loose: bool) -> str:
 def _parse(text: str) -> list[Any]:
     from math_verify import LatexExtractionConfig, parse
 
-    found: list[Any] = parse(f"${text}$", [LatexExtractionConfig()], parsing_timeout=None)
-    return found
+    parsed: list[Any] = parse(f"${text}$", [LatexExtractionConfig()], parsing_timeout=None)
+    return parsed
 
 
 def _loosely_equal(gold: Any, answer: Any) -> bool:

@@ -205,16 +205,18 @@ def interval_over_runs(
     if len({stratum.shape[1] for stratum in strata}) > 1:
         shapes = [stratum.shape for stratum in strata]
         raise ValueError(f"strata: must be arrays of [problems, runs] with equal runs, got {shapes}")
-    found = mean_interval(
+    over_problems = mean_interval(
         [stratum.mean(axis=1, keepdims=True) for stratum in strata], bounds, resamples=resamples, seed=seed
     )
     runs_S = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
     if len(runs_S) == 1:
-        return found
+        return over_problems
     half = student_t(len(runs_S) - 1) * float(runs_S.std(ddof=1)) / math.sqrt(len(runs_S))
-    low = found.value - math.hypot(found.value - found.low, half)
-    high = found.value + math.hypot(found.high - found.value, half)
-    return Interval(found.value, *(low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1])))
+    low = over_problems.value - math.hypot(over_problems.value - over_problems.low, half)
+    high = over_problems.value + math.hypot(over_problems.high - over_problems.value, half)
+    return Interval(
+        over_problems.value, *(low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
+    )
 
 
 @functools.cache

@@ -69,9 +69,9 @@ class BenchmarkScore:
             "truncated": self.truncation_rate,
             "tokens": self.mean_tokens,
         }
-        found = {"pass": self.pass_at, "majority": self.majority_at}[kind][int(k)] if k else table[metric]
-        assert found is not None
-        return found
+        interval = {"pass": self.pass_at, "majority": self.majority_at}[kind][int(k)] if k else table[metric]
+        assert interval is not None
+        return interval
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, whose keys are texts."""
@@ -127,18 +127,18 @@ def score(
     names = metric_names(k, greedy=bool(greedy))
     values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
     bounds = [metric_bounds(name) for name in names]
-    found = dict(zip(names, column_intervals(values_PM, bounds, resamples=resamples, seed=seed), strict=True))
+    intervals = dict(zip(names, column_intervals(values_PM, bounds, resamples=resamples, seed=seed), strict=True))
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),
         samples=k,
-        average=found.get("average"),
-        pass_at={n: found[f"pass@{n}"] for n in range(1, k + 1)},
-        majority_at={n: found[f"majority@{n}"] for n in range(1, k + 1)},
-        greedy=found.get("greedy"),
-        no_answer_rate=found.get("no_answer"),
-        truncation_rate=found.get("truncated"),
-        mean_tokens=found.get("tokens"),
+        average=intervals.get("average"),
+        pass_at={n: intervals[f"pass@{n}"] for n in range(1, k + 1)},
+        majority_at={n: intervals[f"majority@{n}"] for n in range(1, k + 1)},
+        greedy=intervals.get("greedy"),
+        no_answer_rate=intervals.get("no_answer"),
+        truncation_rate=intervals.get("truncated"),
+        mean_tokens=intervals.get("tokens"),
         statuses=dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items())),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
@@ -163,8 +163,8 @@ def macros(
         for _, table in sorted(_by_benchmark(scores).items())
     ]
     bounds = [metric_bounds(metric) for metric in metrics]
-    found = mean_intervals(strata, bounds, resamples=resamples, seed=seed)
-    return dict(zip(metrics, found, strict=True))
+    intervals = mean_intervals(strata, bounds, resamples=resamples, seed=seed)
+    return dict(zip(metrics, intervals, strict=True))
 
 
 def over_runs(
@@ -188,8 +188,8 @@ def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, be
     ids_a, ids_b = ({problem.problem for problem in side.per_problem} for side in (a, b))
     if ids_a != ids_b:
         sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
-        told = [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]
-        raise ValueError(f"benchmark {benchmark!r}: the runs have different problems: {', '.join(told)}")
+        differing = [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]
+        raise ValueError(f"benchmark {benchmark!r}: the runs have different problems: {', '.join(differing)}")
 
 
 def _by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:

@@ -19,7 +19,7 @@ from trimsft.evaluate.engines.base import Sampling
 from trimsft.evaluate.engines.slot_attention import has_triton
 
 _ELEMENTS = 2**25
-"""Of noise at once: the hash needs a few buffers of this size."""
+"""Random numbers made at once: the hash needs a few buffers of this size."""
 
 
 class Drawer:

@@ -75,11 +75,11 @@ class ServerEngine:
         for request in requests:
             self._refuse_what_has_no_effect(request.sampling)
         with self._connect() as client, ThreadPoolExecutor(self._concurrency) as pool:
-            asked: list[Future[Completion]] = [
+            futures: list[Future[Completion]] = [
                 pool.submit(self._complete, client, index, request) for index, request in enumerate(requests)
             ]
             try:
-                for answered in as_completed(asked):
+                for answered in as_completed(futures):
                     yield answered.result()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)

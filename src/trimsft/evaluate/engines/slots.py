@@ -33,7 +33,7 @@ LEAST_ROWS = 16
 """Below this, fewer rows save nothing."""
 LARGEST_ERROR = 0.01
 LARGEST_ERROR_16_BIT = 0.5
-"""Of the first logits, as a share of their standard deviation; a wrong mask or position is off by several."""
+"""Error of the first logits, as a share of their standard deviation; a wrong mask or position is off by several."""
 
 
 @dataclass(frozen=True)

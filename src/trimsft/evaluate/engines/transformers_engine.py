@@ -286,8 +286,8 @@ def _load_model(model: str | Path, revision: str | None, dtype: str, device: str
         loaded = AutoModelForCausalLM.from_pretrained(str(model), revision=revision, dtype=dtype)
     except Exception as error:  # the library raises whatever the files make it
         # said first where a name is no folder, since the library then speaks of the hub alone
-        asked = "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
-        raise EngineError(f"cannot load {str(model)!r}{asked}: {one_line(error)}", field="model") from error
+        elsewhere = "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
+        raise EngineError(f"cannot load {str(model)!r}{elsewhere}: {one_line(error)}", field="model") from error
     return loaded.to(device)
 
 
