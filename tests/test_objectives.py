@@ -223,10 +223,12 @@ def test_objectives_are_frozen_and_hashable(objective) -> None:
 # ---- weights are constants to the gradient
 
 
-@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, backend) for name in OBJECTIVES for backend in ("reference", "chunked")), ("trim", "triton")],
+)
 def test_no_gradient_flows_through_the_weights(name, backend) -> None:
-    head = make_head(6).to(device_of(backend))
+    head = make_head(3).to(device_of(backend))
     options = {"backend": backend, "skip_below": 0}
 
     def gradients(objective):
@@ -235,7 +237,7 @@ def test_no_gradient_flows_through_the_weights(name, backend) -> None:
         return out.weights, torch.autograd.grad(out.loss, (leaves.hidden, leaves.weight))
 
     weights, computed = gradients(make_objective(name))
-    theta = torch.ones(6, device=weights.device, requires_grad=True)
+    theta = torch.ones(3, device=weights.device, requires_grad=True)
     returned, constant = gradients(lambda tokens: theta * weights)
     assert not weights.requires_grad and not returned.requires_grad
     for got, expected in zip(computed, constant, strict=True):

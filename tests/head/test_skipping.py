@@ -4,14 +4,28 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft import DFT, FSFT, OBJECTIVES, SFT, TrimSFT, TrimSFTEasy, make_objective
 from trimsft.bench.head import synthetic_head
+from trimsft.head import IGNORED
 from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep
 
-from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head
+from .oracle import (
+    BACKENDS,
+    FUSED,
+    Answer,
+    Head,
+    assert_close,
+    call,
+    device_of,
+    distance,
+    exact,
+    fused,
+    logit_rounding,
+    make_head,
+)
 
 BOUND = 2e-3
 """What the default may cost: the size of bfloat16 rounding."""
@@ -25,51 +39,52 @@ def spread_head(tokens: int, hidden_size: int = 64, vocabulary: int = 1500, **ga
 # ---- the default
 
 
-@pytest.mark.parametrize("backend", ["reference", "chunked"])
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("options", [{}, {"softcap": 30.0}], ids=str)
-def test_default_keeps_both_gradients(options, name, backend) -> None:
-    objective, head = make_objective(name), spread_head(2000)
-    got, expected = fused(head, objective, backend, **options), exact(head, objective, **options)
+def assert_within_bound(got: Answer, expected: Answer) -> None:
     assert distance(got.hidden, expected.hidden) < BOUND
     assert distance(got.weight, expected.weight) < BOUND
-    assert distance(got.loss, expected.loss) < 1e-5  # the loss counts every row
-    if name == "trim":
-        assert 0 < got.kept < 1000
+    assert distance(got.loss, expected.loss) <= expected.rounding  # the loss counts every row
+    if expected.bias is not None:
+        assert distance(got.bias, expected.bias) < BOUND
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in OBJECTIVES), ("trim", {"softcap": 30.0})])
+def test_default_keeps_both_gradients(name, options) -> None:
+    objective, head = make_objective(name), spread_head(800)
+    expected = exact(head, objective, **options)
+    for backend in ("reference", "chunked"):
+        got = fused(head, objective, backend, **options)
+        assert_within_bound(got, expected)
+        assert name != "trim" or 0 < got.kept < 400
 
 
 @pytest.mark.parametrize("backend", ["triton", "triton low_memory"])
 @pytest.mark.parametrize("objective", [TrimSFT(), FSFT()], ids=str)
 def test_default_keeps_both_gradients_in_the_kernels(objective, backend) -> None:
-    head = spread_head(40, hidden_size=32, vocabulary=300)
-    got, expected = fused(head, objective, backend), exact(head, objective)
-    assert 0 < got.kept < 40
-    assert distance(got.hidden, expected.hidden) < BOUND
-    assert distance(got.weight, expected.weight) < BOUND
+    head = spread_head(16, hidden_size=32, vocabulary=300)
+    got = fused(head, objective, backend)
+    assert 0 < got.kept < 16
+    assert_within_bound(got, exact(head, objective))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_zero_is_exact(backend) -> None:
-    head = spread_head(24, hidden_size=32, vocabulary=300)
+def test_zero_is_exact_and_skipped_rows_get_no_gradient_at_all(backend) -> None:
+    head = spread_head(10, hidden_size=32, vocabulary=300)
     got = fused(head, TrimSFT(), backend, skip_below=0)
-    assert got.kept == 24
+    assert got.kept == 10
     assert_close(got, exact(head, TrimSFT()))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_skipped_rows_get_no_gradient_at_all(backend) -> None:
-    head = spread_head(32, hidden_size=32, vocabulary=300)
     got = fused(head, TrimSFT(), backend)
-    mass = got.weights.abs() * got.tokens.doubt
     touched = got.hidden.abs().sum(dim=1) > 0
-    assert torch.equal(touched, mass >= DEFAULT_SKIP_BELOW)
-    assert got.kept == int(touched.sum()) < 32
+    assert torch.equal(touched, got.weights.abs() * got.tokens.doubt >= DEFAULT_SKIP_BELOW)
+    assert got.kept == int(touched.sum()) < 10
 
 
-@pytest.mark.parametrize("objective", [SFT(), DFT(), TrimSFT(), TrimSFT(margin=8.0)], ids=str)
-@pytest.mark.parametrize("skip_below", [DEFAULT_SKIP_BELOW, 0.05])
-def test_backends_agree_on_what_to_keep(skip_below, objective) -> None:
-    head = spread_head(20, hidden_size=16, vocabulary=100)
+@pytest.mark.parametrize(
+    ("objective", "skip_below"),
+    [(SFT(), 0.05), (DFT(), DEFAULT_SKIP_BELOW), (TrimSFT(), 0.05), (TrimSFT(margin=8.0), DEFAULT_SKIP_BELOW)],
+    ids=str,
+)
+def test_backends_agree_on_what_to_keep(objective, skip_below) -> None:
+    head = spread_head(10, hidden_size=16, vocabulary=100)
     kept = {backend: fused(head, objective, backend, skip_below=skip_below).kept for backend in BACKENDS}
     assert len(set(kept.values())) == 1, kept
 
@@ -80,14 +95,13 @@ def test_backends_agree_on_what_to_keep(skip_below, objective) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("skip_below", [DEFAULT_SKIP_BELOW, 0.5])
 def test_batch_whose_weights_are_all_tiny_still_learns(skip_below, backend) -> None:
-    head = spread_head(24, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
+    head = spread_head(8, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
     objective = TrimSFT(margin=6.0)
     expected = exact(head, objective)
     assert expected.weights.max() < 1e-4
     got = fused(head, objective, backend, skip_below=skip_below)
     assert got.kept > 0
-    assert distance(got.hidden, expected.hidden) < BOUND
-    assert distance(got.weight, expected.weight) < BOUND
+    assert_within_bound(got, expected)
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked"])
@@ -97,60 +111,59 @@ def test_rows_of_equal_mass(objective, backend) -> None:
     generator = torch.Generator().manual_seed(0)
     hidden, weight = torch.randn(512, 16, generator=generator), torch.randn(500, 16, generator=generator)
     head = Head(hidden, 0.02 * weight, torch.arange(512) % 500)
-    got, expected = fused(head, objective, backend), exact(head, objective)
-    assert distance(got.hidden, expected.hidden) < BOUND
-    assert distance(got.weight, expected.weight) < BOUND
+    assert_within_bound(fused(head, objective, backend), exact(head, objective))
 
 
 @pytest.mark.parametrize("backend", FUSED)
 @pytest.mark.usefixtures("small_chunks")
 def test_tiny_weights_in_several_chunks(backend) -> None:
     """What the first chunk teaches about the threshold holds for the others."""
-    head = spread_head(40, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
+    tokens = 40 if backend == "chunked" else 20
+    head = spread_head(tokens, hidden_size=32, vocabulary=300, lowest_gap=-2.0, highest_gap=2.0)
     objective = TrimSFT(margin=6.0)
-    got, expected = fused(head, objective, backend), exact(head, objective)
-    assert 0 < got.kept < 40
-    assert distance(got.hidden, expected.hidden) < BOUND
-    assert distance(got.weight, expected.weight) < BOUND
+    got = fused(head, objective, backend)
+    assert 0 < got.kept < tokens
+    assert_within_bound(got, exact(head, objective))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_many_light_rows_beside_a_few_heavy_ones(backend) -> None:
     """Each light row is below the threshold; together they hold a good share of the gradient."""
-    head = spread_head(36, hidden_size=32, vocabulary=300, lowest_gap=9.0, highest_gap=12.0)
-    head.labels[[4, 30]] = (head.labels[[4, 30]] + 1) % 300
+    head = spread_head(16, hidden_size=32, vocabulary=300, lowest_gap=9.0, highest_gap=12.0)
+    head.labels[[4, 12]] = (head.labels[[4, 12]] + 1) % 300
     objective = lambda tokens: torch.where(tokens.gap < 0, 0.01, 1.0)  # noqa: E731
     expected = exact(head, objective)
     got = fused(head, objective, backend)
     below = int((expected.weights * expected.tokens.doubt < DEFAULT_SKIP_BELOW).sum())
-    assert got.kept > 36 - below
-    assert distance(got.hidden, expected.hidden) < BOUND
-    assert distance(got.weight, expected.weight) < BOUND
+    assert got.kept > 16 - below
+    assert_within_bound(got, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("skip_below", [0, DEFAULT_SKIP_BELOW])
 def test_zero_weights_give_zero_gradients(skip_below, backend) -> None:
-    got = fused(make_head(12, bias=True), lambda tokens: torch.zeros_like(tokens.nll), backend, skip_below=skip_below)
+    got = fused(make_head(4, bias=True), lambda tokens: torch.zeros_like(tokens.nll), backend, skip_below=skip_below)
     assert got.loss == 0
     for gradient in (got.hidden, got.weight, got.bias):
         assert (gradient == 0).all()
 
 
 @pytest.mark.parametrize("backend", FUSED)
-@pytest.mark.parametrize("objective", [TrimSFT(), TrimSFT(margin=7.0, bandwidth=0.5)], ids=str)
-@pytest.mark.parametrize("order", ["heavy rows first", "heavy rows last"])
+@pytest.mark.parametrize(
+    ("objective", "order"),
+    [(TrimSFT(), "heavy rows last"), (TrimSFT(margin=7.0, bandwidth=0.5), "heavy rows first")],
+    ids=str,
+)
 @pytest.mark.usefixtures("small_chunks")
-def test_where_the_kept_rows_stand_does_not_matter(order, objective, backend) -> None:
+def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) -> None:
     """Room for kept rows is guessed from the first chunk; a guess that is off costs time, not correctness."""
-    head = spread_head(40, hidden_size=32, vocabulary=300)
+    head = spread_head(24, hidden_size=32, vocabulary=300)
     head = replace(head, bias=torch.linspace(-0.1, 0.1, 300))
     expected = exact(head, objective)
     rows = (expected.weights * expected.tokens.doubt).argsort(descending=order == "heavy rows first")
-    got, expected = fused(head.rows(rows), objective, backend), exact(head.rows(rows), objective)
-    assert 0 < got.kept < 40
-    for name in ("hidden", "weight", "bias"):
-        assert distance(getattr(got, name), getattr(expected, name)) < BOUND, name
+    got = fused(head.rows(rows), objective, backend)
+    assert 0 < got.kept < 24
+    assert_within_bound(got, exact(head.rows(rows), objective))
 
 
 # ---- the rule itself
@@ -191,50 +204,39 @@ def test_rule_does_not_depend_on_the_order(mass, random) -> None:
 # ---- laws of the whole head
 
 
-@settings(max_examples=10)
-@given(st.permutations(range(24)))
-@pytest.mark.parametrize("backend", ["reference", "chunked"])
-def test_permuted_tokens_give_permuted_statistics_and_the_same_weight_gradient(backend, order) -> None:
-    check_permutation(backend, order)
-
-
-@pytest.mark.parametrize("backend", ["triton", "triton low_memory"])
-def test_permuted_tokens_in_the_kernels(backend) -> None:
-    check_permutation(backend, torch.randperm(24, generator=torch.Generator().manual_seed(0)).tolist())
-
-
-def check_permutation(backend: str, order: list[int]) -> None:
-    head = spread_head(24, hidden_size=16, vocabulary=100)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_permuted_tokens_give_permuted_statistics_and_the_same_weight_gradient(backend) -> None:
+    head, order = spread_head(10, hidden_size=16, vocabulary=100), [3, 9, 0, 1, 8, 2, 7, 4, 6, 5]
     before, after = fused(head, TrimSFT(), backend), fused(head.rows(torch.tensor(order)), TrimSFT(), backend)
-    torch.testing.assert_close(after.tokens.gap, before.tokens.gap[order], rtol=0, atol=1e-5)
+    rounding = logit_rounding(head)
+    torch.testing.assert_close(after.tokens.gap, before.tokens.gap[order], rtol=0, atol=rounding)
     assert torch.equal(after.tokens.competitor, before.tokens.competitor[order])
-    assert distance(after.hidden, before.hidden[order]) < 1e-5
-    assert distance(after.weight, before.weight) < 1e-5
+    assert distance(after.hidden, before.hidden[order]) < rounding
+    assert distance(after.weight, before.weight) < rounding
     assert after.kept == before.kept
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("skip_below", [0, DEFAULT_SKIP_BELOW])
-def test_normalizer_divides_loss_and_gradients(skip_below, backend) -> None:
-    head = spread_head(16, hidden_size=16, vocabulary=100)
-    one = fused(head, TrimSFTEasy(), backend, skip_below=skip_below, normalizer=1)
-    many = fused(head, TrimSFTEasy(), backend, skip_below=skip_below, normalizer=5e4)
+def test_normalizer_divides_loss_and_gradients(backend) -> None:
+    head = spread_head(8, hidden_size=16, vocabulary=100)
+    one = fused(head, TrimSFTEasy(), backend, normalizer=1)
+    many = fused(head, TrimSFTEasy(), backend, normalizer=5e4)
     assert one.kept == many.kept
     for name in ("loss", "hidden", "weight"):
-        assert distance(5e4 * getattr(many, name), getattr(one, name)) < 1e-5
+        assert distance(5e4 * getattr(many, name), getattr(one, name)) < logit_rounding(head)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_micro_batches_with_a_shared_normalizer_add_up(backend) -> None:
-    head = make_head(20, bias=True)
-    head.labels[[1, 2, 3, 4, 11]] = -100  # 6 trained tokens in one half, 9 in the other
+    head = make_head(8, bias=True)
+    head.labels[[1, 2, 5]] = IGNORED  # 2 trained tokens in one half, 3 in the other
     whole = fused(head, TrimSFTEasy(), backend, skip_below=0)
     leaves = head.to(device_of(backend)).leaves()
     loss = torch.zeros((), dtype=torch.float64)
-    for rows in (slice(0, 10), slice(10, 20)):
-        out = call(leaves.rows(rows), TrimSFTEasy(), backend, skip_below=0, normalizer=15)
+    for rows in (slice(0, 4), slice(4, 8)):
+        out = call(leaves.rows(rows), TrimSFTEasy(), backend, skip_below=0, normalizer=5)
         out.loss.backward()
         loss += out.loss.detach().cpu()
-    assert distance(loss, whole.loss) < 1e-5
+    assert distance(loss, whole.loss) < logit_rounding(head)
     for name in ("hidden", "weight", "bias"):
-        assert distance(getattr(leaves, name).grad, getattr(whole, name)) < 1e-5
+        assert distance(getattr(leaves, name).grad, getattr(whole, name)) < logit_rounding(head)
