@@ -47,16 +47,9 @@ def test_rows_that_were_selected(rows: list[list[int]], data: st.DataObject) -> 
     assert measure_lengths(view, 4) == by_hand([rows[row] for row in chosen], 4, "start")
 
 
-def test_a_label_that_nothing_predicts_does_not_count() -> None:
+def test_a_label_that_nothing_predicts_no_rows_and_more_rows_than_one_batch() -> None:
     assert measure_lengths(dataset_of([[5, -100, -100], [5, 6]]), None).dropped == 1
-
-
-def test_no_rows() -> None:
-    empty = dataset_of([[1]]).select([])
-    assert measure_lengths(empty, 4) == LengthReport(0, 0, 0, 0, 0.0, 0, 0, 0, 4)
-
-
-def test_more_rows_than_one_batch() -> None:
+    assert measure_lengths(dataset_of([[1]]).select([]), 4) == LengthReport(0, 0, 0, 0, 0.0, 0, 0, 0, 4)
     report = measure_lengths(dataset_of([[-100, 1, 2]] * 25_000), 2)
     assert (report.rows, report.trained_tokens, report.truncated) == (25_000, 25_000, 25_000)
 

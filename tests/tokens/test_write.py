@@ -16,7 +16,7 @@ from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
 from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
 from trimsft.text.data_config import DataConfig
-from trimsft.text.encoding import Encoder, Example
+from trimsft.text.encoding import Encoder
 from trimsft.text.templates import choose_template
 from trimsft.text.training_data import encode
 from trimsft.tokens import heads, passes, read_token_table, same_tokens, write, write_token_table, write_token_tables
@@ -89,9 +89,10 @@ def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch
     assert_exact(parts, folder, examples_of(folder))
 
 
-def test_lines_are_in_order_and_texts_make_up_the_solution(folder, tmp_path) -> None:
-    path = write_token_table(folder, ROWS, tmp_path / "new" / "tokens.parquet", limit=7)
-    table = read_token_table(path, first_examples=99)
+def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(folder, tmp_path) -> None:
+    progress, out = [], tmp_path / "new" / "tokens.parquet"
+    write_token_table(folder, ROWS, out, limit=7, batch_tokens=200, on_progress=lambda *counts: progress.append(counts))
+    table = read_token_table(out, first_examples=99)
     assert table["example"].tolist() == sorted(table["example"].tolist())
     for example in range(7):
         mine = np.flatnonzero(table["example"] == example)
@@ -99,7 +100,9 @@ def test_lines_are_in_order_and_texts_make_up_the_solution(folder, tmp_path) -> 
         assert "".join(table.texts["text"][row] for row in mine) == ROWS[example]["solution"] + "<eos>"
     assert set(table["example"].tolist()) == set(range(7))
     assert ((table["rank"] == 1) == (table["gap"] >= 0)).all()
-    assert read_token_table(path, first_examples=2)["example"].max() == 1
+    assert read_token_table(out, first_examples=2)["example"].max() == 1
+    assert len(progress) > 1 and progress[-1] == (7, 7)
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
 
 
 def test_metadata_say_how_it_was_made(folder, tmp_path) -> None:
@@ -114,13 +117,6 @@ def test_metadata_say_how_it_was_made(folder, tmp_path) -> None:
     assert metadata(ROWS)["data"] == one["data"]
     assert metadata(ROWS[::-1])["data"]["sha256"] != one["data"]["sha256"]
     assert metadata(ROWS, template="deepseek")["template"] == "deepseek"
-
-
-def test_progress_counts_rows(folder, tmp_path) -> None:
-    seen = []
-    write_token_table(folder, ROWS, tmp_path / "t.parquet", batch_tokens=200, on_progress=lambda *x: seen.append(x))
-    assert len(seen) > 1 and seen[-1] == (12, 12)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
 def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
@@ -275,20 +271,14 @@ def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_p
         write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
-def test_the_model_stays_what_it_was(folder) -> None:
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = torch.randint(2, 250, (8, 50))
-    before = model(ids).logits
-    example = Example(0, [5, 6, 7], [8, 9])
-    (batch,) = passes.make_batches([example], 100)
-    assert len(heads.Reader(model).start(batch).wait()["rank"]) == 2
-    assert torch.equal(model(ids).logits, before)
-
-
 def test_a_model_in_memory(folder, tmp_path) -> None:
+    """It stays what it was."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = torch.randint(2, 250, (8, 50))
+    before = model(ids).logits
     one = write_token_table(model, ROWS, tmp_path / "a.parquet", tokenizer=tokenizer)
+    assert torch.equal(model(ids).logits, before)
     other = write_token_table(folder, ROWS, tmp_path / "b.parquet")
     assert pq.read_table(one).equals(pq.read_table(other))
     with pytest.raises(ValueError, match="tokenizer: is needed for a model in memory"):
