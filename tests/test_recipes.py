@@ -139,10 +139,7 @@ def test_the_table_says_how_the_batch_is_shared(processes, tmp_path, monkeypatch
         assert (int(asked[0]) if asked else shipped) == processes
     monkeypatch.setattr(TrimSFTConfig, "world_size", processes)
     _, args, _ = parse("llama-3.1-8b.yaml", "--output_dir", str(tmp_path))
-    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (
-        int(micro),
-        int(accumulation),
-    )
+    assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (int(micro), int(accumulation))
     assert args.per_device_train_batch_size * args.gradient_accumulation_steps * processes == 24
 
 

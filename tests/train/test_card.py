@@ -31,13 +31,7 @@ def base_named(name: str) -> Any:
 
 def test_after_a_training(tmp_path: Path) -> None:
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    settings = {
-        "margin": 0.25,
-        "bandwidth": 2.0,
-        "learning_rate": 0.0123,
-        "eval_strategy": "steps",
-        "eval_steps": 1,
-    }
+    settings = {"margin": 0.25, "bandwidth": 2.0, "learning_rate": 0.0123, "eval_strategy": "steps", "eval_steps": 1}
     trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options, **settings)
     trainer.train()
     header, text = card_of(trainer, model_name="mine", dataset_name="some/data", tags=["maths", "trl"])
@@ -94,13 +88,7 @@ def test_an_adapter(tmp_path: Path) -> None:
 
 def test_it_is_saved_with_a_checkpoint(tmp_path: Path) -> None:
     trainer = make_trainer(
-        TrimSFTTrainer,
-        make_model(),
-        tmp_path / "my run",
-        PAIRS,
-        max_steps=1,
-        save_strategy="steps",
-        save_steps=1,
+        TrimSFTTrainer, make_model(), tmp_path / "my run", PAIRS, max_steps=1, save_strategy="steps", save_steps=1
     )
     trainer.train()
     cards = list((tmp_path / "my run").rglob("README.md"))

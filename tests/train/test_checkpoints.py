@@ -279,10 +279,7 @@ DAMAGE = {
     "no weights": (remove("model.safetensors"), "the weights are missing"),
     "no state": (remove("trainer_state.json"), "trainer_state.json is missing"),
     "state cut short": (write("trainer_state.json", '{"a'), "cannot be read"),
-    "a shard missing": (
-        write("a.index.json", '{"weight_map": {"a": "b.safetensors"}}'),
-        "b.safetensors is missing",
-    ),
+    "a shard missing": (write("a.index.json", '{"weight_map": {"a": "b.safetensors"}}'), "b.safetensors is missing"),
     "still being written": (write("checkpoint-is-incomplete.txt", ""), "still being written"),
     "a file smaller than sealed": (write(SEAL, '{"files": {"optimizer.pt": 9}}'), "complete.json says 9"),
     "a sealed file missing": (write(SEAL, '{"files": {"x/y": 9}}'), "x/y is missing"),

@@ -136,10 +136,7 @@ def test_asked_to_end_it_saves_and_goes_on_later(
     whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     """Also as shells start what stands in the background: with SIGINT ignored."""
-    for number, code, how, step in (
-        (signal.SIGINT, 130, "interrupted", 3),
-        (signal.SIGTERM, 143, "terminated", 5),
-    ):
+    for number, code, how, step in ((signal.SIGINT, 130, "interrupted", 3), (signal.SIGTERM, 143, "terminated", 5)):
         done = signalled(words, tmp_path / "log", number, step=step).wait()
         assert done.code == code, done.err[-4000:]
         place = run.train_dir / f"checkpoint-{step}"

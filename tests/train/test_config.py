@@ -70,8 +70,7 @@ def test_settings_of_the_head_are_checked_before_any_training(settings: dict[str
 
 
 @pytest.mark.parametrize(
-    ("rows", "limit", "size", "steps"),
-    [(24, 4, 4, 6), (10, 4, 2, 5), (3, 8, 3, 1), (7, 4, 1, 7), (8, 8, 8, 1)],
+    ("rows", "limit", "size", "steps"), [(24, 4, 4, 6), (10, 4, 2, 5), (3, 8, 3, 1), (7, 4, 1, 7), (8, 8, 8, 1)]
 )
 def test_a_global_batch_is_cut_into_equal_micro_batches(rows: int, limit: int, size: int, steps: int) -> None:
     shared = config(global_batch=rows, per_device_train_batch_size=limit)

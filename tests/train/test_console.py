@@ -90,12 +90,7 @@ class Mine(PrinterCallback):
 @pytest.mark.parametrize("quiet", [True, False])
 def test_they_replace_those_of_the_trainer_and_no_others(quiet: bool, tmp_path: Path) -> None:
     trainer = make_trainer(
-        TrimSFTTrainer,
-        make_model(),
-        tmp_path,
-        PAIRS,
-        {"callbacks": [Mine(), TrainerCallback()]},
-        disable_tqdm=quiet,
+        TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Mine(), TrainerCallback()]}, disable_tqdm=quiet
     )
     kinds = [type(callback) for callback in trainer.callback_handler.callbacks]
     assert PrinterCallback not in kinds and ProgressCallback not in kinds

@@ -25,11 +25,7 @@ SMALL = {
     "head_dim": 8,
     "vocab_size": 100,
 }
-PRECISIONS = {
-    "float32": (torch.float32, False),
-    "bfloat16": (torch.bfloat16, False),
-    "autocast": (torch.float32, True),
-}
+PRECISIONS = {"float32": (torch.float32, False), "bfloat16": (torch.bfloat16, False), "autocast": (torch.float32, True)}
 
 
 def make_args(tmp_path, **fields) -> TrimSFTConfig:
@@ -106,14 +102,7 @@ def test_a_lora_trains_its_adapters_only(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("optim", "bytes_each"),
-    [
-        ("adamw_torch", 8),
-        ("adamw_torch_fused", 8),
-        ("adamw_8bit", 2),
-        ("lion_32bit", 4),
-        ("adagrad", 4),
-        ("sgd", 0),
-    ],
+    [("adamw_torch", 8), ("adamw_torch_fused", 8), ("adamw_8bit", 2), ("lion_32bit", 4), ("adagrad", 4), ("sgd", 0)],
 )
 def test_optimizer_state(tmp_path, optim, bytes_each) -> None:
     result = estimate(make_plan(tmp_path, optim=optim))
@@ -314,13 +303,7 @@ def test_the_head_takes_what_was_measured(tmp_path, monkeypatch, mode, shape) ->
     }[mode]
     config = LlamaConfig(**{**SMALL, "hidden_size": hidden, "vocab_size": vocabulary, "num_hidden_layers": 1})
     plan = make_plan(
-        tmp_path,
-        config,
-        lengths=(tokens // 4,) * 4,
-        bf16=True,
-        dtype=torch.bfloat16,
-        max_length=None,
-        **settings,
+        tmp_path, config, lengths=(tokens // 4,) * 4, bf16=True, dtype=torch.bfloat16, max_length=None, **settings
     )
     assert estimate(plan).head_bytes / 2**30 == pytest.approx(MEASURED_GIB[mode, shape], rel=0.06)
 
@@ -357,8 +340,7 @@ def test_steps(tmp_path, settings, processes, steps) -> None:
     assert result.steps == steps
     assert result.global_batch == 24
     assert result.tokens == pytest.approx(
-        16 * 20_000 * settings.get("num_train_epochs", 1) if "max_steps" not in settings else 16 * 2400,
-        rel=0.01,
+        16 * 20_000 * settings.get("num_train_epochs", 1) if "max_steps" not in settings else 16 * 2400, rel=0.01
     )
 
 

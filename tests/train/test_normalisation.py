@@ -11,6 +11,7 @@ pytest.importorskip("trl")
 from trl import SFTTrainer
 
 from tests.train.tiny import (
+    LOSS_ERROR,
     PAIRS,
     assert_same_gradients,
     logged,
@@ -48,13 +49,13 @@ def test_one_batch_of_eight_however_it_is_accumulated(objective: str, tmp_path: 
     whole, before = train(tmp_path, PAIRS, 8, 1, objective=objective)
     [(batch, _)] = whole.batches
     loss, gradients = plain_step(before, [batch], whole.objective)
-    assert logged(whole, "loss") == pytest.approx([loss], rel=1e-5)
+    assert logged(whole, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
     assert_same_gradients(whole.grads[0], gradients)
     for size, accumulated in ((4, 2), (2, 4), (1, 8)):
         parts, _ = train(tmp_path, PAIRS, size, accumulated, objective=objective)
         assert len(parts.batches) == accumulated
-        assert logged(parts, "loss") == pytest.approx([loss], rel=1e-5)
-        assert logged(parts, "weighted_loss") == pytest.approx([loss], rel=1e-5)
+        assert logged(parts, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
+        assert logged(parts, "weighted_loss") == pytest.approx([loss], rel=LOSS_ERROR)
         assert_same_gradients(parts.grads[0], gradients)
 
 
@@ -72,7 +73,7 @@ def test_a_last_step_with_fewer_micro_batches(tmp_path: Path) -> None:
     assert len(batches) == 4
     for step, micro_batches in enumerate((batches[:3], batches[3:])):
         loss, gradients = plain_step(before, micro_batches, trainer.objective)
-        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=1e-5)
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=LOSS_ERROR)
         assert_same_gradients(trainer.grads[step], gradients)
 
 
@@ -83,7 +84,7 @@ def test_packed_and_padded_rows_make_the_same_step(tmp_path: Path) -> None:
     assert 1 < len(packed.batches) < 8
     for trainer in (packed, free):
         assert sum(trained(batch) for batch, _ in trainer.batches) == logged(padded, "trained_tokens")[0]
-        assert logged(trainer, "loss") == pytest.approx(logged(padded, "loss"), rel=1e-5)
+        assert logged(trainer, "loss") == pytest.approx(logged(padded, "loss"), rel=LOSS_ERROR)
         assert_same_gradients(trainer.grads[0], padded.grads[0])
 
 
@@ -106,7 +107,7 @@ def test_a_micro_batch_without_a_trained_token(tmp_path: Path) -> None:
     rows = [row(9, 9), row(12, 4), row(5, 5), row(20, 2)]
     some, before = train(tmp_path, rows, 1, 4)
     loss, gradients = plain_step(before, [batch for batch, _ in some.batches if trained(batch)], some.objective)
-    assert logged(some, "loss") == pytest.approx([loss], rel=1e-5)
+    assert logged(some, "loss") == pytest.approx([loss], rel=LOSS_ERROR)
     assert_same_gradients(some.grads[0], gradients)
     assert logged(some, "trained_tokens") == [8 + 18] and logged(some, "num_tokens") == [46]
     assert sorted(len(outputs.tokens) for _, outputs in some.batches) == [0, 0, 8, 18]
@@ -118,7 +119,7 @@ def test_a_label_that_nothing_predicts_does_not_count(tmp_path: Path) -> None:
     trainer, before = train(tmp_path, [first, row(6, 0)], 1, 2)
     assert logged(trainer, "trained_tokens") == [5]
     assert logged(trainer, "loss") == pytest.approx(
-        [plain_step(before, [batch for batch, _ in trainer.batches], trainer.objective)[0]], rel=1e-5
+        [plain_step(before, [batch for batch, _ in trainer.batches], trainer.objective)[0]], rel=LOSS_ERROR
     )
 
 

@@ -28,6 +28,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
+    LOSS_ERROR,
     OBJECTIVES,
     KeepsGradients,
     assert_same_gradients,
@@ -88,11 +89,7 @@ def test_equals_the_formula_on_the_logits_of_the_model(kind: str, objective: Any
 
 def test_what_is_scaled_or_capped_matters() -> None:
     """The cases above could not fail if the transformations were next to nothing."""
-    for kind, name in (
-        ("gemma2", "final_logit_softcapping"),
-        ("granite", "logits_scaling"),
-        ("cohere", "logit_scale"),
-    ):
+    for kind, name in (("gemma2", "final_logit_softcapping"), ("granite", "logits_scaling"), ("cohere", "logit_scale")):
         model = patch(make_model(kind), SFT())
         before = model(**make_batch()).loss.item()
         head: FusedHead = model.trimsft_head
@@ -102,14 +99,10 @@ def test_what_is_scaled_or_capped_matters() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "chunked"])
 def test_backends(backend: Any) -> None:
-    model = patch(make_model(), TRIM, backend=backend, skip_below=0.0)
-    expected = plain_loss(unpatched(model)(make_batch()["input_ids"]).logits, make_batch()["labels"], TRIM)
-    torch.testing.assert_close(
-        model(make_batch()["input_ids"], labels=make_batch()["labels"]).loss.double(),
-        expected.loss,
-        rtol=1e-5,
-        atol=0,
-    )
+    model, batch = patch(make_model(), TRIM, backend=backend, skip_below=0.0), make_batch()
+    expected = plain_loss(unpatched(model)(batch["input_ids"]).logits, batch["labels"], TRIM).loss
+    loss = model(batch["input_ids"], labels=batch["labels"]).loss.double()
+    torch.testing.assert_close(loss, expected, rtol=LOSS_ERROR, atol=0)
     assert model.trimsft_head.backend == backend
 
 
@@ -179,7 +172,7 @@ def test_an_objective_of_ones_own_and_a_changed_one() -> None:
         torch.testing.assert_close(
             model(batch["input_ids"], labels=batch["labels"]).loss.double(),
             plain_loss(plain, batch["labels"], objective).loss,
-            rtol=1e-5,
+            rtol=LOSS_ERROR,
             atol=0,
         )
 
@@ -458,7 +451,7 @@ def test_transformers_own_trainer_normalises_over_the_accumulated_batch(tmp_path
     trainer = Trainer(model, args, train_dataset=Dataset.from_list(lists), callbacks=[keeps])
     trainer.train()
     loss, gradients = plain_step(plain, rows, TRIM)
-    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(loss, rel=LOSS_ERROR)
     assert_same_gradients(keeps.steps[0], gradients)
 
 

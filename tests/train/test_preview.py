@@ -133,8 +133,4 @@ def test_spaces_of_sentencepiece_tokens_are_seen() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
     assert tokenizer.decode([1]) == "the"
     rows = Dataset.from_dict({"input_ids": [[0, 1, 2]], "labels": [[-100, 1, 2]]})
-    assert [token["text"] for token in as_json(rows, tokenizer)[0]["tokens"]] == [
-        " a",
-        " the",
-        "<eos>",
-    ]
+    assert [token["text"] for token in as_json(rows, tokenizer)[0]["tokens"]] == [" a", " the", "<eos>"]

@@ -110,10 +110,7 @@ def test_every_figure_of_a_training(objective: str, tmp_path: Path) -> None:
         assert record["tokens_per_second"] > 0
         assert record["mass_low"] + record["mass_middle"] + record["mass_high"] == pytest.approx(1)
     if objective == "sft":
-        assert logged(trainer, "effective_ratio") == [1.0, 1.0] and logged(trainer, "mean_weight") == [
-            1.0,
-            1.0,
-        ]
+        assert logged(trainer, "effective_ratio") == [1.0, 1.0] and logged(trainer, "mean_weight") == [1.0, 1.0]
     else:
         assert 0 < records[0]["skipped"] < 1
 
@@ -170,7 +167,8 @@ def test_quantiles_are_within_a_bin(gaps: list[float], parts: int) -> None:
     figures = telemetry.collect(alone, CPU)
     for name, share in QUANTILES.items():
         exact = np.quantile(np.float32(gaps), share, method="inverted_cdf").clip(-40, 40)
-        assert figures[name] == pytest.approx(exact, abs=BIN + 1e-4)
+        # a gap near the edge of a bin: its distance from -40, up to 80, is rounded to float32
+        assert figures[name] == pytest.approx(exact, abs=BIN + 80 * 2**-23)
     assert "eos_weight" not in figures
 
 
@@ -260,8 +258,7 @@ def test_no_end_of_sequence_is_no_reason_to_warn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "warned"),
-    [("trim", {"out of reach", "eos"}), ("trim-h", set()), ("sft", set()), ("fsft", set())],
+    ("objective", "warned"), [("trim", {"out of reach", "eos"}), ("trim-h", set()), ("sft", set()), ("fsft", set())]
 )
 def test_a_training_says_it_once(
     objective: str, warned: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -22,6 +22,7 @@ from tests.train.tiny import (
     BAND,
     CHATS,
     LENGTHS,
+    LOSS_ERROR,
     MESSAGES,
     PAIRS,
     TEXTS,
@@ -59,7 +60,7 @@ def train_both(
 
 def assert_same_training(ours: Any, plain: Any) -> None:
     assert len(plain.grads) == len(ours.grads) == 2
-    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=1e-5)
+    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=LOSS_ERROR)
     assert logged(ours, "num_tokens") == logged(plain, "num_tokens")
     for got, expected in zip(ours.grads, plain.grads, strict=True):
         assert_same_gradients(got, expected)
@@ -106,7 +107,7 @@ def test_sft_is_sfttrainer_for_all_models(kind: str, tmp_path: Path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, kind=kind, gradient_accumulation_steps=3)
     assert_same_training(ours, plain)
     if kind == "mixtral":
-        assert logged(ours, "aux_loss") == pytest.approx(logged(plain, "aux_loss"), rel=1e-5)
+        assert logged(ours, "aux_loss") == pytest.approx(logged(plain, "aux_loss"), rel=LOSS_ERROR)
         # the loss logged is the total, and the router's part is no small one
         assert logged(ours, "loss")[0] > logged(ours, "nll")[0] + 0.1
 
@@ -114,7 +115,7 @@ def test_sft_is_sfttrainer_for_all_models(kind: str, tmp_path: Path) -> None:
 def test_the_router_loss_can_be_turned_off(tmp_path: Path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, kind="mixtral", router_aux_loss_coef=0.0)
     assert_same_training(ours, plain)
-    assert logged(ours, "loss") == pytest.approx(logged(ours, "nll"), rel=1e-5)
+    assert logged(ours, "loss") == pytest.approx(logged(ours, "nll"), rel=LOSS_ERROR)
     assert not logged(ours, "aux_loss")
 
 
@@ -149,7 +150,7 @@ def test_sft_is_sfttrainer_in_evaluation(tmp_path: Path) -> None:
     assert_same_training(ours, plain)
     for name in ("eval_one_loss", "eval_two_loss"):
         assert len(logged(ours, name)) == 2
-        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=1e-5)
+        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=LOSS_ERROR)
 
 
 @pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
@@ -164,7 +165,7 @@ def test_compute_metrics_sees_the_logits(objective: str, tmp_path: Path) -> None
     expected, got = plain.evaluate(), ours.evaluate()
     assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
     assert got["eval_labels"] == expected["eval_labels"]
-    assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=1e-5)) == (objective == "sft")
+    assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
 
 
 def test_a_model_by_name_with_model_init_kwargs(tmp_path: Path) -> None:
@@ -199,18 +200,14 @@ def smoothed(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Te
     ("options", "settings", "names"),
     [
         ({"compute_loss_func": smoothed}, {}, "compute_loss_func: has no place"),
-        (
-            {},
-            {"label_smoothing_factor": 0.2},
-            "label_smoothing_factor: 0.2 is only defined for objective='sft'",
-        ),
+        ({}, {"label_smoothing_factor": 0.2}, "label_smoothing_factor: 0.2 is only defined for objective='sft'"),
     ],
 )
 def test_losses_that_only_sft_has(options: Any, settings: Any, names: str, tmp_path: Path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, options, **settings)
     assert_same_training(ours, plain)
     for name in ("entropy", "mean_token_accuracy"):
-        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=1e-4)
+        assert logged(ours, name) == pytest.approx(logged(plain, name), rel=LOSS_ERROR)
     with pytest.raises(ValueError, match=names):
         make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective="trim", **settings)
 
@@ -245,10 +242,12 @@ def test_it_is_the_loop_written_by_hand(
         micro_batches = [batch for batch, _ in batches[2 * step : 2 * step + 2]]
         loss, gradients = plain_step(plain, micro_batches, objective)
         optimizer.step()
-        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=1e-5)
+        assert logged(trainer, "loss")[step] == pytest.approx(loss, rel=LOSS_ERROR)
         assert_same_gradients(trainer.grads[step], gradients)
     for name, weight in plain.named_parameters():
-        torch.testing.assert_close(dict(trainer.model.named_parameters())[name], weight, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            dict(trainer.model.named_parameters())[name], weight, rtol=LOSS_ERROR, atol=LOSS_ERROR
+        )
 
 
 def test_settings_reach_the_head(tmp_path: Path) -> None:
@@ -291,16 +290,9 @@ def test_arguments_of_a_parent_class_are_taken_over(kind: type[Any], tmp_path: P
         make_model(), args, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer()
     )
     assert type(trainer.args) is TrimSFTConfig
-    assert (trainer.args.learning_rate, trainer.args.seed, trainer.args.hub_token) == (
-        0.25,
-        args.seed,
-        "secret",
-    )
+    assert (trainer.args.learning_rate, trainer.args.seed, trainer.args.hub_token) == (0.25, args.seed, "secret")
     assert trainer.args.max_length == (9 if kind is SFTConfig else 1024)
-    assert (trainer.args.eos_token, trainer.args.pad_token) == (
-        "<assistant>" if kind is SFTConfig else None,
-        None,
-    )
+    assert (trainer.args.eos_token, trainer.args.pad_token) == ("<assistant>" if kind is SFTConfig else None, None)
     assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
 
 

@@ -131,8 +131,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
         band = Band(
-            getattr(self.objective, "margin", args.margin),
-            getattr(self.objective, "bandwidth", args.bandwidth),
+            getattr(self.objective, "margin", args.margin), getattr(self.objective, "bandwidth", args.bandwidth)
         )
         eos_ids = _eos_ids(self.model, self._tokenizer)
         self._telemetry = {mode: Telemetry(band, eos_ids) for mode in ("train", "eval")}
@@ -162,13 +161,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
     # the data ---------------------------------------------------------------------------------------------------
 
     def _prepare_dataset(
-        self,
-        dataset: Any,
-        processing_class: Any,
-        args: Any,
-        packing: bool,
-        formatting_func: Any,
-        dataset_name: str,
+        self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be said."""
         if isinstance(dataset, Dataset):
@@ -344,8 +337,7 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     if not isinstance(args, TrainingArguments):
         raise TypeError(f"args: must be a TrimSFTConfig, got {type(args).__name__}")
     logger.warning(
-        "objective: 'trim', the default, since %s names none; use TrimSFTConfig to choose",
-        type(args).__name__,
+        "objective: 'trim', the default, since %s names none; use TrimSFTConfig to choose", type(args).__name__
     )
     settings = args.to_dict()
     hidden = [name for name in settings if name.endswith("_token")]  # to_dict masks them, eos_token too
