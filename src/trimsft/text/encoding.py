@@ -38,8 +38,8 @@ def load_tokenizer(
         return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
     except Exception as error:  # the library raises whatever the files make it
         reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-        asked = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
-        raise UsageError(f"cannot load a tokenizer from {name!r}{asked}: {reason}", field=field) from error
+        absent = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
+        raise UsageError(f"cannot load a tokenizer from {name!r}{absent}: {reason}", field=field) from error
 
 
 # ---- tokenising

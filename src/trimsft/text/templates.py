@@ -101,7 +101,7 @@ class ChatTemplate:
 
     @property
     def end(self) -> str:
-        """What the template writes after an answer; empty where it refuses to be asked."""
+        """What the template writes after an answer; empty where it refuses such a chat."""
         answer = "\u2603"  # nothing that a template writes itself
         chat = [*self.messages("?"), {"role": "assistant", "content": answer}]
         try:

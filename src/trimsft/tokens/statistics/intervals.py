@@ -51,7 +51,7 @@ class ByExample:
         )
 
     def value(self, statistic: Callable[[Array], Array]) -> float:
-        """Of the table as it is; `statistic` takes [R, K] means of the columns and gives [R]."""
+        """The statistic of the table as it is; it takes [R, K] means of the columns and gives [R]."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(statistic(self._sums_EK.mean(axis=0, keepdims=True))[0])
 
