@@ -6,7 +6,6 @@ with Browser() as browser:
     browser.console(), browser.requests()
 """
 
-import base64
 import contextlib
 import json
 import shutil
@@ -24,15 +23,8 @@ CHROMIUM = next(
 )
 DRIVER = shutil.which("chromedriver")
 ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--hide-scrollbars",
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--no-first-run", "--hide-scrollbars"),
 ]
 PATIENCE = 60.0
 """Seconds after which something that has not happened is taken never to happen."""
@@ -115,6 +107,20 @@ class Browser:
             event,
         )
 
+    def exported(self, button: str) -> str:
+        """What a button would save as a file; its name is in `window.exportedName`."""
+        return self.run(
+            "URL.createObjectURL = (blob) => { window.exported = blob; return 'blob:kept' };"
+            "HTMLAnchorElement.prototype.click = function () { window.exportedName = this.download };"
+            "document.getElementById(arguments[0]).click(); return exported.text()",
+            button,
+        )
+
+    def box(self, selector: str) -> tuple[float, ...]:
+        """Left, top, right and bottom of the first such element."""
+        script = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        return tuple(self.run(script + "return [b.left, b.top, b.right, b.bottom]", selector))
+
     def size(self, width: int, height: int = 900) -> None:
         """A window of any width; the real one cannot be narrower than 500."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -129,10 +135,6 @@ class Browser:
         self.command("Emulation.clearDeviceMetricsOverride")
         self.command("Emulation.setEmulatedMedia", media="", features=[])
         self.command("Emulation.setScriptExecutionDisabled", value=False)
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        made = self.command("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(made["data"]))
 
     def console(self) -> list[str]:
         """Everything that was said there since the last time, errors of the policy included."""

@@ -26,7 +26,7 @@ HOSTILE = [
 ]
 HOSTILE_TEXTS = [text.replace("\ud800", "") for text in HOSTILE]
 """Without what no parquet file can hold."""
-ATTACK = "".join(HOSTILE_TEXTS)
+ATTACK = "".join(HOSTILE_TEXTS).replace("%", "")
 HIDDEN = set("\u202e\u2066\u200b\x00\x1b")
 WORDS = ["So", " the", " sum", " is", " 4", "2", ".\n", "<0xE2>", " thus", " x", " =", " 7"]
 

@@ -1,12 +1,14 @@
 """The page in a real browser: what hostile text cannot make it do, colours, paper, windows of several sizes."""
 
+import math
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from tests.report.page.browser import Browser, wait
+from tests.report.page.browser import wait
 from tests.report.page.conftest import METHODS
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, choose, contrast, luminance, view
+from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, choose, contrast, figures, luminance, view
 from tests.tokens.tiny import make_eval, make_table
 from trimsft.report import write_report
 from trimsft.report.colours import METHOD_LINES
@@ -23,15 +25,6 @@ def page(tmp_path_factory) -> Path:
         make_table(run / "tokens.parquet", texts, shift=number, prompts=(" ".join(HOSTILE_TEXTS),))
     settings = {"margin": 2.0, HOSTILE[2]: HOSTILE[3]}
     return write_report(folder / "report.html", runs, title=HOSTILE[0], settings=settings)
-
-
-def box(browser: Browser, selector: str) -> list[float]:
-    """Left, top, right, bottom."""
-    return browser.run(
-        "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
-        "return [b.left, b.top, b.right, b.bottom]",
-        selector,
-    )
 
 
 # ---- what hostile text cannot do
@@ -71,6 +64,27 @@ def test_the_policy_stops_what_escaping_might_miss(browser, page) -> None:
     said = " ".join(browser.console())
     assert browser.run("return window.attacked ?? null") is None
     assert "Content Security Policy" in said and "img-src" in said and "script-src" in said
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "t.method=__proto__&t.m=NaN&t.tau=-1&t.run=99&t.b=x~y~z&t.colour=constructor&t.at=1e9~-1&t.kind=77",
+        "t.m=1e999&t.tau=0&t.gap=~&t.w=a~b~c&t.go=toString&t.sort=%00&t.at=~",
+        "t.find=%3Cimg%20src=x%20onerror=alert(1)%3E&t.m=javascript:alert(1)&%E0%A4%A",
+        "t.b=&t.colour=difference&" + "t.m=1&" * 500,
+        "e.a=__proto__&e.on=nowhere&e.only=constructor&e.problem=x",
+        f"e.a={quote(ATTACK)}&e.source=2",
+        "e.a=%E0%A4%A",
+        "scores",
+    ],
+)
+def test_hostile_addresses_are_harmless(browser, seven, fragment) -> None:
+    view(browser, seven, fragment)
+    assert browser.run("return window.attacked ?? null") is None
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert math.isfinite(figures(browser)[0]) and browser.value("run-a") == "1"  # SFT, as ever
+    assert browser.console() == []
 
 
 def test_readable_without_script(browser, page) -> None:
@@ -166,12 +180,12 @@ def test_print_shows_what_is_drawn(browser, two_tables) -> None:
 def test_a_token_pointed_at_on_opening_shows_its_numbers_in_the_window(browser, binned) -> None:
     browser.size(1280)
     view(browser, binned)
-    left, top, right, bottom = box(browser, "#pane .t")
+    left, top, right, bottom = browser.box("#pane .t")
     browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=(left + right) / 2, y=(top + bottom) / 2)
     wait(lambda: "id 0," in browser.text("inspected"))
     assert browser.run("return scrollY") == 0  # nothing moved
     for part in ("#inspected", "#target", "#next"):
-        left, top, right, bottom = box(browser, part)
+        left, top, right, bottom = browser.box(part)
         assert top > 300 and bottom <= 900
         seen = "return document.querySelector('#dock').contains(document.elementFromPoint(...arguments))"
         assert browser.run(seen, (left + right) / 2, (top + bottom) / 2), part
@@ -194,9 +208,9 @@ def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
     touched = browser.run(
         "const t = [...document.querySelectorAll('#pane .t')].find(t => t.getBoundingClientRect().top > arguments[0]);"
         "t.focus({preventScroll: true}); return t.getBoundingClientRect().bottom",
-        box(browser, "#dock")[1] - 5,
+        browser.box("#dock")[1] - 5,
     )
-    assert touched <= box(browser, "#dock")[1]
+    assert touched <= browser.box("#dock")[1]
 
 
 def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
@@ -205,8 +219,8 @@ def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
     browser.run("scrollTo({top: 0, behavior: 'instant'}); document.querySelectorAll('#pane .t')[30].focus()")
 
     def in_sight() -> bool:
-        _, top, _, bottom = box(browser, "#pane .t:focus")
-        return box(browser, "#pane")[1] <= top and bottom <= box(browser, "#dock")[1]
+        _, top, _, bottom = browser.box("#pane .t:focus")
+        return browser.box("#pane")[1] <= top and bottom <= browser.box("#dock")[1]
 
     wait(in_sight)  # the window moves there smoothly
 
@@ -236,25 +250,20 @@ def test_seven_runs_in_windows_of_any_width(browser, seven, width) -> None:
     )
     assert title_behind_button == 0
     in_one_line = {390: [], 700: ["#model", "#help-button"], 1280: [".methods", "#model", "#help-button"]}[width]
-    tops = [box(browser, selector)[1] for selector in in_one_line]
+    tops = [browser.box(selector)[1] for selector in in_one_line]
     assert not tops or max(tops) - min(tops) < 12
-
-
-@pytest.mark.parametrize("width", [400, 700, 1100])
-def test_nothing_hangs_over_the_edge(browser, two_tables, width) -> None:
-    browser.size(width)
-    view(browser, two_tables)
     browser.click("keep")
     browser.run("document.querySelectorAll('details').forEach(d => { d.open = true })")
     browser.run("document.querySelectorAll('.t')[3].focus()")
     assert browser.run("return document.documentElement.scrollWidth") <= width
-    assert box(browser, "#viewer")[2] <= width
+    assert browser.box("#viewer")[2] <= width
 
 
 # ---- what is said of a setting
 
 
-def test_a_setting_that_is_none_is_refused_in_words(browser, two_tables) -> None:
+def test_remarks_on_a_setting(browser, two_tables, binned) -> None:
+    """One that is none is refused; bandwidths too small for the cells are named."""
     view(browser, two_tables)
     hidden = "return document.getElementById('remark').hidden"
     assert browser.run(hidden)
@@ -264,9 +273,8 @@ def test_a_setting_that_is_none_is_refused_in_words(browser, two_tables) -> None
     assert browser.text("remark").startswith("margin must be a number from -1000 to 1000, got none")
     browser.put("bandwidth-number", 2, "change")
     assert browser.text("remark") == "" and browser.run(hidden)
-
-
-def test_bandwidths_too_small_for_the_cells_are_named(browser, binned, two_tables) -> None:
+    browser.put("bandwidth", 0.05)  # token by token, every bandwidth is exact
+    assert browser.text("remark") == ""
     view(browser, binned)
     assert "in cells 1/256" in browser.text("counts")
     browser.put("bandwidth", 0.15)
@@ -274,9 +282,6 @@ def test_bandwidths_too_small_for_the_cells_are_named(browser, binned, two_table
     browser.put("bandwidth", 0.1)
     assert "with a bandwidth below 0.15 its figures are approximate" in browser.text("remark")
     choose(browser, "dft")  # has none
-    assert browser.text("remark") == ""
-    view(browser, two_tables)  # token by token
-    browser.put("bandwidth", 0.05)
     assert browser.text("remark") == ""
 
 

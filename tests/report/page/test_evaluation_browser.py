@@ -3,22 +3,12 @@
 import csv
 import io
 import json
-from urllib.parse import quote
 
 import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import ATTACK, BETTER, EASY, HIDDEN, make_evaluated
 from trimsft.report import write_report
-
-# downloads are kept instead of saved
-KEEP = """
-window.kept = null;
-URL.createObjectURL = (blob) => { window.kept = blob; return "blob:kept"; };
-HTMLAnchorElement.prototype.click = function () { window.keptName = this.download; };
-document.getElementById(arguments[0]).click();
-return kept.text();
-"""
 
 
 @pytest.fixture
@@ -114,18 +104,11 @@ def test_a_problem_shows_all_samples_by_vote(opened) -> None:
         "return [...document.querySelectorAll('#flip-list .side')]"
         ".map(s => [...s.querySelectorAll('h4, .note, .vote, .grade')].map(e => e.textContent))"
     )
-    assert before == [
-        "SFT",
-        "1 of 4 right",
-        "✗ greedy: wrong, 10 tokens",
-        "✗ 2 votes for 7wins",
-        "✗ sample 2: wrong, 10 tokens",
-        "✗ sample 3: wrong, 10 tokens",
-        "✓ 1 vote for 1",
-        "✓ sample 1: correct, 10 tokens",
-        "1 sample without an answer",
-        "✗ sample 4: no answer, 100 tokens",
-    ]
+    assert "|".join(before) == (
+        "SFT|1 of 4 right|✗ greedy: wrong, 10 tokens|✗ 2 votes for 7wins|✗ sample 2: wrong, 10 tokens|"
+        "✗ sample 3: wrong, 10 tokens|✓ 1 vote for 1|✓ sample 1: correct, 10 tokens|1 sample without an answer|"
+        "✗ sample 4: no answer, 100 tokens"
+    )
     assert after[3] == "✓ 3 votes for 1wins"
     assert after[4] == "✓ samples 1, 2, 3, word for word the same: correct, 10 tokens"
     assert opened.run("return document.querySelectorAll('#flip-list .side math').length") > 4
@@ -172,33 +155,18 @@ def test_the_address_keeps_the_state_and_what_others_keep_there(browser, compare
     assert "e.a" not in browser.run("return location.hash")  # what is as it was at first needs no words
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "#e.a=__proto__&e.on=nowhere&e.only=constructor&e.problem=x",
-        f"#e.a={quote(ATTACK)}&e.source=2",
-        "#e.a=%E0%A4%A",
-        "#scores",
-    ],
-)
-def test_hostile_addresses_are_harmless(browser, compared, fragment) -> None:
-    browser.open(compared, fragment)
-    assert browser.value("run-a") == "1" and len(lines(browser)) == 4
-    assert browser.run("return window.attacked ?? null") is None and browser.console() == []
-
-
 def test_exports(opened, three) -> None:
-    rows = rows_of(opened.run(KEEP, "scores-csv"))
+    rows = rows_of(opened.exported("scores-csv"))
     assert {row["run"] for row in rows} == {"Base", "SFT", "TrimSFT"} and len(rows) == 4 * 3 * 3
     row = next(row for row in rows if (row["metric"], row["run"], row["benchmark"]) == ("average@4", "SFT", "easy"))
     recorded = json.loads((three["SFT"] / "eval/easy/scores.json").read_text())["average"]
     for column, side in (("percent", "value"), ("low", "low"), ("high", "high")):  # written with four digits
         assert float(row[column]) == pytest.approx(100 * recorded[side], abs=1e-4)
-    flips = rows_of(opened.run(KEEP, "flips-csv"))
+    flips = rows_of(opened.exported("flips-csv"))
     assert flips[0] | {"id": "e1", "a_run": "SFT", "a_right": "1", "b_right": "3", "b_majority": "1"} == flips[0]
-    drawing = opened.run(KEEP, "scores-svg")
+    drawing = opened.exported("scores-svg")
     assert drawing.startswith("<?xml") and "class=" not in drawing and 'stroke="rgb' in drawing
-    assert opened.run("return window.keptName") == "scores.svg"
+    assert opened.run("return window.exportedName") == "scores.svg"
     assert opened.run(
         "return new DOMParser().parseFromString(arguments[0], 'image/svg+xml').querySelector('parsererror') === null",
         drawing,
@@ -220,11 +188,10 @@ def test_narrow_screens_do_not_scroll_sideways(browser, compared) -> None:
 
 
 def test_hostile_text_changes_nothing(browser, tmp_path) -> None:
-    attack = ATTACK.replace("%", "")
     for label, words in (("a", EASY), ("b", BETTER)):
-        answers = {f"{attack}{place}": text for place, text in enumerate(words.values())}
-        make_evaluated(tmp_path / label, "easy", answers, text=f"${attack}$ {attack}", problem=attack + "%s")
-    runs = {attack: tmp_path / "a", "=cmd()": tmp_path / "b"}
+        answers = {f"{ATTACK}{place}": text for place, text in enumerate(words.values())}
+        make_evaluated(tmp_path / label, "easy", answers, text=f"${ATTACK}$ {ATTACK}", problem=ATTACK + "%s")
+    runs = {ATTACK: tmp_path / "a", "=cmd()": tmp_path / "b"}
     browser.open(write_report(tmp_path / "report.html", runs, title="t"))
     elements = "return document.querySelectorAll('script, style, img, svg, iframe').length"
     before = browser.run(elements)
@@ -234,5 +201,5 @@ def test_hostile_text_changes_nothing(browser, tmp_path) -> None:
     shown = browser.run("return document.body.textContent")
     assert not set(shown) & HIDDEN and "⟨U+202E⟩" in shown
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
-    assert [row["b_run"] for row in rows_of(browser.run(KEEP, "flips-csv"))] == ["'=cmd()"] * 3
+    assert [row["b_run"] for row in rows_of(browser.exported("flips-csv"))] == ["'=cmd()"] * 3
     assert all(address.startswith(("file:", "about:")) for address in browser.requests())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, page_of
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, make_evaluated, page_of
 from tests.tokens.tiny import make_eval, make_table
 from trimsft.errors import RunError
 from trimsft.report import write_report
@@ -22,8 +22,10 @@ TEXTS = [["a", "b"], ["c", "d", "e"]]
 HOW = {"template": "chat", "system_prompt": None, "max_length": None}
 
 
-def make_runs(folder: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, Path]:
     """Base, SFT and TrimSFT, evaluated on two benchmarks and with token tables."""
+    folder = tmp_path_factory.mktemp("runs")
     runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
     counts = [([1, 2, 3], [0, 4]), ([2, 4, 3], [1, 5]), ([8, 3, 3], [7, 5])]
     for number, (run, (easy, hard)) in enumerate(zip(runs.values(), counts, strict=True)):
@@ -33,11 +35,6 @@ def make_runs(folder: Path) -> dict[str, Path]:
     manifest = {"command": "trimsft train x", "versions": {"trl": "1"}}
     (runs["SFT"] / "manifest.json").write_text(json.dumps(manifest))
     return runs
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    return make_runs(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +89,26 @@ def test_nothing_is_loaded_and_only_its_own_style_and_script_are_allowed(page) -
 
 
 def test_hostile_text_stays_text(tmp_path) -> None:
-    folders = {name: tmp_path / str(number) for number, name in enumerate(["Base", *HOSTILE])}
-    for folder in folders.values():
-        make_eval(folder, "lab-easy", [3, 4], text=" ".join(HOSTILE))
-        make_table(folder / "tokens.parquet", [HOSTILE_TEXTS * 2], prompts=(" ".join(HOSTILE_TEXTS),))
-    page = page_of(tmp_path, folders, HOSTILE[0], settings={HOSTILE[1]: HOSTILE[5]})
-    tags = [tag for tag, _ in page.elements]
-    assert tags.count("script") == 4  # one runs, three hold data
-    assert tags.count("style") == 1 and "img" not in tags
-    assert not any("onload" in attributes for _, attributes in page.elements)
+    """The page has the elements that a page of plain texts has."""
+    pages = []
+    for kind, texts in (("plain", ["word"] * len(HOSTILE_TEXTS)), ("hostile", HOSTILE_TEXTS)):
+        written = "".join(texts).replace("%", "")
+        labels = ["Base", *(HOSTILE if kind == "hostile" else map(str, range(len(HOSTILE))))]
+        runs = {label: tmp_path / kind / str(place) for place, label in enumerate(labels)}
+        for number, run in enumerate(runs.values()):
+            answers = {
+                f"{written}{place}": words
+                for place, words in enumerate(("1 2 2 1", "1 1 1 1" if number else "2 2 2 2"))
+            }
+            make_evaluated(run, "easy", answers, text=written, problem=f"{written}%s")
+            make_table(run / "tokens.parquet", [texts * 2], prompts=(" ".join(texts),))
+        pages.append(page_of(tmp_path / kind, runs, texts[0], settings={texts[1]: HOSTILE[5]}))
+    plain, page = pages
+    assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
+    assert [attributes.keys() for _, attributes in page.elements] == [
+        attributes.keys() for _, attributes in plain.elements
+    ]
+    assert [tag for tag, _ in page.elements].count("script") == 4  # one runs, three hold data
     assert "{{ 7 * 7 }}" in page.text.replace("·", " ")
     assert not set(page.html) & HIDDEN
     assert "⟨U+202E⟩right⟨U+2066⟩to⟨U+200B⟩left⟨U+0000⟩⟨U+001B⟩[31m⟨U+D800⟩" in page.text

@@ -11,11 +11,8 @@ import pytest
 from tests.report.page.pages import HOSTILE, Page, view
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.objectives import PARAMETERS
 from trimsft.report import write_report
-from trimsft.report.page.build import assemble
 from trimsft.report.page.sweep import read_sweep, sweep_parts
-from trimsft.report.page.tokens import token_parts
 
 
 def point(margin: float, bandwidth: float, value: float, /, **more: Any) -> dict[str, Any]:
@@ -42,14 +39,13 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def page_with(folder: Path, path: Path | None) -> Path:
-    rooms = {"tokens": token_parts([], PARAMETERS), "sweep": sweep_parts(path)}
-    page = folder / "report.html"
-    page.write_text(assemble(rooms, title="t", lead="", facts={}), encoding="utf-8")
-    return page
+def page_with(folder: Path, sweep: Path | None) -> Path:
+    (folder / "run").mkdir(exist_ok=True)
+    return write_report(folder / "report.html", {"Base": folder / "run"}, title="t", sweep=sweep)
 
 
 def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
+    assert 'id="sweep"' not in page_with(tmp_path, None).read_text(encoding="utf-8")
     page = Page(page_with(tmp_path, write(tmp_path)).read_text(encoding="utf-8"))
     rows = [[" ".join(cell.split()) for cell in row] for row in page.rows]
     start = rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
@@ -67,11 +63,6 @@ def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
     }
     assert colours["1.5", "0.8"] == "q8 highest" and colours["4.0", "0.8"] == "q0"
     assert colours["0.5", "2.0"] == "q8 alike"  # 0.6 of 0.3 to 0.61
-
-
-def test_without_a_sweep_there_is_nothing(tmp_path) -> None:
-    text = page_with(tmp_path, None).read_text(encoding="utf-8")
-    assert 'id="sweep"' not in text and sweep_parts(None)["sections"] == []
 
 
 def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path) -> None:
@@ -93,14 +84,8 @@ def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path)
         ({"points": [point(1, 1, 61.0)]}, r"value: must be a share from 0 to 1 within its interval .*, got 61"),
         ({"points": [point(1, 1, 0.5, low=0.6)]}, r"value: must be a share .* \[0.6, 0.52\], got 0.5"),
         ({"points": [point(1, 1, 0.5, seeds=0)]}, r"seeds: must be a whole number from 1, got 0"),
-        (
-            {"points": [point(1, 1, 0.5, objective="sft")]},
-            r"objective: must be one of trim, trim-e, trim-h, got 'sft'",
-        ),
-        (
-            {"points": [point(1, 1, 0.5), point(1, 1, 0.6)]},
-            r"points\[1\]: trim with margin 1 and bandwidth 1 is points\[0\] already",
-        ),
+        ({"points": [point(1, 1, 0.5, objective="sft")]}, "objective: must be one of trim, trim-e, trim-h, got 'sft'"),
+        ({"points": [point(1, 1, 0.5)] * 2}, r"points\[1\]: trim with margin 1 and bandwidth 1 is points\[0\] already"),
         ({"benchmarks": "math500"}, r"benchmarks: must be a list of names, got 'math500'"),
         ({"metric": None}, r"metric: must be a text, got None"),
     ],
@@ -139,21 +124,10 @@ def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(browser, tmp_path) -> No
 
 def test_hostile_sweeps_and_their_csv(browser, tmp_path) -> None:
     hostile = "".join(HOSTILE[:5])
-    path = write(
-        tmp_path,
-        metric=hostile,
-        benchmarks=[hostile],
-        selected_on=hostile,
-        command=hostile,
-        points=[point(1, 1, 0.5, run=f"={hostile}")],
-    )
+    texts = dict.fromkeys(("metric", "selected_on", "command"), hostile)
+    path = write(tmp_path, **texts, benchmarks=[hostile], points=[point(1, 1, 0.5, run=f"={hostile}")])
     browser.open(page_with(tmp_path, path))
     assert browser.run("return window.attacked ?? null") is None and browser.console() == []
     assert browser.run("return document.querySelectorAll('main img, main script, #sweep svg').length") == 0
-    text = browser.run(
-        "URL.createObjectURL = (blob) => { window.kept = blob; return 'blob:x' };"
-        "HTMLAnchorElement.prototype.click = () => {};"
-        "document.getElementById('sweep-csv').click(); return kept.text()"
-    )
-    (row,) = csv.DictReader(io.StringIO(text))
+    (row,) = csv.DictReader(io.StringIO(browser.exported("sweep-csv")))
     assert row["run"] == f"'={hostile}" and row["metric"] == hostile and float(row["value"]) == 0.5
