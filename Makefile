@@ -20,11 +20,11 @@ DEVELOPMENT = $(VENV)/.development
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test browser check test-gpu figures clean
+.PHONY: help quickstart test soak coverage browser check test-gpu figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
-	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2, NO_BROWSER=1"
+	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2"
 
 quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
 	@$(RUN) trimsft quickstart --out runs/quickstart
@@ -32,15 +32,22 @@ ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."
 endif
 
-test: check browser ## everything that needs no GPU: static checks, then the tests
-	$(RUN) pytest -m "not gpu" --numprocesses $(JOBS) --dist loadfile
+# tests go one by one to whoever is free: a few long files would else keep one core busy at the end
+test: check ## everything that needs no GPU: static checks, then the tests
+	@command -v chromedriver >/dev/null || echo "No chromedriver: the page is not tested in a browser. 'make browser' installs Chromium, as root on Debian."
+	$(RUN) pytest -m "not gpu and not soak" --numprocesses $(JOBS) --dist worksteal
 
-# the page is tested in Chromium: fetched where that takes no question (root on Debian), skipped with a word elsewhere
-browser:
-	@if ! command -v chromedriver >/dev/null && [ -z "$(NO_BROWSER)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing chromium for the tests of the page (NO_BROWSER=1 leaves it out)"; \
-	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
-	    || echo "chromium could not be installed: the tests of the page are skipped"; fi
+soak: $(DEVELOPMENT) ## what is too slow for every change: runs that are killed again and again, whole quickstarts
+	$(RUN) pytest -m soak
+
+coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child processes included
+	$(RUN) coverage erase
+	$(RUN) coverage run -m pytest -m "not gpu and not soak" --numprocesses $(JOBS) --dist worksteal
+	$(RUN) coverage combine --quiet
+	$(RUN) coverage report
+
+browser: ## install Chromium for the tests of the page; needs root and apt-get
+	command -v chromedriver || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; }
 
 check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports
 	$(RUN) ruff check
@@ -55,8 +62,8 @@ figures: $(RUNTIME) ## draw the figures of the documentation again
 	$(RUN) trimsft.report.figures docs/figures
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \

@@ -21,11 +21,6 @@ for _ in range(3):
     torch.randn(64, 300, requires_grad=True).log_softmax(dim=-1).exp().sum().backward()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "gpu: needs CUDA")
-    config.addinivalue_line("markers", "soak: slow, such as killing a training at every step")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
         return
