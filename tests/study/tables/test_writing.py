@@ -13,13 +13,14 @@ from tests.scoring.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.study.places import Place
+from trimsft.report.figures import style
+from trimsft.report.table import to_latex
+from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES
-from trimsft.study.tables.beside_the_paper import numbers_of
-from trimsft.study.tables.score_rows import our_table, pattern_table, score_rows
+from trimsft.study.tables.scores import numbers_of, our_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import summarise
-from trimsft.study.tables.writing import fitting_latex, write_study
+from trimsft.study.tables.writing import write_study
 
 TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
@@ -28,8 +29,21 @@ LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
 WORDS = ("1", "2", " =", " so", " x")
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch, request):
+    """Figures without pictures and pages without content, which take longest; one test has the real ones."""
+
+    def write_title(path, runs, *, title):
+        path.write_text(title)
+        return path
+
+    if "for_real" not in request.fixturenames:
+        monkeypatch.setattr(style, "PRINT_FORMATS", ())
+        monkeypatch.setattr("trimsft.report.page.build.write_report", write_title)
+
+
 def study_folder(tmp_path, name, found, tokens=(), scale=LAB, words=WORDS):
-    place = Place(tmp_path / "study")
+    place = StudyFolder(tmp_path / "study")
     place.settle(scale)
     for each, of_cell in found.items():
         write_run(place, each, of_cell)
@@ -41,6 +55,12 @@ def study_folder(tmp_path, name, found, tokens=(), scale=LAB, words=WORDS):
     return place.out
 
 
+@pytest.fixture
+def for_real():
+    """Figures and pages as they are."""
+
+
+@pytest.mark.usefixtures("for_real")
 def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     found = main_results(2)
     out = study_folder(tmp_path, "main", found)
@@ -88,8 +108,8 @@ def test_the_ablation_draws_the_papers_figure_and_the_plane(tmp_path):
     found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
     out = study_folder(tmp_path, "ablation", found)
     write_study(STUDIES["ablation"], LAB, list(found), out, resamples=50)
-    drawn = {name for name in folder_of(out / "tables/ablation/figures") if name.endswith(".png")}
-    assert drawn == {"ablation.png", "plane.png", "ablation_of_the_paper.png"}
+    drawn = {name for name in folder_of(out / "tables/ablation/figures") if name.endswith(".csv")}
+    assert drawn == {"ablation.csv", "plane.csv", "ablation_of_the_paper.csv"}
     theirs = list(csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text())))
     assert len(theirs) == 28 + 1
     assert "Over 5 settings, tau explains" in (out / "tables/ablation/ablation.md").read_text()
@@ -110,7 +130,7 @@ def test_passes_show_both_metrics_and_the_bars(tmp_path):
     write_study(STUDIES["passes"], LAB, list(found), out, resamples=20)
     text = (out / "tables/passes/passes.md").read_text()
     assert "**pass@8**" in text and "**best-of-8 by majority vote**" in text
-    assert "figures/sampling.png" in folder_of(out / "tables/passes")
+    assert "figures/sampling.csv" in folder_of(out / "tables/passes")
 
 
 @pytest.mark.parametrize("name", ["gaps", "weights", "gradient-mass", "categories"])
@@ -148,7 +168,7 @@ def test_a_benchmark_that_is_added_leaves_the_finished_table_there(tmp_path):
     found = main_results(1)
     out = study_folder(tmp_path, "main", found)
     more = replace(LAB, benchmarks=("easy", "hard", "new"))
-    Place(out).settle(more)
+    StudyFolder(out).settle(more)
     write_study(STUDIES["main"], more, list(found), out, resamples=20)
     text = (out / "tables/main/main.md").read_text()
     assert "|  | easy | hard | average |" in text and "Not finished on new: lab/base/seed0" in text
@@ -187,7 +207,7 @@ def test_the_latex_compiles_and_fits_the_page(tmp_path):
     summaries = summarise(main_results(1), resamples=20)
     rows = score_rows(summaries, ["average"], numbers_of("main"))
     tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), pattern_table(summaries, rows)]
-    body = "\n".join(map(fitting_latex, tables))
+    body = "\n".join(to_latex(table, fit=True) for table in tables)
     packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
     text = rf"{packages}\begin{{document}}{body}\end{{document}}"
     (tmp_path / "t.tex").write_text(text)
