@@ -5,7 +5,7 @@
         --qwen Qwen2.5-Math/evaluation --qwen-python qwen-env/bin/python
 
 golds     every gold against itself, the next one and respellings of itself
-hostile   the answers of tests/evaluate/grading/test_hostile.py, both graders: slowest, and any that was accepted
+hostile   the answers of tests/grading/test_hostile.py, both graders: slowest, and any that was accepted
 synthetic 8 answers for each problem of five benchmarks, made from the golds: seconds, beside plain math-verify
 real      the responses of the dumps of benchmarks/published.py: seconds, beside plain math-verify
 cases     the cases of math-verify's own tests
