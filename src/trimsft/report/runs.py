@@ -103,8 +103,6 @@ class Run:
         means = macros([self.counts[name] for name in benchmarks], known) if known else {}
         return {metric: in_percent(interval) for metric, interval in means.items()}
 
-    interval, mean_intervals = interval_percent, mean_intervals_percent  # until the page says percent, too
-
     def samples(self, benchmark: str) -> list[dict[str, Any]]:
         """Texts and grades of all samples of a benchmark; greedy is number -1."""
         folder = self.directory.eval_dir / benchmark
