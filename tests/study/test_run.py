@@ -86,7 +86,7 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
 ) -> None:
     out, _ = finished
     whole = (out / "tables" / "main" / "main.csv").read_text()
-    monkeypatch.setattr(command, "run_cells", lambda cells, *_, **__: Outcome({BASE: out}, {}))
+    monkeypatch.setattr(command, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
     assert not run("main", out).table_error
     assert (out / "tables" / "main" / "main.csv").read_text() == whole
     asked: list[list[Cell]] = []
@@ -99,8 +99,8 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
 
 def test_the_outcome_counts_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     for done, words in (([BASE], "1 cell is done"), ([BASE, SFT], "2 cells are done")):
-        outcome = Outcome(dict.fromkeys(done, Path("out")), {})
-        show_outcomes([StudyOutcome("main", StudyFolder(Path("out")), outcome)], Console())
+        outcome = Outcome(StudyFolder(Path("out")), dict.fromkeys(done, Path("out")))
+        show_outcomes([StudyOutcome("main", outcome)], Console())
         assert words in capsys.readouterr().out
 
 

@@ -72,7 +72,6 @@ class StudyOutcome:
     """What a study came to."""
 
     study: str
-    folder: StudyFolder
     cells: Outcome
     files: list[Path] = field(default_factory=list)
     """Tables, figures, report."""
@@ -80,26 +79,18 @@ class StudyOutcome:
 
     def failures(self) -> list[str]:
         """Each in one line, with where to read more."""
-        lines = failure_lines(self.cells, self.folder)
+        lines = self.cells.failures()
         return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "study": self.study,
-            "out": str(self.folder.out),
+            "out": str(self.cells.folder.out),
             "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
             "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
             "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
             "files": [str(path) for path in self.files],
         }
-
-
-def failure_lines(cells: Outcome, folder: StudyFolder) -> list[str]:
-    """Which cells failed, why, and where to read more."""
-    return [
-        f"{cell.name}: {reason}; see {folder.log(cell)}; the same command tries it again"
-        for cell, reason in cells.failed.items()
-    ]
 
 
 def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[StudyOutcome]:
@@ -115,7 +106,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     for study in studies:
         outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
         files, error = _try_tables(study, scale, folder.out) if outcome.done else ([], "")
-        outcomes.append(StudyOutcome(study.name, folder, outcome, files, error))
+        outcomes.append(StudyOutcome(study.name, outcome, files, error))
     return outcomes
 
 
@@ -167,7 +158,9 @@ def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
     """Where everything is."""
     for outcome in outcomes:
         count = len(outcome.cells.done)
-        console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.folder.out}", soft_wrap=True)
+        console.print(
+            f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.cells.folder.out}", soft_wrap=True
+        )
         for path in outcome.files:
             console.print(f"  {path}", soft_wrap=True)
 

@@ -26,7 +26,7 @@ PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")
 """Those of Figure 2."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Study:
     """One table or figure of the paper, or several that rest on the same runs."""
 
@@ -35,9 +35,13 @@ class Study:
     paper: tuple[str, ...]
     """LaTeX labels of the tables and figures."""
     runs: Callable[[Scale], Iterable[Cell]]
-    """At seed 0."""
-    needs: frozenset[str]
-    """Of "scores" (evaluated on the benchmarks) and "tokens" (measured on training rows)."""
+    """The cells at seed 0."""
+    need: str
+    """Either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.need})
 
     def cells(self, scale: Scale, seeds: int | Sequence[int] | None = None) -> list[Cell]:
         """All seeds of each run, by default the scale's; a base is evaluated once."""
@@ -119,64 +123,27 @@ def _base(scale: Scale) -> Iterable[Cell]:
     return [Cell(model=scale.focus_model, objective=BASE)]
 
 
-STUDIES: dict[str, Study] = {
-    study.name: study
-    for study in (
-        Study(
-            name="main",
-            title="average@8 of Base, SFT, FSFT, DFT and TrimSFT",
-            paper=("tab:main",),
-            runs=_main,
-            needs=frozenset({SCORES}),
-        ),
-        Study(
-            name="passes",
-            title="pass@8 and best-of-8 by majority vote",
-            paper=("fig:passk_results",),
-            runs=_passes,
-            needs=frozenset({SCORES}),
-        ),
-        Study(
-            name="ablation",
-            title="average@8 by margin and bandwidth",
-            paper=("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau"),
-            runs=_from_paper("bandwidth_ablation", "margin_ablation"),
-            needs=frozenset({SCORES}),
-        ),
-        Study(
-            name="half-trims",
-            title="TrimSFT against its halves, by margin",
-            paper=("tab:variants", "tab:variants-complete"),
-            runs=_half_trims,
-            needs=frozenset({SCORES}),
-        ),
-        Study(
-            name="gaps",
-            title="distribution of logit gaps before and after training",
-            paper=("fig:gap_distribution",),
-            runs=_focus,
-            needs=frozenset({TOKENS}),
-        ),
-        Study(
-            name="weights",
-            title="how many tokens count, by margin and bandwidth",
-            paper=("tab:weight-diagnostic",),
-            runs=_base,
-            needs=frozenset({TOKENS}),
-        ),
-        Study(
-            name="gradient-mass",
-            title="where the gradient goes, by gap",
-            paper=("tab:gradient-mass",),
-            runs=_base,
-            needs=frozenset({TOKENS}),
-        ),
-        Study(
-            name="categories",
-            title="weights and gradient mass by kind of token",
-            paper=("tab:token-category",),
-            runs=_base,
-            needs=frozenset({TOKENS}),
-        ),
-    )
-}
+_ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
+_ALL = (
+    Study("main", "average@8 of Base, SFT, FSFT, DFT and TrimSFT", ("tab:main",), _main, SCORES),
+    Study("passes", "pass@8 and best-of-8 by majority vote", ("fig:passk_results",), _passes, SCORES),
+    Study(
+        "ablation",
+        "average@8 by margin and bandwidth",
+        _ABLATION,
+        _from_paper("bandwidth_ablation", "margin_ablation"),
+        SCORES,
+    ),
+    Study(
+        "half-trims",
+        "TrimSFT against its halves, by margin",
+        ("tab:variants", "tab:variants-complete"),
+        _half_trims,
+        SCORES,
+    ),
+    Study("gaps", "distribution of logit gaps before and after training", ("fig:gap_distribution",), _focus, TOKENS),
+    Study("weights", "how many tokens count, by margin and bandwidth", ("tab:weight-diagnostic",), _base, TOKENS),
+    Study("gradient-mass", "where the gradient goes, by gap", ("tab:gradient-mass",), _base, TOKENS),
+    Study("categories", "weights and gradient mass by kind of token", ("tab:token-category",), _base, TOKENS),
+)
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -273,7 +273,7 @@ def run_command(monkeypatch, out, failing=(), **options):
         done = {cell: folder.run(cell) for cell in cells if cell.objective not in failing}
         for cell, scores in results(dict.fromkeys(done, 0.0)).items():
             write_run(folder, cell, scores)
-        return Outcome(done, {cell: "out of memory" for cell in cells if cell not in done})
+        return Outcome(folder, done, {cell: "out of memory" for cell in cells if cell not in done})
 
     monkeypatch.setattr("trimsft.study.command.run_cells", pretend)
     console = Console(file=io.StringIO(), width=120)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,7 +173,6 @@ class QuickstartOutcome:
     """What a quickstart came to."""
 
     settings: QuickstartSettings
-    folder: QuickstartFolder
     cells: Outcome
     results: Results | None
     """None where no run could be scored."""
@@ -183,12 +182,9 @@ class QuickstartOutcome:
 
     def failures(self) -> list[str]:
         """Which run failed, why, and where to read more."""
-        lines = [
-            f"{NAMES[cell.objective]}: {error}; see {self.folder.log(cell)}; the same command tries it again"
-            for cell, error in self.cells.failed.items()
-        ]
+        lines = self.cells.failures(_label)
         if self.report_error:
-            lines.append(f"report.html: {self.report_error}; the run directories in {self.folder.out} are whole")
+            lines.append(f"report.html: {self.report_error}; the run directories in {self.cells.folder.out} are whole")
         return lines
 
     def as_dict(self) -> dict[str, Any]:
@@ -228,7 +224,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     done = [cell for cell in settings.cells() if cell in cells.done]
     results = Results({cell.objective: load_run(folder.run(cell), tuple(TIERS)) for cell in done}) if done else None
     report, error = _try_report(folder, done)
-    outcome = QuickstartOutcome(settings, folder, cells, results, report, error, time.monotonic() - began)
+    outcome = QuickstartOutcome(settings, cells, results, report, error, time.monotonic() - began)
     write_whole(folder.out / "quickstart.json", (json.dumps(outcome.as_dict(), indent=1) + "\n").encode())
     return outcome
 
@@ -259,20 +255,19 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
 
 def quickstart_progress(settings: QuickstartSettings, console: Console) -> Progress:
     """A live view that names methods as the paper does, with one number for each that is done."""
-    from trimsft.study.running.watch import Progress
-
-    return Progress(console, lambda cell: NAMES[cell.objective], _headline_of(settings))
-
-
-def _headline_of(settings: QuickstartSettings) -> Callable[[Cell], str]:
     from trimsft.scoring.records import load_run
+    from trimsft.study.running.watch import Progress
 
     def headline(cell: Cell) -> str:
         scores = load_run(settings.folder().run(cell), tuple(TIERS))
         mean = sum(score.interval("average").value for score in scores) / len(scores)
         return f"average@{settings.samples} {100 * mean:.1f}"
 
-    return headline
+    return Progress(console, _label, headline)
+
+
+def _label(cell: Cell) -> str:
+    return NAMES[cell.objective]
 
 
 def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
@@ -280,7 +275,7 @@ def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
     from trimsft.study.quickstart.scores import legend, main_table, other_table
     from trimsft.study.quickstart.words import describe, next_commands
 
-    out, results = outcome.folder.out, outcome.results
+    out, results = outcome.cells.folder.out, outcome.results
     if results is not None:
         console.print(main_table(results))
         console.print(other_table(results))

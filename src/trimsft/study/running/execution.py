@@ -51,10 +51,18 @@ class Event:
 class Outcome:
     """What a run of cells came to."""
 
-    done: dict[Cell, Path]
-    failed: dict[Cell, str]
+    folder: StudyFolder
+    done: dict[Cell, Path] = field(default_factory=dict)
+    failed: dict[Cell, str] = field(default_factory=dict)
     seconds: dict[Cell, dict[str, float]] = field(default_factory=dict)
     """For this start: cell, step, seconds; nothing for what was there already or was done elsewhere."""
+
+    def failures(self, label: Callable[[Cell], str] = lambda cell: cell.name) -> list[str]:
+        """Each in one line, with where to read more."""
+        return [
+            f"{label(cell)}: {reason}; see {self.folder.log(cell)}; the same command tries it again"
+            for cell, reason in self.failed.items()
+        ]
 
 
 OnEvent = Callable[[Event], None]
@@ -143,7 +151,7 @@ class _Campaign:
         self._elsewhere: set[str] = set()
         self._training: dict[str, int] = {}
         self._at_once: dict[tuple[Any, str], set[Cell]] = {}
-        self.outcome = Outcome({}, {})
+        self.outcome = Outcome(job.folder)
 
     def begin(self) -> list[str]:
         """Names of the cells that are not done, after having told of those that are."""
@@ -238,7 +246,8 @@ class _Campaign:
             now = self._job.folder.updates_done(cell)
             if now != before:
                 self._training[name] = now
-                self._tell(cell, "running", "training", now, updates_of(self._job.scale, cell))
+                total = updates_of(self._job.scale, cell)  # its last line sums up
+                self._tell(cell, "running", "training", min(now, total or now), total)
 
     def _settle(self, cell: Cell, note: str = "") -> None:
         self.outcome.done[cell] = self._job.folder.run(cell)

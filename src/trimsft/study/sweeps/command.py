@@ -16,7 +16,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.options import option
 from trimsft.scoring.metrics import metric_names
 from trimsft.study.cells import Cell
-from trimsft.study.command import RunOptions, failure_lines
+from trimsft.study.command import RunOptions
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost
@@ -56,7 +56,6 @@ class SweepSettings(RunOptions):
 class SweepOutcome:
     """What a sweep came to."""
 
-    folder: StudyFolder
     cells: Outcome
     swept: Swept | None
     """None where no point is finished."""
@@ -67,13 +66,13 @@ class SweepOutcome:
 
     def failures(self) -> list[str]:
         """Each in one line, with where to read more."""
-        return failure_lines(self.cells, self.folder)
+        return self.cells.failures()
 
     def as_dict(self) -> dict[str, Any]:
         """sweep.json, and what failed."""
         import json
 
-        path = self.folder.out / "sweep.json"
+        path = self.cells.folder.out / "sweep.json"
         content = json.loads(path.read_bytes()) if self.swept is not None else {}
         return content | {"failed": {cell.name: reason for cell, reason in self.cells.failed.items()}}
 
@@ -93,10 +92,10 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
     try:
         swept = read_sweep(plan.cells, plan.folder.out, settings.metric, keep=plan.points)
     except RunError:
-        return SweepOutcome(plan.folder, done, None)  # everything failed: the reasons say more
+        return SweepOutcome(done, None)  # everything failed: the reasons say more
     selection = None if settings.select_on is None else select(swept, settings.select_on)
     files = write_sweep(swept, plan.folder.out, selection=selection, notes=plan.notes, command=command)
-    return SweepOutcome(plan.folder, done, swept, selection, files, plan.notes)
+    return SweepOutcome(done, swept, selection, files, plan.notes)
 
 
 def sweep_cost(settings: SweepSettings) -> Cost:
