@@ -10,6 +10,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.run import make_engine
 from trimsft.evaluate.settings import EvalSettings
+from trimsft.scoring.metrics import MOST_SAMPLES
 
 SERVER = {"server": "http://localhost:8000"}
 
@@ -27,6 +28,7 @@ def settings(**changes: Any) -> EvalSettings:
         ({"sampling": Sampling(temperature=0)}, "temperature", "the greedy answer is what you want; set samples=0"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": -1}, "samples", "must be at least 0, got -1"),
+        ({"samples": MOST_SAMPLES + 1}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted
         ({"limit": 0}, "limit", "must be at least 1, got 0"),
         ({"template": "qwen"}, "template", "did you mean 'qwen-boxed'?"),
         ({"dtype": "fp32"}, "dtype", "unknown name 'fp32'; did you mean 'float32'? known: auto, float32"),

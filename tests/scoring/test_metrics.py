@@ -50,13 +50,6 @@ def test_representative_is_the_most_frequent_text_then_the_first():
     assert representatives(answers, cluster(answers, same_value)) == ["2.0", "0.5"]
 
 
-def test_representatives_refuse_what_does_not_fit():
-    with pytest.raises(ValueError, match="one for each of the 2 answers, got 1"):
-        representatives(["1", "2"], [0])
-    with pytest.raises(ValueError, match="'1' has none"):
-        representatives(["1"], [None])
-
-
 @pytest.mark.parametrize("equivalent", [same_value, crooked])
 @given(data=st.data(), answers=answers_drawn)
 def test_permuting_the_samples_permutes_the_clusters(equivalent, data, answers):

@@ -190,9 +190,9 @@ def test_runs_are_averaged_problem_by_problem():
 
 def test_what_cannot_be_averaged_is_refused():
     one, other = score_of("b", [1, 2, 3]), score_of("b", [1, 2])
-    with pytest.raises(ValueError, match=r"different problems: 1 only in the first \(such as 'p002'\)"):
+    with pytest.raises(ValueError, match=r"different problems of 'b': 1 only in the first \(such as 'p002'\)"):
         over_runs([[one], [other]])
-    with pytest.raises(ValueError, match="'c': only one of the runs has it"):
+    with pytest.raises(ValueError, match="only one of the runs has 'c'"):
         over_runs([[one], [one, score_of("c", [1])]])
     with pytest.raises(ValueError, match="'b' is there twice"):
         macro([one, other])

@@ -37,7 +37,7 @@ class EvalSettings:
         choices=ENGINES,
     )
     server: str | None = option(None, help="The address of an OpenAI-compatible server, such as http://localhost:8000.")
-    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0)
+    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=1000)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )

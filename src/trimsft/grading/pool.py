@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from trimsft.errors import TrimSFTError
+
 _WORKER = Path(__file__).with_name("worker.py")
 _START_SECONDS = 120.0
 _GRACE_SECONDS = 0.4
@@ -84,7 +86,7 @@ class _Worker:
             return self._process
         self.stop()
         if importlib.util.find_spec("math_verify") is None:
-            raise ModuleNotFoundError("math_verify is not installed: grading needs math-verify==0.9.0")
+            raise TrimSFTError("math_verify is not installed", hint="grading needs math-verify==0.9.0")
         self._process = subprocess.Popen(
             [sys.executable, str(_WORKER), str(self._memory_bytes)],
             stdin=subprocess.PIPE,
@@ -98,9 +100,8 @@ class _Worker:
         process = self.start()
         if not self._ready and self._line(process, _START_SECONDS) is None:
             self.stop()
-            raise RuntimeError(
-                f"the grading worker did not start; run `{sys.executable} {_WORKER} {self._memory_bytes}` to see why"
-            )
+            command = f"{sys.executable} {_WORKER} {self._memory_bytes}"
+            raise TrimSFTError("the grading worker did not start", hint=f"run `{command}` to see why")
         self._ready = True
         return process
 

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.errors import UsageError
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, mean_intervals
 from trimsft.scoring.metrics import metric_bounds
 from trimsft.scoring.scores import BenchmarkScore, require_same_problems
@@ -98,7 +99,8 @@ def compare(
 ) -> Comparison:
     """b against a, paired by problem."""
     if a.benchmark != b.benchmark:
-        raise ValueError(f"benchmark: must be the same for both runs, got {a.benchmark!r} and {b.benchmark!r}")
+        names_of = f"got {a.benchmark!r} and {b.benchmark!r}"
+        raise UsageError(f"must be the same for both runs, {names_of}", field="benchmarks")
     return _compare([(a, b)], a.benchmark, metric, names, resamples, seed)
 
 
@@ -159,10 +161,8 @@ def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[Pair]:
     of_a, of_b = ({score.benchmark: score for score in side} for side in (a, b))
     if len(of_a) < len(a) or len(of_b) < len(b) or not of_a or of_a.keys() != of_b.keys():
-        raise ValueError(
-            f"benchmarks: must be the same for both runs, each once, got {[score.benchmark for score in a]} and "
-            f"{[score.benchmark for score in b]}"
-        )
+        names = f"{[score.benchmark for score in a]} and {[score.benchmark for score in b]}"
+        raise UsageError(f"must be the same for both runs, each once, got {names}", field="benchmarks")
     return [(of_a[name], of_b[name]) for name in sorted(of_a)]
 
 

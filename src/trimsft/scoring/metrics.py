@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimsft.errors import UsageError
 from trimsft.scoring.intervals import Array, Bounds
 
 Equivalent = Callable[[str, str], bool]
@@ -68,14 +69,11 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
     """The answer each cluster stands for: its most frequent text, the first in text order among equals."""
-    if len(answers) != len(clusters):
-        raise ValueError(f"clusters: must be one for each of the {len(answers)} answers, got {len(clusters)}")
     of_text = dict(zip(answers, clusters, strict=True))
     first: dict[int, str] = {}
     for text in _by_frequency(answers):
         number = of_text[text]
-        if number is None:
-            raise ValueError(f"clusters: the answer {text!r} has none; only None may abstain")
+        assert number is not None, "only None may abstain"
         first.setdefault(number, text)
     return [first[number] for number in sorted(first)]
 
@@ -280,10 +278,9 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
         *(("greedy",) if greedy else ()),
         *(("no_answer, truncated, tokens",) if samples else ()),
     ]
-    raise ValueError(
-        f"metric: no {metric!r} with {samples} samples a problem{'' if greedy else ' and no greedy decoding'}; known: "
-        f"{', '.join(known)}"
-    )
+    without = "" if greedy else " and no greedy decoding"
+    problem = f"no {metric!r} with {samples} samples a problem{without}"
+    raise UsageError(problem, field="metric", hint=f"known: {', '.join(known)}")
 
 
 def _curve(problem: ProblemScore, kind: str) -> Array:

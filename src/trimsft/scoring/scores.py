@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from trimsft.errors import UsageError
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, column_intervals, interval_over_runs, mean_intervals
 from trimsft.scoring.metrics import (
     Equivalent,
@@ -184,19 +185,21 @@ def over_runs(
 def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, benchmark: str) -> None:
     """Only the same problems can be set side by side."""
     if a is None or b is None:
-        raise ValueError(f"benchmark {benchmark!r}: only one of the runs has it")
+        raise UsageError(f"only one of the runs has {benchmark!r}", field="benchmarks")
     ids_a, ids_b = ({problem.problem for problem in side.per_problem} for side in (a, b))
     if ids_a != ids_b:
         sides = ((ids_a - ids_b, "only in the first"), (ids_b - ids_a, "only in the second"))
         differing = [f"{len(ids)} {where} (such as {min(ids)!r})" for ids, where in sides if ids]
-        raise ValueError(f"benchmark {benchmark!r}: the runs have different problems: {', '.join(differing)}")
+        raise UsageError(
+            f"the runs have different problems of {benchmark!r}: {', '.join(differing)}", field="benchmarks"
+        )
 
 
 def _by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]:
     table = {result.benchmark: result for result in scores}
     if len(table) < len(scores):
         repeated = Counter(result.benchmark for result in scores).most_common(1)[0][0]
-        raise ValueError(f"scores: the benchmark {repeated!r} is there twice; give each once")
+        raise UsageError(f"{repeated!r} is there twice", field="benchmarks", hint="give each once")
     return table
 
 
