@@ -1,6 +1,6 @@
 r"""The one model of a table, and the formats that it is written in.
 
-    >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.share(Interval(0.412, 0.386, 0.439))),))
+    >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
     >>> print(render(table, "markdown"), end="")  # or latex, csv, json, terminal
     | run | gsm8k |
     | --- | ---: |
@@ -62,15 +62,10 @@ class Cell:
     """The figure itself; None for text."""
 
     @classmethod
-    def share(cls, interval: Interval | None, marker: str = "", *, sign: str = "", bold: bool = False) -> Cell:
-        """A share with its interval, shown in percent; empty where there is none."""
-        return cls.number(interval, marker, sign=sign, bold=bold, scale=100)
-
-    @classmethod
-    def number(
-        cls, interval: Interval | None, marker: str = "", *, sign: str = "", bold: bool = False, scale: int = 1
+    def of(
+        cls, interval: Interval | None, marker: str = "", *, sign: str = "", bold: bool = False, scale: int = 100
     ) -> Cell:
-        """A number with its interval, to one decimal after it was multiplied by `scale`."""
+        """A share with its interval, shown in percent (or times another `scale`); empty where there is none."""
         if interval is None:
             return cls("")
         value, low, high = (rounded(scale * end, 1, sign) for end in (interval.value, interval.low, interval.high))

@@ -88,7 +88,7 @@ class Drawing:
         """Write the figure in each format (`PRINT_FORMATS` by default) and its numbers; returns the files."""
         import matplotlib
 
-        contents = {}
+        contents: dict[str, bytes] = {}
         with matplotlib.rc_context(dict(self.style)):
             for suffix in PRINT_FORMATS if formats is None else formats:
                 if not contents:  # ticks may change with the first layout, and the space they need with them

@@ -104,7 +104,7 @@ def _comparison_row(one: Comparison) -> tuple[Cell, ...]:
 
 
 def _score_cell(interval: Interval | None, metric: str, marker: str, sign: str = "") -> Cell:
-    return Cell.number(interval, marker, sign=sign, scale=_scale(metric))
+    return Cell.of(interval, marker, sign=sign, scale=_scale(metric))
 
 
 def _scale(metric: str) -> int:

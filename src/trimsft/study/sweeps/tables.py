@@ -29,9 +29,9 @@ def sweep_table(swept: Swept, selection: Selection | None = None, *, brief: bool
         cells = [
             Cell(NAMES[point.setting.objective], bold=chosen),
             *(Cell(shown(point.setting.get(field))) for field in fields),
-            *(Cell.share(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
+            *(Cell.of(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
         ]
-        rows.append((*cells, Cell.share(against_sft(swept, selection, point), sign="+")))
+        rows.append((*cells, Cell.of(against_sft(swept, selection, point), sign="+")))
     seeds = {point.seeds for point in swept.points}
     many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     note = (

@@ -78,18 +78,18 @@ def score_claims(summaries: Summaries) -> list[Claim]:
     models = list(dict.fromkeys(setting.model for setting in summaries))
     claims = []
     for statement in _STATEMENTS:
-        judged = {model: found for model in models if (found := statement.judge(summaries, model)) is not None}
+        judged = {model: one for model in models if (one := statement.judge(summaries, model)) is not None}
         if not judged:
             continue
-        samples = sorted({found.samples for found in judged.values() if found.samples is not None})
+        samples = sorted({one.samples for one in judged.values() if one.samples is not None})
         claims.append(
             Claim(
                 study=statement.study,
                 name=statement.name,
                 statement=statement.text.format(samples=" or ".join(map(str, samples))),
                 source=statement.source,
-                verdict=statement.combine([found.verdict for found in judged.values()]),
-                sentence="; ".join(f"{model}{found.text}" for model, found in judged.items()) + ".",
+                verdict=statement.combine([one.verdict for one in judged.values()]),
+                sentence="; ".join(f"{model}{one.text}" for model, one in judged.items()) + ".",
             )
         )
     return claims

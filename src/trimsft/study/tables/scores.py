@@ -218,7 +218,7 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
     lines = []
     for setting in summaries:
         of_setting = [by_place.get((setting, column)) for column in columns]
-        cells = [Cell.share(row.ours, _arrow(row, summaries)) if row else Cell("") for row in of_setting]
+        cells = [Cell.of(row.ours, _arrow(row, summaries)) if row else Cell("") for row in of_setting]
         lines.append([Cell(labels[setting]), *cells])
     seeds = {summary.seeds for setting, summary in summaries.items() if setting.objective != "base"}
     over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
@@ -266,7 +266,7 @@ def pattern_table(summaries: Summaries, rows: Sequence[ScoreRow], more: Sequence
         of_model = [row for row in shown if row.setting.model == model]
         ours, theirs = [row.ours.value for row in of_model], [row.stand_in or 0.0 for row in of_model]
         for row, rank, other, other_rank in zip(of_model, ranks(ours), theirs, ranks(theirs), strict=True):
-            cells = (Cell.share(row.ours), _count(rank), Cell(f"{100 * other:.2f}", data=other), _count(other_rank))
+            cells = (Cell.of(row.ours), _count(rank), Cell(f"{100 * other:.2f}", data=other), _count(other_rank))
             lines.append((Cell(labels[row.setting]), *cells))
         same, pairs = same_order(ours, theirs)
         notes.append(f"{model}: {same} of {pairs} pairs are in the paper's order.")

@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -167,34 +168,34 @@ def _weight_claims(table: TokenTable) -> list[Claim]:
     rises, wider, unchanged = (sums.interval(statistic) for statistic in (least_rise, tau_minus_m, bound_minus_range))
     by_m, by_tau = (sums.value(lambda means, n=n: _ranges(high_percent, means)[n]) for n in (0, 1))  # type: ignore[misc]
     at_one = [(m, 1.0) for m in (1.0, 3.0, 6.0)] + [(1.0, tau) for tau in BANDWIDTHS[1:]]
-    place = {"study": "weights", "source": "tab:weight-diagnostic"}
+    claim = partial(_claim, study="weights", source="tab:weight-diagnostic")
     return [
-        Claim(
-            **place,
-            name="wider-counts-more",
-            statement="R_eff rises with tau towards SFT's 1.",
-            verdict=verdict_of(rises),
-            sentence=f"R_eff at {listed(ratio, settings, 3)}; "
-            f"the smallest rise from one tau to the next is {_text(rises, 3)}.",
+        claim(
+            "wider-counts-more",
+            "R_eff rises with tau towards SFT's 1.",
+            rises,
+            f"R_eff at {listed(ratio, settings, 3)}; the smallest rise from one tau to the next is {_text(rises, 3)}.",
         ),
-        Claim(
-            **place,
-            name="tau-moves-more",
-            statement="tau controls the selectivity: it moves R_eff more than m does.",
-            verdict=verdict_of(wider),
-            sentence=f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(wider, 3)}.",
+        claim(
+            "tau-moves-more",
+            "tau controls the selectivity: it moves R_eff more than m does.",
+            wider,
+            f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(wider, 3)}.",
         ),
-        Claim(
-            **place,
-            name="margin-moves-little",
-            statement="m from 1 to 6 at tau = 1 leaves the share of high-weight tokens nearly unchanged.",
-            verdict=verdict_of(unchanged),
-            sentence=f"Percent of tokens with a weight above 0.5 at {listed(high_percent, at_one, 2)}; "
-            f"tested is whether its range over m at tau = 1, {by_m:.2f}, is below {NEARLY_UNCHANGED:g} of its "
-            f"range over tau at m = 1, {by_tau:.2f} (the paper's: 0.77 and 51.50); the bound minus the range: "
-            f"{_text(unchanged, 2)}.",
+        claim(
+            "margin-moves-little",
+            "m from 1 to 6 at tau = 1 leaves the share of high-weight tokens nearly unchanged.",
+            unchanged,
+            f"Percent of tokens with a weight above 0.5 at {listed(high_percent, at_one, 2)}; tested is whether its "
+            f"range over m at tau = 1, {by_m:.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
+            f"{by_tau:.2f} (the paper's: 0.77 and 51.50); the bound minus the range: {_text(unchanged, 2)}.",
         ),
     ]
+
+
+def _claim(name: str, statement: str, difference: Interval, sentence: str, *, study: str, source: str) -> Claim:
+    verdict = verdict_of(difference)
+    return Claim(study=study, name=name, statement=statement, source=source, verdict=verdict, sentence=sentence)
 
 
 def _ranges(statistic: Statistic, means: Array) -> tuple[Array, Array]:
@@ -226,21 +227,19 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
         f"m {m:g}: {sums.value(lambda means, n=n: percents(means, 'trim-h', 0)[n]):.1f} %"  # type: ignore[misc]
         for n, (m, _) in enumerate(PAPER_MASS)
     )
-    place = {"study": "gradient-mass", "source": "tab:gradient-mass"}
+    claim = partial(_claim, study="gradient-mass", source="tab:gradient-mass")
     return [
-        Claim(
-            **place,
-            name="hard-half-is-low",
-            statement="Most of TrimSFT-H's gradient lies in the low-gap region.",
-            verdict=verdict_of(half),
-            sentence=f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points.",
+        claim(
+            "hard-half-is-low",
+            "Most of TrimSFT-H's gradient lies in the low-gap region.",
+            half,
+            f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points.",
         ),
-        Claim(
-            **place,
-            name="less-high",
-            statement="TrimSFT has less gradient in the high-gap region than TrimSFT-E.",
-            verdict=verdict_of(cut),
-            sentence=f"The smallest difference over m is {_text(cut, 1)} points.",
+        claim(
+            "less-high",
+            "TrimSFT has less gradient in the high-gap region than TrimSFT-E.",
+            cut,
+            f"The smallest difference over m is {_text(cut, 1)} points.",
         ),
     ]
 
@@ -262,14 +261,9 @@ def _category_claim(table: TokenTable) -> Claim:
         f"{name} {_text(sums.interval(lambda means, n=n: gains(means)[:, n]), 1)}"  # type: ignore[misc]
         for n, name in enumerate(CATEGORIES)
     )
-    return Claim(
-        study="categories",
-        name="towards-mathematics",
-        statement="TrimSFT moves gradient to numbers and symbols.",
-        source="tab:token-category",
-        verdict=verdict_of(least),
-        sentence=f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}.",
-    )
+    sentence = f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}."
+    statement, place = "TrimSFT moves gradient to numbers and symbols.", "tab:token-category"
+    return _claim("towards-mathematics", statement, least, sentence, study="categories", source=place)
 
 
 def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
@@ -286,14 +280,7 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
             f"{'mean gap' if below is None else small}, {NAMES[more]} minus {NAMES[less]}: {value}; one training "
             "(seed 0) of each, interval over examples alone."
         )
-        return Claim(
-            study="gaps",
-            name=name,
-            statement=statement,
-            source="fig:gap_distribution",
-            verdict=verdict_of(difference),
-            sentence=sentence,
-        )
+        return _claim(name, statement, difference, sentence, study="gaps", source="fig:gap_distribution")
 
     claims = (
         claim("sft-shifts-right", "SFT moves gaps to the right of the base's.", "sft", BASE),
