@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trimsft.errors import TrimSFTError
 from trimsft.grading import Grader
 from trimsft.grading import pool as module
 from trimsft.grading.pool import Pool
@@ -99,3 +100,9 @@ def test_a_grader_starts_workers_on_entering_and_ends_them() -> None:
     with Grader(workers=1) as grader:
         assert grader._pool._workers[0]._process is not None
     assert grader._pool._workers[0]._process is None
+
+
+def test_a_worker_that_cannot_start_is_a_failure_and_no_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "_WORKER", tmp_path / "gone.py")
+    with pytest.raises(TrimSFTError, match="the grading worker did not start; run `"):
+        Grader().grade(r"\boxed{\sum_{k=1}^{10} k}", "55")

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
-from trimsft.errors import one_line
+from trimsft.errors import TrimSFTError, one_line
 from trimsft.grading import qwen
 from trimsft.grading.boxes import extract_all, extract_answer
 from trimsft.grading.compare import compare
@@ -134,7 +134,7 @@ class Grader:
             judged = judgement.qwen if self.kind == "qwen" else judgement.strict
             try:
                 status = judged(gold, answer, rules)
-            except _NeedsAlgebra:
+            except (_NeedsAlgebra, TrimSFTError):  # a worker that cannot start is no fault of the answer
                 raise
             except Exception as error:  # whatever a model has written, the other answers are graded
                 warnings.warn(
