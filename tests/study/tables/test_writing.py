@@ -42,17 +42,26 @@ def _quick(monkeypatch, request):
         monkeypatch.setattr("trimsft.report.page.build.write_report", write_title)
 
 
-def study_folder(tmp_path, name, found, tokens=(), scale=LAB, words=WORDS):
-    place = StudyFolder(tmp_path / "study")
-    place.settle(scale)
-    for each, of_cell in found.items():
-        write_run(place, each, of_cell)
-        place.remember([each], {"scores"})
+def write(tmp_path, name, found=None, *, tokens=(), cells=None, scale=LAB, settled=None, words=WORDS, resamples=20):
+    """A study of made-up scores or token tables, written; returns the folder of its tables.
+
+    `cells` are those that it should have, by default those that it has; `settled` the scale it was begun with.
+    """
+    found, folder = found or {}, StudyFolder(tmp_path / "study")
+    folder.settle(settled or scale)
+    folder.settle(scale)
+    for each, scores in found.items():
+        write_run(folder, each, scores)
+        folder.remember([each], {"scores"})
     for number, each in enumerate(tokens):
-        place.run(each).mkdir(parents=True, exist_ok=True)
-        make_table(place.tokens(each), [list(words) * 4] * 6, shift=0.5 * number)
-        place.remember([each], {"tokens"})
-    return place.out
+        make_table(folder.tokens(each), [list(words) * 4] * 6, shift=0.5 * number)
+        folder.remember([each], {"tokens"})
+    write_study(STUDIES[name], scale, cells or [*found, *tokens], folder.out, resamples=resamples)
+    return folder.out / "tables"
+
+
+def rows_of(path):
+    return list(csv.DictReader(io.StringIO(path.read_text())))
 
 
 @pytest.fixture
@@ -63,10 +72,8 @@ def for_real():
 @pytest.mark.usefixtures("for_real")
 def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
     found = main_results(2)
-    out = study_folder(tmp_path, "main", found)
-    files = write_study(STUDIES["main"], LAB, list(found), out, resamples=100)
-    names = folder_of(out / "tables")
-    assert names == [
+    tables = write(tmp_path, "main", found, resamples=100)
+    assert folder_of(tables) == [
         "claims.json",
         "claims.md",
         *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
@@ -74,75 +81,63 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
         "main/report.html",
         "problems.csv",
     ]
-    assert sorted(str(path.relative_to(out / "tables")) for path in files) == names
-    text = (out / "tables/main/main.md").read_text()
+    text = (tables / "main/main.md").read_text()
     assert "**holds**: TrimSFT is above SFT" in text and "The paper against itself" in text and "**greedy**" in text
-    rows = list(csv.DictReader(io.StringIO((out / "tables/main/main.csv").read_text())))
-    assert len(rows) == 5 * 3 * 2, "settings, benchmarks and their average, average and greedy"
-    content = json.loads((out / "tables/main/main.json").read_text())
+    assert "![scores](figures/scores.png)" in text
+    assert len(rows_of(tables / "main/main.csv")) == 5 * 3 * 2, "settings, benchmarks and average, average and greedy"
+    content = json.loads((tables / "main/main.json").read_text())
     trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")
-    assert trim["seeds"] == [0, 1] and len(trim["by_seed"]) == 2
-    counts = list(csv.DictReader(io.StringIO((out / "tables/problems.csv").read_text())))
+    assert trim["seeds"] == [0, 1] and trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
+    counts = rows_of(tables / "problems.csv")
     assert len(counts) == 2 * len(found)
     hard = next(row for row in counts if (row["cell"], row["benchmark"]) == (TRIM, "hard"))
     score = next(each for each in found[cell("trim", 1)] if each.benchmark == "hard")
     assert [int(n) / 8 for n in hard["correct"].split()] == score.values("average").tolist()
     assert [float(n) for n in hard["greedy"].split()] == score.values("greedy").tolist()
-    assert trim["value"] == pytest.approx(sum(trim["by_seed"]) / 2)
-    page = (out / "tables/main/report.html").read_text()
-    assert "(seed 0 of 2: intervals over seeds are in main.md)" in page
+    assert "(seed 0 of 2: intervals over seeds are in main.md)" in (tables / "main/report.html").read_text()
 
 
-def test_unfinished_cells_are_named_and_a_study_without_any_is_refused(tmp_path):
+def test_what_is_not_finished_is_named_and_a_study_without_any_cell_is_refused(tmp_path):
+    """A method without scores, and a benchmark that was added to the folder later."""
     found = main_results(1)
-    out = study_folder(tmp_path, "main", {key: value for key, value in found.items() if key.objective != "dft"})
-    write_study(STUDIES["main"], LAB, list(found), out, resamples=20)
-    assert "Not finished, and so left out: lab/dft/seed0." in (out / "tables/main/main.md").read_text()
+    there = {key: value for key, value in found.items() if key.objective != "dft"}
+    more = replace(LAB, benchmarks=("easy", "hard", "new"))
+    text = (write(tmp_path, "main", there, cells=list(found), scale=more, settled=LAB) / "main/main.md").read_text()
+    assert "Not finished, and so left out: lab/dft/seed0." in text
+    assert "|  | easy | hard | average |" in text and "Not finished on new: lab/base/seed0" in text
+    assert "**holds**: TrimSFT is above SFT" in text
     with pytest.raises(RunError, match="no cell of 'gaps' is finished; run it with trimsft study run gaps --out"):
-        write_study(STUDIES["gaps"], LAB, list(found), out)
+        write_study(STUDIES["gaps"], LAB, list(found), tmp_path / "study")
 
 
-def test_the_ablation_draws_the_papers_figure_and_the_plane(tmp_path):
-    settings = [(1.0, 0.5), (1.0, 1.0), (1.0, 6.0), (6.0, 1.0), (6.0, 6.0)]
+def test_the_ablation_draws_the_papers_figure_and_the_plane_and_leaves_out_a_sweep_in_its_folder(tmp_path):
+    settings = [(1.0, 0.5), (1.0, 1.0), (1.0, 6.0), (6.0, 1.0), (6.0, 6.0), (2.5, 1.0), (1.0, 2.5)]
     shifts = {cell("trim", margin=m, bandwidth=tau): 1.0 - 0.3 * tau for m, tau in settings}
     found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
-    out = study_folder(tmp_path, "ablation", found)
-    write_study(STUDIES["ablation"], LAB, list(found), out, resamples=50)
-    drawn = {name for name in folder_of(out / "tables/ablation/figures") if name.endswith(".csv")}
-    assert drawn == {"ablation.csv", "plane.csv", "ablation_of_the_paper.csv"}
-    theirs = list(csv.DictReader(io.StringIO((out / "tables/ablation/figures/ablation_of_the_paper.csv").read_text())))
-    assert len(theirs) == 28 + 1
-    assert "Over 5 settings, tau explains" in (out / "tables/ablation/ablation.md").read_text()
-
-
-def test_claims_leave_out_what_a_sweep_has_trained_in_the_same_folder(tmp_path):
-    settings = [(1.0, 0.5), (1.0, 1.0), (6.0, 1.0), (6.0, 6.0), (2.5, 1.0), (1.0, 2.5)]
-    found = results({cell("sft"): -1.0} | {cell("trim", margin=m, bandwidth=tau): tau for m, tau in settings})
-    out = study_folder(tmp_path, "ablation", found)
-    cells = [each for each in found if 2.5 not in dict(each.fields).values()]
-    write_study(STUDIES["ablation"], LAB, cells, out, resamples=20)
-    assert "Over 4 settings, tau explains" in (out / "tables/claims.md").read_text()
+    own = [each for each in found if 2.5 not in dict(each.fields).values()]
+    tables = write(tmp_path, "ablation", found, cells=own)
+    drawn = {"ablation.csv", "plane.csv", "ablation_of_the_paper.csv"}
+    assert set(folder_of(tables / "ablation/figures")) == drawn
+    assert len(rows_of(tables / "ablation/figures/ablation_of_the_paper.csv")) == 28 + 1
+    for name in ("ablation/ablation.md", "claims.md"):
+        assert "Over 5 settings, tau explains" in (tables / name).read_text()
 
 
 def test_passes_show_both_metrics_and_the_bars(tmp_path):
-    found = main_results(1)
-    out = study_folder(tmp_path, "passes", found)
-    write_study(STUDIES["passes"], LAB, list(found), out, resamples=20)
-    text = (out / "tables/passes/passes.md").read_text()
+    tables = write(tmp_path, "passes", main_results(1))
+    text = (tables / "passes/passes.md").read_text()
     assert "**pass@8**" in text and "**best-of-8 by majority vote**" in text
-    assert "figures/sampling.csv" in folder_of(out / "tables/passes")
+    assert "figures/sampling.csv" in folder_of(tables / "passes")
 
 
 @pytest.mark.parametrize("name", ["gaps", "weights", "gradient-mass", "categories"])
 def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
-    cells = STUDIES[name].cells(LAB, 1)
-    out = study_folder(tmp_path, name, {}, tokens=cells)
-    write_study(STUDIES[name], LAB, cells, out)
-    names = folder_of(out / "tables" / name)
+    tables = write(tmp_path, name, tokens=STUDIES[name].cells(LAB, 1))
+    names = folder_of(tables / name)
     assert {f"{name}.{kind}" for kind in ("csv", "json", "md", "tex")} | {"report.html"} <= set(names)
-    content = json.loads((out / f"tables/{name}/{name}.json").read_text())
+    content = json.loads((tables / f"{name}/{name}.json").read_text())
     assert content["rows"] and content["claims"]
-    text = (out / f"tables/{name}/{name}.md").read_text()
+    text = (tables / f"{name}/{name}.md").read_text()
     assert ("In round brackets: the paper's, of Qwen2.5-Math-1.5B, another model" in text) == (name != "gaps")
     assert ("One training (seed 0)" in text) == (name == "gaps")
     assert "r eff" not in text and "| trim |" not in text
@@ -150,55 +145,42 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
 
 
 def test_a_category_without_tokens_is_null_for_programs_and_a_dash_for_readers(tmp_path):
-    cells = STUDIES["categories"].cells(LAB, 1)
-    out = study_folder(tmp_path, "categories", {}, tokens=cells, words=("1", "2", " =", " x"))
-    write_study(STUDIES["categories"], LAB, cells, out)
+    words = ("1", "2", " =", " x")
+    tables = write(tmp_path, "categories", tokens=STUDIES["categories"].cells(LAB, 1), words=words)
 
     def refuse(name):
         raise AssertionError(f"{name} is not JSON")
 
-    content = json.loads((out / "tables/categories/categories.json").read_text(), parse_constant=refuse)
+    content = json.loads((tables / "categories/categories.json").read_text(), parse_constant=refuse)
     empty = next(row for row in content["rows"] if row["tokens"] == 0)
     assert empty["mean_weight_ours"] is None
-    text = (out / "tables/categories/categories.md").read_text()
+    text = (tables / "categories/categories.md").read_text()
     assert "nan" not in text and f"| {empty['category']} | 0 | 0.00" in text
 
 
-def test_a_benchmark_that_is_added_leaves_the_finished_table_there(tmp_path):
-    found = main_results(1)
-    out = study_folder(tmp_path, "main", found)
-    more = replace(LAB, benchmarks=("easy", "hard", "new"))
-    StudyFolder(out).settle(more)
-    write_study(STUDIES["main"], more, list(found), out, resamples=20)
-    text = (out / "tables/main/main.md").read_text()
-    assert "|  | easy | hard | average |" in text and "Not finished on new: lab/base/seed0" in text
-    assert "**holds**: TrimSFT is above SFT" in text
+def two_methods(benchmark, model="lab"):
+    """Two problems of two samples each: SFT solves none, TrimSFT one of two."""
+    return {
+        cell(name, model=model): [score_of(benchmark, [correct] * 2, samples=2, resamples=20)]
+        for name, correct in (("sft", 0), ("trim", 1))
+    }
 
 
 def test_titles_name_the_samples_drawn_and_a_smoke_test_as_what_it_is(tmp_path):
-    smoke = replace(LAB.tiny(), benchmarks=("easy",))
-    scores = {cell(n): [score_of("easy", [k, k], samples=2, resamples=20)] for n, k in (("sft", 0), ("trim", 1))}
-    out = study_folder(tmp_path, "main", scores, scale=smoke)
-    write_study(STUDIES["main"], smoke, list(scores), out, resamples=20)
-    text = (out / "tables/main/main.md").read_text()
+    tables = write(tmp_path, "main", two_methods("easy"), scale=replace(LAB.tiny(), benchmarks=("easy",)))
+    text = (tables / "main/main.md").read_text()
     assert text.startswith("# Smoke test, its numbers say nothing: average@2 of Base") and "@8" not in text
-    assert "(seed 0 of" not in (out / "tables/main/report.html").read_text()
+    assert "(seed 0 of" not in (tables / "main/report.html").read_text()
     assert "Differs from the scale lab as it comes: 24 rows, per\\_device" in text
 
 
 def test_beside_the_paper_what_differs_from_its_protocol_is_said(tmp_path):
-    qwen = "Qwen2.5-Math-1.5B"
-    paper = SCALES["paper"]
+    qwen, paper = "Qwen2.5-Math-1.5B", SCALES["paper"]
     scale = replace(paper, models={qwen: paper.models[qwen]}, benchmarks=("math500",), samples=2, problems=2)
-    scores = {
-        cell(n, model=qwen): [score_of("math500", [k, k], samples=2, resamples=20)]
-        for n, k in (("sft", 0), ("trim", 1))
-    }
-    out = study_folder(tmp_path, "main", scores, scale=scale)
-    write_study(STUDIES["main"], scale, list(scores), out, resamples=20)
-    text = (out / "tables/main/main.md").read_text()
+    tables = write(tmp_path, "main", two_methods("math500", qwen), scale=scale)
+    text = (tables / "main/main.md").read_text()
     assert "Differs from the paper's protocol: first 2 problems of each benchmark, 2 samples." in text
-    drawn = list(csv.DictReader(io.StringIO((out / "tables/main/figures/scores.csv").read_text())))
+    drawn = rows_of(tables / "main/figures/scores.csv")
     assert {row["run"]: row["paper"] for row in drawn} == {"SFT": "40.02", "TrimSFT": "66.95"}
 
 
@@ -209,13 +191,8 @@ def test_the_latex_compiles_and_fits_the_page(tmp_path):
     tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), pattern_table(summaries, rows)]
     body = "\n".join(to_latex(table, fit=True) for table in tables)
     packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
-    text = rf"{packages}\begin{{document}}{body}\end{{document}}"
-    (tmp_path / "t.tex").write_text(text)
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    (tmp_path / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}")
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull \\hbox" not in done.stdout
