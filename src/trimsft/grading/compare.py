@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from trimsft.grading.expression import Tree
-from trimsft.grading.leaves import close, points, same_leaf, tree_of, tree_readings, word_of
+from trimsft.grading.leaves import close, either, points, same_leaf, tree_of, tree_readings, word_of
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import Shape, readings, shape_of
@@ -33,14 +33,8 @@ def compare(gold: str, answer: str, rules: Rules, leaf: Leaf) -> Verdict:
     """Whether two cleaned texts state the same; None where nobody could tell."""
     if key(gold) == key(answer):
         return True
-    verdict: Verdict = False
-    for gold_reading in readings(gold):
-        for answer_reading in readings(answer):
-            same = _same(shape_of(gold_reading), shape_of(answer_reading), _Context(rules, leaf))
-            if same:
-                return True
-            verdict = None if same is None else verdict
-    return verdict
+    context = _Context(rules, leaf)
+    return either(_same(shape_of(g), shape_of(a), context) for g in readings(gold) for a in readings(answer))
 
 
 @dataclass(frozen=True)
@@ -188,8 +182,7 @@ def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
     trees = [tree_of(f"({side.parts[0].text})-({side.parts[1].text})") for side in (gold, answer)]
     if trees[0] is None or trees[1] is None:
         return None
-    verdicts = [_constant_ratio(*pair, rules) for pair in tree_readings(trees[0], trees[1])]
-    return True if any(verdicts) else None if None in verdicts else False
+    return either(_constant_ratio(*pair, rules) for pair in tree_readings(trees[0], trees[1]))
 
 
 def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:

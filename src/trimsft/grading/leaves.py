@@ -6,7 +6,7 @@ Three answers: True, False, and None where this module cannot tell (math-verify 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -121,13 +121,17 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool | None:
     if trees[0] is None or trees[1] is None:
         return None
     relative = _tolerance(gold, answer, rules)
-    verdict: bool | None = False
-    for first, second in tree_readings(trees[0], trees[1]):
-        same = agree(first, second, relative, rules.absolute or 0.0)
-        if same:
+    return either(agree(*pair, relative, rules.absolute or 0.0) for pair in tree_readings(trees[0], trees[1]))
+
+
+def either(verdicts: Iterable[bool | None]) -> bool | None:
+    """True where one verdict is, else None where one cannot tell, else False."""
+    is_unsure = False
+    for verdict in verdicts:
+        if verdict:
             return True
-        verdict = None if same is None else verdict
-    return verdict
+        is_unsure |= verdict is None
+    return None if is_unsure else False
 
 
 def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:

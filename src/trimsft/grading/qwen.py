@@ -23,7 +23,7 @@ from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
 from trimsft.grading.values import kinds_of
-from trimsft.grading.words import number_in_words
+from trimsft.grading.words import closes_at, number_in_words
 
 Algebra: TypeAlias = Callable[[str, str], bool | None]
 RELATIVE = 1e-4
@@ -83,12 +83,8 @@ def _last_box(rest: str) -> str:
     """What stands in the braces; where they are never closed, all there is."""
     if not rest.startswith("{"):
         return rest.partition("$")[0]
-    depth = 0
-    for at, char in enumerate(rest):
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            return rest[1:at]
-    return rest[1:]
+    end = closes_at(rest, "{}")
+    return rest[1:end] if end >= 0 else rest[1:]
 
 
 def strip(text: str) -> str:

@@ -210,15 +210,11 @@ def _list(text: str) -> Shape | None:
 def _relation(text: str) -> Shape | None:
     pieces, met = split_outside(text, {"=", "\\to"})
     if met and all(pieces):
-        return Shape("equation", text, tuple(_side(piece) for piece in pieces), tuple(met))
+        return Shape("equation", text, tuple(map(shape_of, pieces)), tuple(met))
     pieces, met = split_outside(text, _ORDER)
     if met and all(pieces):
-        return Shape("inequality", text, tuple(_side(piece) for piece in pieces), tuple(met))
+        return Shape("inequality", text, tuple(map(shape_of, pieces)), tuple(met))
     return None
-
-
-def _side(text: str) -> Shape:
-    return shape_of(text)
 
 
 def _union(text: str) -> Shape | None:

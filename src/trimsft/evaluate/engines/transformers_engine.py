@@ -9,8 +9,9 @@ not on the rows beside it, up to the rounding that `draw` describes. A kill cost
 
 from __future__ import annotations
 
+import bisect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -121,7 +122,7 @@ class TransformersEngine:
         sampling = next(iter(group.values())).sampling
         jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
-        is_over = self._says(sampling.stop) if sampling.stop else None
+        is_over = partial(self._says, sampling.stop) if sampling.stop else None
         while jobs:
             longest = max(len(job.prompt) for job in jobs.values())
             rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
@@ -208,14 +209,10 @@ class TransformersEngine:
         self.batch_size = (rows + 1) // 2
         torch.cuda.empty_cache()
 
-    def _says(self, stops: Sequence[str]) -> Callable[[list[int]], bool]:
+    def _says(self, stops: Sequence[str], tokens: list[int]) -> bool:
         """Whether tokens say one of the stop texts."""
-
-        def is_over(tokens: list[int]) -> bool:
-            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
-            return any(stop in text for stop in stops)
-
-        return is_over
+        text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        return any(stop in text for stop in stops)
 
     def _completion(self, index: int, row: list[int], sampling: Sampling) -> Completion:
         """Cut a row before its first stop token, and its text before the first stop text."""
@@ -225,10 +222,14 @@ class TransformersEngine:
         text = self.tokenizer.decode(kept, skip_special_tokens=True)
         cuts = [text.index(stop) for stop in sampling.stop if stop in text]
         if cuts:  # first, because after a stop text the row is padded with a stop token
-            return Completion(index, text[: min(cuts)], _tokens_until(kept, sampling.stop, self.tokenizer), "stop")
+            return Completion(index, text[: min(cuts)], self._tokens_until(kept, sampling.stop), "stop")
         if end is not None:
             return Completion(index, text, end + 1, "stop")
         return Completion(index, text, len(row), "length")
+
+    def _tokens_until(self, row: list[int], stops: Sequence[str]) -> int:
+        """The fewest tokens whose text holds a stop text: what came after is padding."""
+        return 1 + bisect.bisect_left(range(1, len(row)), True, key=lambda count: self._says(stops, row[:count]))
 
     def _stops(self, sampling: Sampling) -> list[int]:
         own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
@@ -305,13 +306,3 @@ def _alike(requests: Sequence[Request]) -> list[dict[int, Request]]:
         ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
         groups.setdefault(ends, {})[index] = request
     return list(groups.values())
-
-
-def _tokens_until(row: list[int], stops: Sequence[str], tokenizer: Any) -> int:
-    """The fewest tokens whose text holds a stop text: what came after is padding."""
-    low, high = 1, len(row)
-    while low < high:
-        middle = (low + high) // 2
-        text = tokenizer.decode(row[:middle], skip_special_tokens=True)
-        low, high = (low, middle) if any(stop in text for stop in stops) else (middle + 1, high)
-    return low
