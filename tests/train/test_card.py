@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import yaml
-
-pytest.importorskip("trl")
-
 from datasets import Dataset
 from torch import Tensor
 
-from tests.train.tiny import PAIRS, TEXTS, make_model, make_tokenizer, make_trainer, one_thread  # noqa: F401
+from tests.train.tiny import PAIRS, TEXTS, make_model, make_tokenizer, make_trainer
 from trimsft import TokenStats
 from trimsft.train import TrimSFTTrainer
 
@@ -79,7 +77,6 @@ def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path: Path) -> None
 
 
 def test_an_adapter(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
     options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"])}
     trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options)
     header, _ = card_of(trainer)

@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-
-pytest.importorskip("trl")
-
 from datasets import Dataset
+from safetensors.torch import load_file, save_file
 from transformers import Trainer
 from trl import SFTTrainer
 
-from tests.train.tiny import PAIRS, make_model, make_trainer, one_thread  # noqa: F401
+from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
 from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
 

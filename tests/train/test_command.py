@@ -12,10 +12,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("trl")
-
 from tests.train.processes import SAVING, Child, Finished, command, free_port, rank_environments, signalled
-from tests.train.tiny import one_thread  # noqa: F401
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import Stopped
 from trimsft.runs import RunDirectory

@@ -6,13 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("trl")
-
 from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from tests.train.tiny import PAIRS, make_model, make_trainer, one_thread  # noqa: F401
+from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.train import TrimSFTTrainer
 from trimsft.train.telemetry import ReadablePrinter, ReadableProgress, readable, summary
 

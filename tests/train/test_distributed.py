@@ -14,14 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-
-pytest.importorskip("trl")
-
 from transformers import AutoModelForCausalLM
 
 from tests.train.distributed_worker import LAYOUTS, STEPS, Case, make_model, train, train_all, train_by_hand
 from tests.train.processes import QUIET, free_port, ranks
-from tests.train.tiny import one_thread  # noqa: F401
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.train.telemetry import QUANTILES
 
@@ -100,7 +96,6 @@ class OneProcess:
 
     def __getitem__(self, case: Case) -> Trained:
         if case not in self._done:
-            torch.set_num_threads(1)
             place = self._folder / str(len(self._done))
             place.mkdir()
             train(case, place)

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-
-pytest.importorskip("trl")
-
 from trl import SFTTrainer
 
 from tests.train.tiny import (
@@ -17,7 +14,6 @@ from tests.train.tiny import (
     logged,
     make_model,
     make_trainer,
-    one_thread,  # noqa: F401
     plain_step,
     record_batches,
     trained,

@@ -5,16 +5,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
-from torch import Tensor, nn
-
-pytest.importorskip("trl")
-
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     LlamaForCausalLM,
@@ -35,7 +32,6 @@ from tests.train.tiny import (
     gradients_of,
     make_batch,
     make_model,
-    one_thread,  # noqa: F401
     plain_loss,
     plain_step,
     unpatched,
@@ -248,7 +244,7 @@ def test_undone_beneath_a_forward_that_came_later() -> None:
     unpatch(model)
     assert torch.equal(model(**batch).loss, expected)
     assert isinstance(patch(model, TRIM)(**batch), TrimOutput)
-    adapted = get_peft_model(make_model(), LoraConfig(target_modules=["q_proj"]))
+    adapted = peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj"]))
     assert torch.equal(unpatch(patch(adapted, TRIM))(**batch).loss, expected)
 
 
@@ -416,7 +412,6 @@ def test_logits_to_keep_with_labels_is_refused() -> None:
 
 
 def test_an_adapter_on_the_head_is_refused_and_one_elsewhere_is_not() -> None:
-    peft = pytest.importorskip("peft")
     with pytest.raises(ValueError, match="target_modules: a PEFT adapter on lm_head is not supported"):
         patch(peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj", "lm_head"])), TRIM)
     model = peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["lm_head"]))
@@ -465,7 +460,7 @@ def test_accelerate_does_not_take_the_patch_off() -> None:
 
 
 def test_an_adapter_put_on_the_head_afterwards_is_refused() -> None:
-    model = get_peft_model(patch(make_model(), SFT()), LoraConfig(target_modules=["lm_head"]))
+    model = peft.get_peft_model(patch(make_model(), SFT()), peft.LoraConfig(target_modules=["lm_head"]))
     with pytest.raises(ValueError, match="a PEFT adapter on lm_head is not supported"):
         model(**make_batch())
 

@@ -12,13 +12,9 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-
-pytest.importorskip("trl")
-
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.processes import Child
-from tests.train.tiny import one_thread  # noqa: F401
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, exit_code
 from trimsft.runs import RunDirectory
@@ -42,7 +38,6 @@ def fields(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path, fields: dict[str, Any]) -> TrainResult:
-    torch.set_num_threads(1)
     return train_model(**fields, output_dir=folder / "whole")
 
 
@@ -105,7 +100,7 @@ def test_a_recipe_and_an_override_are_all_it_takes(whole: TrainResult, tmp_path:
 
 def test_fields_are_read_as_words_are(fields: dict[str, Any]) -> None:
     settings, parsed = make_settings(fields), parse(as_words(fields))
-    assert settings.given == parsed.given
+    assert settings.overrides == parsed.overrides
     assert settings.args.to_dict() == parsed.args.to_dict()
 
 
@@ -257,7 +252,7 @@ def test_a_recipe_with_everything(
     assert config["model_init_kwargs"] == {"use_safetensors": True}
     assert config["accelerator_config"] == {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     assert train_model(**asked).was_finished
-    assert make_settings({"config": path / "config.yaml"}).given == config
+    assert make_settings({"config": path / "config.yaml"}).overrides == config
     assert os.environ["OF_THE_RECIPE"] == "7"
 
 

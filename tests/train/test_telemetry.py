@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-
-pytest.importorskip("trl")
-
-from datasets import Dataset
 
 from tests.train.tiny import (
     EOS,
@@ -23,7 +20,6 @@ from tests.train.tiny import (
     logged,
     make_model,
     make_trainer,
-    one_thread,  # noqa: F401
     plain_loss,
     record_batches,
 )

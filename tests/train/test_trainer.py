@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import peft
 import pytest
 import torch
-from torch import Tensor
-
-pytest.importorskip("trl")
-
 from datasets import Dataset
+from torch import Tensor
 from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
@@ -32,7 +30,6 @@ from tests.train.tiny import (
     make_model,
     make_tokenizer,
     make_trainer,
-    one_thread,  # noqa: F401
     plain_step,
     record_batches,
     unpatched,
@@ -121,7 +118,6 @@ def test_the_router_loss_can_be_turned_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"modules_to_save": ["lm_head"]}], ids=["adapter", "with a trained lm_head"])
 def test_sft_is_sfttrainer_with_lora(more: dict[str, Any], tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
     options = {"peft_config": peft.LoraConfig(target_modules=["q_proj", "down_proj"], r=4, **more)}
     plain, ours = train_both(tmp_path, PAIRS, options, gradient_checkpointing=True)
     assert_same_training(ours, plain)
@@ -130,7 +126,6 @@ def test_sft_is_sfttrainer_with_lora(more: dict[str, Any], tmp_path: Path) -> No
 
 def test_sft_is_sfttrainer_with_prompt_tuning(tmp_path: Path) -> None:
     """Virtual tokens come before the row: hidden states and labels grow by as many."""
-    peft = pytest.importorskip("peft")
     options = {"peft_config": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)}
     plain, ours = train_both(tmp_path, PAIRS, options)
     assert_same_training(ours, plain)
@@ -138,7 +133,6 @@ def test_sft_is_sfttrainer_with_prompt_tuning(tmp_path: Path) -> None:
 
 
 def test_an_adapter_on_the_head_is_refused(tmp_path: Path) -> None:
-    peft = pytest.importorskip("peft")
     options = {"peft_config": peft.LoraConfig(target_modules=["lm_head"])}
     with pytest.raises(ValueError, match=r"adapter.*lm_head"):
         make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options)

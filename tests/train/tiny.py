@@ -7,12 +7,11 @@ trainer.grads     # of every optimizer step, by name
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from datasets import Dataset, disable_progress_bars
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -55,15 +54,6 @@ CHAT = (
     "{% else %}<assistant> {% generation %}{{ m['content'] }} <eos> {% endgeneration %}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<assistant> {% endif %}"
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For modules that import it: so small a model only loses time to more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

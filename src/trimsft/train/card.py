@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 from trl.trainer.utils import get_config_model_id
 
-from trimsft import __version__
+from trimsft.runs import environment
 
-_PACKAGES = ("trl", "transformers", "torch", "datasets")
 # fmt: off
 _SETTINGS = [
     "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm",
@@ -44,7 +42,7 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         tags=sorted({*trainer._tag_names, *([tags] if isinstance(tags, str) else tags or [])}),
         pipeline_tag="text-generation",
     )
-    name = model_name or "model"
+    name, versions = model_name or "model", environment()["versions"]
     origin = base if is_hub_name else os.path.basename(base or "") or "a local model"
     sections = [
         f"# {name}",
@@ -62,7 +60,7 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         "## Use",
         _use(trainer, origin),
         "## Versions",
-        ", ".join([f"trimsft {__version__}", *(f"{package} {_version(package)}" for package in _PACKAGES)]),
+        ", ".join(f"{name} {versions[name]}" for name in ("trimsft", "trl", "transformers", "torch", "datasets")),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
 
@@ -118,10 +116,3 @@ def _plain(value: Any) -> Any:
 
 def _code(text: Any) -> str:
     return f"`{str(text).replace('`', '')}`"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "(not installed)"

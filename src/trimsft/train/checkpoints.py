@@ -67,12 +67,12 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         """Found by one process for all: two views of a network disk may differ."""
         from accelerate.utils import broadcast_object_list
 
-        found = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
-        broadcast_object_list(found)
-        if not found[0]:
+        newest = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
+        broadcast_object_list(newest)
+        if not newest[0]:
             nothing = f"{str(folder)!r} holds no whole checkpoint"
             raise RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-        return found[0]
+        return newest[0]
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
@@ -161,8 +161,7 @@ def clear_staging(folder: Path) -> None:
 def _checkpoints(folder: Path) -> list[Path]:
     """By step, the oldest first."""
     entries = folder.iterdir() if folder.is_dir() else iter(())
-    found = [entry for entry in entries if re.fullmatch(r"checkpoint-\d+", entry.name) and entry.is_dir()]
-    return sorted(found, key=_step)
+    return sorted((one for one in entries if re.fullmatch(r"checkpoint-\d+", one.name) and one.is_dir()), key=_step)
 
 
 def _step(checkpoint: Path) -> int:
@@ -206,7 +205,7 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
     if not limit or limit <= 0:
         return
     checkpoints = _checkpoints(folder)
-    kept = {checkpoint for checkpoint in checkpoints if any(_same(checkpoint, other) for other in keep)}
+    kept = {one for one in checkpoints if any(other.exists() and one.samefile(other) for other in keep)}
     removable = sorted(set(checkpoints) - kept, key=lambda path: (_what_is_torn(path) is None, _step(path)))
     excess = len(checkpoints) - max(limit, len(kept))
     for checkpoint in removable[: max(excess, 0)]:
@@ -214,10 +213,6 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
         leaving.parent.mkdir(exist_ok=True)
         os.rename(checkpoint, leaving)  # a kill while removing must not leave half under the name of a checkpoint
         shutil.rmtree(leaving, ignore_errors=True)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.samefile(other)
 
 
 @contextlib.contextmanager

@@ -91,12 +91,12 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
                 f"global_batch: {rows} cannot be shared by {self.world_size} processes; make it a multiple of "
                 f"{self.world_size}" + (f", or start {shares} processes" if rows > 0 else "")
             )
-        given: int = self.gradient_accumulation_steps  # type: ignore[has-type]
+        chosen: int = self.gradient_accumulation_steps  # type: ignore[has-type]
         limit: int = min(self.per_device_train_batch_size, each)  # type: ignore[has-type]
         size = max(size for size in range(1, limit + 1) if each % size == 0)
-        if given not in (1, each // size):
+        if chosen not in (1, each // size):
             raise ValueError(
-                f"gradient_accumulation_steps: {given} has no place beside "
+                f"gradient_accumulation_steps: {chosen} has no place beside "
                 f"global_batch={rows}, which makes it {each // size}; remove one of them"
             )
         self.per_device_train_batch_size = size

@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def kept_share(self) -> float:
-        """Of the trained rows, those that take part in the head's backward pass."""
+        """Share of the trained rows that take part in the head's backward pass."""
         return KEPT_SHARE[self.args.objective] if self.args.skip_below > 0 else 1.0
 
     @property
@@ -322,7 +322,7 @@ def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Sha
 
 
 def flops_per_epoch(plan: Plan, model: Any, shape: Shape) -> float:
-    """Of all processes together, recomputed layers included."""
+    """Operations of all processes together, recomputed layers included."""
     again = 1 if plan.args.gradient_checkpointing else 0
     passes = 2 + again + (1 if plan.adapter is None else 0)
     matmuls = 2 * sum(p.numel() for p in _layer_parameters(model) if p.dim() == 2) * plan.positions

@@ -191,11 +191,11 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
-    asked = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
+    about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
     settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
     if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
-        return original(*args, **kwargs, **{name: value for name, value in asked.items() if value is not None})
+        return original(*args, **kwargs, **{name: value for name, value in about_loss.items() if value is not None})
     if kwargs.pop("logits_to_keep", 0):
         raise ValueError("logits_to_keep: a patched model makes no logits when it is given labels")
     if shift_labels is None:

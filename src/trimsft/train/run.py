@@ -102,7 +102,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     _refuse_nothing_to_train(trainer, settings)
     if is_main:
         log_estimate(settings, trainer.train_dataset)
-        run.settle_config(settings.given, harmless=HARMLESS)  # only now: bad data leaves no trace
+        run.settle_config(settings.overrides, harmless=HARMLESS)  # only now: bad data leaves no trace
         run.write_manifest(**environment(), **_facts(settings, trainer))
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
     metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
@@ -153,7 +153,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack) -> bool:
     """Take the run directory for as long as it is worked in; whether the run is finished already."""
     held.enter_context(run.lock())
     if run.config_path.exists():
-        run.settle_config(settings.given, harmless=HARMLESS)
+        run.settle_config(settings.overrides, harmless=HARMLESS)
         _settle_inputs(run, settings)
     _settle_processes(run, settings.args.world_size)
     return run.is_finished()
@@ -185,7 +185,7 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args = settings.args
     args.output_dir = str(run.train_dir)
     args.hub_model_id = _hub_name(run, args)
-    if "hub_strategy" not in settings.given:
+    if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.model_init_kwargs = settings.model_init_kwargs
     if args.disable_tqdm:
@@ -247,7 +247,7 @@ def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
 
 
 def _model_fingerprint(settings: Settings) -> str | None:
-    """Of a local folder; of the hub's models the commit is known once they are loaded."""
+    """The fingerprint of a local folder; the commit of a model of the hub is known once it is loaded."""
     folder = Path(settings.model.model_name_or_path)
     return fingerprint_folder(folder) if folder.is_dir() else None
 

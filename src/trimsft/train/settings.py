@@ -40,7 +40,7 @@ class Settings:
     data: DataConfig
     args: TrimSFTConfig
     model: ModelConfig
-    given: dict[str, Any]
+    overrides: dict[str, Any]
     """What differs from the defaults, by field name: with `output_dir` it is all that is needed to do it again."""
 
     @property
@@ -100,10 +100,10 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 
 def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
-    given = _given(words, fields)
-    if given.get("bf16") and not wants_bf16 and not _has_half_precision():
+    overrides = _overrides(words, fields)
+    if overrides.get("bf16") and not wants_bf16 and not _has_half_precision():
         logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        fields, given["bf16"] = {**fields, "bf16": False}, False
+        fields, overrides["bf16"] = {**fields, "bf16": False}, False
     try:
         parser.set_defaults_with_config(**fields)
         data, args, model = parser.parse_args_into_dataclasses(args=words, look_for_args_file=False)
@@ -121,7 +121,7 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         raise UsageError("must be a folder", field="resume_from_checkpoint", value=resumed, hint=hint)
     if model.model_name_or_path.startswith("~"):
         model.model_name_or_path = str(Path(model.model_name_or_path).expanduser())
-    return Settings(data, args, model, given)
+    return Settings(data, args, model, overrides)
 
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", wher
             raise UsageError(f"no such field{where}", field=name, hint=hint)
 
 
-def _given(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+def _overrides(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
     """The raw values that differ from the fields' defaults; secrets and the place of the run are left out.
 
     By a parser and on a copy of its own: transformers changes some of them in place while it works.

@@ -175,10 +175,10 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     quantiles = {}
     for name, share in QUANTILES.items():
         target = share * float(cumulative[-1])
-        found = min(int(torch.searchsorted(cumulative, target)), _BINS - 1)
-        before = float(cumulative[found - 1]) if found else 0.0
-        within = (target - before) / counts[found] if counts[found] else 0.0
-        edge = _LOWEST + (found - 1 + within) * _BIN
+        place = min(int(torch.searchsorted(cumulative, target)), _BINS - 1)
+        before = float(cumulative[place - 1]) if place else 0.0
+        within = (target - before) / counts[place] if counts[place] else 0.0
+        edge = _LOWEST + (place - 1 + within) * _BIN
         quantiles[name] = min(max(edge, _LOWEST), _HIGHEST)
     return quantiles
 
