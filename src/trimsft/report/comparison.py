@@ -27,7 +27,7 @@ STYLES = ("terminal", "markdown", "latex", "csv", "json")
 class CompareSettings:
     """Which runs are compared by what, and how the result is shown."""
 
-    runs: tuple[Path, ...] = option(help="Run directories; the first is the baseline.", argument="RUNS...")
+    runs: tuple[Path, ...] = option(help="Run directories; the first is the baseline.", argument="RUN")
     metric: str = option("average", help="Metric to compare: average, greedy, pass@K or majority@K.")
     benchmark: tuple[str, ...] = option(
         (), help="Compare on this benchmark only; repeatable.", flags=("--benchmark", "-b")

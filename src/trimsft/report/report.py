@@ -23,7 +23,7 @@ class ReportSettings:
     """What is reported, and with which parameters weights are computed."""
 
     runs: tuple[str, ...] = option(
-        help="Run directories or token tables; the first is the base.", argument="[LABEL=]RUN..."
+        help="Run directories or token tables; the first is the base.", argument="[LABEL=]RUN"
     )
     out: Path | None = option(None, help="Folder to write to (default: the run's own, for several ./report).")
     margin: float = option(MARGIN, help="Margin of TrimSFT's weights.")
