@@ -5,10 +5,10 @@ python benchmarks/plot_head.py docs/results/head_h200.json docs/figures/head_h20
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,11 @@ SHOWN = {
 
 
 def main() -> None:
-    report = json.loads(Path(sys.argv[1]).read_text())
-    path = Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="what benchmarks/head.py wrote")
+    parser.add_argument("figure", type=Path)
+    arguments = parser.parse_args()
+    report, path = json.loads(arguments.results.read_text()), arguments.figure
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 3.4), layout="constrained")
         panels = figure.subplots(1, len(report["shapes"]), sharey=True)

@@ -45,7 +45,7 @@ class Step:
         return value - self.operand if self.operator == "-" else value * self.operand
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tier:
     """How hard the problems of a benchmark are."""
 
@@ -61,38 +61,12 @@ class Tier:
     """Share of word problems; the others are bare chains."""
 
 
-TIERS: dict[str, Tier] = {
-    tier.name: tier
-    for tier in (
-        Tier(
-            name="lab-easy",
-            description="Lab, easy: 2 steps up to 50, mostly bare chains",
-            fewest_steps=2,
-            most_steps=2,
-            largest=50,
-            largest_term=20,
-            story_share=0.25,
-        ),
-        Tier(
-            name="lab-medium",
-            description="Lab, medium: 3 steps up to 99, half of them word problems",
-            fewest_steps=3,
-            most_steps=3,
-            largest=99,
-            largest_term=50,
-            story_share=0.5,
-        ),
-        Tier(
-            name="lab-hard",
-            description="Lab, hard: 4 or 5 steps up to 199, mostly word problems",
-            fewest_steps=4,
-            most_steps=5,
-            largest=199,
-            largest_term=99,
-            story_share=0.75,
-        ),
-    )
-}
+_LEVELS = (
+    Tier("lab-easy", "Lab, easy: 2 steps up to 50, mostly bare chains", 2, 2, 50, 20, story_share=0.25),
+    Tier("lab-medium", "Lab, medium: 3 steps up to 99, half of them word problems", 3, 3, 99, 50, story_share=0.5),
+    Tier("lab-hard", "Lab, hard: 4 or 5 steps up to 199, mostly word problems", 4, 5, 199, 99, story_share=0.75),
+)
+TIERS: dict[str, Tier] = {tier.name: tier for tier in _LEVELS}
 
 
 @dataclass(frozen=True)

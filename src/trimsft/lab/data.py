@@ -68,14 +68,8 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
 
 
 def _row(problem: LabProblem, style: str, settings: FineTuning, rng: random.Random) -> dict[str, Any]:
-    solution = write_solution(
-        problem,
-        style,
-        rng,
-        slip_rate=settings.slip_rate,
-        offsets=FAR,
-        filler_rate=settings.filler_rate,
-    )
+    rates = {"slip_rate": settings.slip_rate, "filler_rate": settings.filler_rate}
+    solution = write_solution(problem, style, rng, offsets=FAR, **rates)
     return {
         "problem": problem.problem,
         "solution": solution.text,

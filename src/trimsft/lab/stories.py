@@ -22,17 +22,8 @@ class Wording:
     things: tuple[str, ...] = ("",)
 
 
-NAMES = (
-    ("Mia", "She"),
-    ("Ana", "She"),
-    ("Zoe", "She"),
-    ("Eva", "She"),
-    ("Lin", "She"),
-    ("Tom", "He"),
-    ("Ben", "He"),
-    ("Max", "He"),
-    ("Leo", "He"),
-    ("Sam", "He"),
+NAMES = tuple((name, "She") for name in ("Mia", "Ana", "Zoe", "Eva", "Lin")) + tuple(
+    (name, "He") for name in ("Tom", "Ben", "Max", "Leo", "Sam")
 )
 
 CHAIN = Wording(
