@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,8 @@ study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")]
+_SHOWN = ("scale", "models", "benchmarks", "seeds")
+_NOT_SHOWN = {field.name: field.default for field in fields(ScaleOptions) if field.name not in _SHOWN}
 
 
 @study_app.command("list")
@@ -43,7 +46,7 @@ def study_list(as_json: JsonFlag = False) -> None:
 
 
 @study_app.command("show")
-@command_of(ScaleOptions)
+@command_of(ScaleOptions, **_NOT_SHOWN)
 def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) -> None:
     """What a study is made of: models, benchmarks, and the run directory of each cell."""
     described = command.describe_study(name, options)

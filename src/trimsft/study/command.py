@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class RunOptions(ScaleOptions):
     """A scale, and how and where its cells are run."""
 
-    out: Path | None = option(None, help="Folder for everything; what it holds already is not done again.")
+    out: Path | None = option(
+        None, help="Folder for everything (default: runs/study-SCALE, or runs/sweep-SCALE); what is there is kept."
+    )
     executor: str = option("local", help="Where cells run: here, or on a cluster (RAY_ADDRESS).", choices=EXECUTORS)
     workers: int | None = option(None, help="Cells side by side (default: as many as fit).", least=1)
     retries: int = option(1, help="How often a cell that fails is tried again.", least=0)

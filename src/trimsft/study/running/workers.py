@@ -261,11 +261,11 @@ def attempt(job: Job, name: str, tell: Any) -> Message:
 
 
 def settle_threads() -> None:
-    """As many threads as the environment says; torch does not look at it again once it is imported."""
-    import torch
+    """As many threads as the environment says; torch looks at it when it is imported, and not again."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    if count := os.environ.get("OMP_NUM_THREADS"):
+    count, torch = os.environ.get("OMP_NUM_THREADS"), sys.modules.get("torch")
+    if count and torch is not None:
         torch.set_num_threads(int(count))
     tqdm.set_lock(threading.RLock())  # its own is shared by processes, and one that is killed would leak it
 
