@@ -260,7 +260,8 @@ def test_attention_agrees_with_float64(backend: str, window: int | None) -> None
         value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
         attend = slot_attention._masked
     found = attend(query, key, value, lengths, 0.3, window)
-    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, 0.3, window), rtol=1e-5, atol=1e-6)
+    bound = 150 * torch.finfo(torch.float32).eps  # of a sum over 150 keys
+    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, 0.3, window), rtol=bound, atol=bound)
 
 
 def test_triton_draws_what_torch_draws() -> None:
