@@ -150,23 +150,22 @@ def test_limits_that_are_plain_sft(objective) -> None:
 # ---- parameters
 
 
-@pytest.mark.parametrize("kind", [TrimSFT, TrimSFTEasy, TrimSFTHard])
-@pytest.mark.parametrize("value", [0, 0.0, -0.8, math.nan, math.inf, "0.8", True, None], ids=repr)
-def test_bad_bandwidth(kind, value) -> None:
-    with pytest.raises(ValueError, match=rf"^{kind.__name__}: bandwidth must be a finite number > 0, got {value!r}$"):
-        kind(bandwidth=value)
+BAD = {
+    "bandwidth": ([TrimSFT, TrimSFTEasy, TrimSFTHard], " > 0", [0, 0.0, -0.8, math.nan, math.inf, "0.8", True, None]),
+    "margin": ([TrimSFT], "", [math.nan, -math.inf, "1.5", False]),
+    "gamma": ([FSFT], " >= 0", [-1, math.nan, math.inf, "2"]),
+}
 
 
-@pytest.mark.parametrize("value", [math.nan, -math.inf, "1.5", False], ids=repr)
-def test_bad_margin(value) -> None:
-    with pytest.raises(ValueError, match=rf"TrimSFT: margin must be a finite number, got {value!r}"):
-        TrimSFT(margin=value)
-
-
-@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "2"], ids=repr)
-def test_bad_gamma(value) -> None:
-    with pytest.raises(ValueError, match=rf"FSFT: gamma must be a finite number >= 0, got {value!r}"):
-        FSFT(gamma=value)
+@pytest.mark.parametrize("name", BAD)
+def test_bad_parameters(name) -> None:
+    kinds, bound, values = BAD[name]
+    for kind in kinds:
+        for value in values:
+            with pytest.raises(
+                ValueError, match=f"^{kind.__name__}: {name} must be a finite number{bound}, got {value!r}$"
+            ):
+                kind(**{name: value})
 
 
 @pytest.mark.parametrize(

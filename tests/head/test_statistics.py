@@ -13,7 +13,7 @@ BACKENDS = ["torch", pytest.param("triton", marks=pytest.mark.filterwarnings("ig
 FLOATS = ("nll", "gap", "gold_logit", "entropy", "gradient_norm")
 
 
-def found(head: Head, backend: str, **options):
+def measured(head: Head, backend: str, **options):
     """What `token_statistics` says, on the CPU."""
     here = head.to(device_of(backend))
     got = token_statistics(here.hidden, here.weight, here.labels, bias=here.bias, backend=backend, **options)
@@ -70,7 +70,7 @@ def assert_exact(got, right, *, relative: float = 64 * EPS) -> None:
 )
 def test_statistics_are_those_of_float64(backend, vocabulary, bias, options) -> None:
     head = make_head(6, 32, vocabulary, bias=bias)
-    assert_exact(found(head, backend, **options), exact(head, **options))
+    assert_exact(measured(head, backend, **options), exact(head, **options))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -81,7 +81,7 @@ def test_deep_tails_keep_their_digits(backend, gap) -> None:
     labels = torch.tensor([0, 7, 299, 150])
     logits[torch.arange(4), labels] = gap
     got, right = (
-        found(Head(logits, torch.eye(301), labels), backend),
+        measured(Head(logits, torch.eye(301), labels), backend),
         exact(Head(logits, torch.eye(301), labels)),
     )
     for name in ("nll", "entropy", "gradient_norm"):
@@ -97,7 +97,7 @@ def test_ties(backend) -> None:
     logits[0, [7, 4099]] = 5.0
     logits[1, [3, 9, 4000]] = 5.0
     logits[2, [2048, 2047]] = 5.0
-    got = found(Head(logits, torch.eye(4100), torch.tensor([0, 3, 2048])), backend)
+    got = measured(Head(logits, torch.eye(4100), torch.tensor([0, 3, 2048])), backend)
     assert got["competitor"].tolist() == [7, 9, 2047]
     assert got["gap"].tolist() == [-5.0, 0.0, 0.0]
     assert got["rank"].tolist() == [3, 1, 1]
@@ -108,7 +108,7 @@ def test_ties(backend) -> None:
 def test_half_precision_inputs_have_exact_gaps(backend, dtype) -> None:
     """Logits of 20 and more, where a bfloat16 step is 0.125: the gap is that of the rounded inputs, to float32."""
     head = make_head(8, 64, 1000, logit_size=12.0, bias=True, dtype=dtype)
-    assert_exact(found(head, backend), exact(head))
+    assert_exact(measured(head, backend), exact(head))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -116,12 +116,12 @@ def test_the_most_probable_tokens(backend) -> None:
     for vocabulary in (3, 50, 5003):
         head = make_head(5, 16, vocabulary)
         options = {"logit_scale": 1.5, "softcap": 9.0}
-        got, right = found(head, backend, top=5, **options), exact(head, **options)
+        got, right = measured(head, backend, top=5, **options), exact(head, **options)
         logprobs, ids = right["logprobs"].topk(min(5, vocabulary), dim=1)
         assert got["top_ids"].tolist() == ids.tolist()
         torch.testing.assert_close(got["top_logprobs"].double(), logprobs, rtol=1e-5, atol=1e-5)
         assert_exact(got, right)
-    assert "top_ids" not in found(head, backend)
+    assert "top_ids" not in measured(head, backend)
 
 
 class Largest(TorchDispatchMode):
@@ -139,10 +139,10 @@ class Largest(TorchDispatchMode):
 
 def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
     head = make_head(100, 16, 3000)
-    whole = found(head, "torch", top=3)
+    whole = measured(head, "torch", top=3)
     monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1, "cuda": 1})
     with Largest() as largest:
-        parts = found(head, "torch", top=3)
+        parts = measured(head, "torch", top=3)
     assert largest.numel == max(16 * 3000, head.weight.numel())
     for name, values in whole.items():
         torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-5)
@@ -153,7 +153,7 @@ def test_chunks_change_nothing_and_bound_the_memory(monkeypatch) -> None:
 def test_logits_that_are_not_finite_show(backend, bad) -> None:
     logits = torch.zeros(3, 50)
     logits[0, 4], logits[1, 9] = bad, bad
-    got = found(Head(logits, torch.eye(50).fill_diagonal_(1), torch.tensor([1, 9, 5])), backend)
+    got = measured(Head(logits, torch.eye(50).fill_diagonal_(1), torch.tensor([1, 9, 5])), backend)
     fine = torch.isfinite(got["nll"]) & torch.isfinite(got["gap"])
     assert not fine[:2].any()
 
