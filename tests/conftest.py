@@ -3,6 +3,10 @@
 import gc
 import os
 
+# workers share the cores, and so do the processes that they start: torch's threads would wait for each other
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
+
 import torch
 
 if not torch.cuda.is_available():
