@@ -6,53 +6,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimsft.head import LossOutput, linear_cross_entropy
-    from trimsft.objectives import (
-        DFT,
-        FSFT,
-        OBJECTIVES,
-        SFT,
-        Objective,
-        TokenStats,
-        TrimSFT,
-        TrimSFTEasy,
-        TrimSFTHard,
-        make_objective,
-    )
-    from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
+    from trimsft.api import compare_runs as compare_runs
+    from trimsft.api import measure_tokens as measure_tokens
+    from trimsft.api import write_report as write_report
+    from trimsft.evaluate import evaluate_model as evaluate_model
+    from trimsft.head import LossOutput as LossOutput
+    from trimsft.head import linear_cross_entropy as linear_cross_entropy
+    from trimsft.objectives import DFT as DFT
+    from trimsft.objectives import FSFT as FSFT
+    from trimsft.objectives import OBJECTIVES as OBJECTIVES
+    from trimsft.objectives import SFT as SFT
+    from trimsft.objectives import Objective as Objective
+    from trimsft.objectives import TokenStats as TokenStats
+    from trimsft.objectives import TrimSFT as TrimSFT
+    from trimsft.objectives import TrimSFTEasy as TrimSFTEasy
+    from trimsft.objectives import TrimSFTHard as TrimSFTHard
+    from trimsft.objectives import make_objective as make_objective
+    from trimsft.train import TrimSFTConfig as TrimSFTConfig
+    from trimsft.train import TrimSFTTrainer as TrimSFTTrainer
+    from trimsft.train import patch as patch
+    from trimsft.train import train_model as train_model
+    from trimsft.train import unpatch as unpatch
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "DFT",
-    "FSFT",
-    "OBJECTIVES",
-    "SFT",
-    "LossOutput",
-    "Objective",
-    "TokenStats",
-    "TrimSFT",
-    "TrimSFTConfig",
-    "TrimSFTEasy",
-    "TrimSFTHard",
-    "TrimSFTTrainer",
-    "__version__",
-    "linear_cross_entropy",
-    "make_objective",
-    "patch",
-]
-
 _HOMES = {
-    **dict.fromkeys(("LossOutput", "linear_cross_entropy"), "trimsft.head"),
-    **dict.fromkeys(("TrimSFTConfig", "TrimSFTTrainer", "patch"), "trimsft.train"),
-}
+    "api": ("compare_runs", "measure_tokens", "write_report"),
+    "evaluate": ("evaluate_model",),
+    "head": ("LossOutput", "linear_cross_entropy"),
+    "objectives": (
+        "DFT", "FSFT", "OBJECTIVES", "SFT", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
+        "make_objective",
+    ),
+    "train": ("TrimSFTConfig", "TrimSFTTrainer", "patch", "train_model", "unpatch"),
+}  # fmt: skip
+_ROOMS = {name: room for room, names in _HOMES.items() for name in names}
+__all__ = ["__version__", *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:
     """torch takes two seconds to import and trl five: who only asks for help does not wait for them."""
-    if name not in __all__:
+    if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "trimsft.objectives")), name)
+    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,70 @@
+"""The commands as functions of Python: each takes the options of its command as keywords and returns an object.
+
+    result = trimsft.train_model(config="recipes/smollm2-gsm8k.yaml", output_dir="runs/trim")
+    scores = trimsft.evaluate_model("runs/trim", ["gsm8k"], samples=4).scores
+    tables = trimsft.measure_tokens("runs/trim", "train.jsonl", sample=500)
+    print(trimsft.compare_runs(["runs/sft", "runs/trim"]).render("markdown"))
+    page = trimsft.write_report(["SFT=runs/sft", "TrimSFT=runs/trim"], out="report").page
+
+`train_model` stands in `trimsft.train`, `evaluate_model` in `trimsft.evaluate`. Errors are
+`trimsft.errors.TrimSFTError`: their `field`, `value` and `hint` say what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimsft.report.comparison import Compared
+    from trimsft.report.report import ReportFiles
+    from trimsft.tokens import TokenTables
+
+Names = str | Path | Sequence[str | Path]
+
+
+def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTables:
+    """Write the token table of each model over the same rows; a table that is there already is left as it is.
+
+    Args:
+        models: run directories, model folders or names of the hub; one or several.
+        data: a local file or a dataset of the hub, as for training.
+        options: fields of `trimsft.tokens.TokenSettings`, such as sample=500, top=5.
+    """
+    from trimsft import tokens
+
+    return tokens.measure_tokens(tokens.TokenSettings(models=_texts(models), data=str(data), **_paths(options)))
+
+
+def compare_runs(runs: Names, **options: Any) -> Compared:
+    """Compare evaluated runs problem by problem; the first is the baseline.
+
+    Args:
+        runs: run directories, two or more.
+        options: fields of `trimsft.report.CompareSettings`, such as metric="greedy".
+    """
+    from trimsft.report import CompareSettings, compare
+
+    return compare(CompareSettings(runs=tuple(map(Path, _texts(runs))), **_paths(options)))
+
+
+def write_report(runs: Names, **options: Any) -> ReportFiles:
+    """Write one page, tables and figures about the tokens and scores of runs.
+
+    Args:
+        runs: run directories or token tables, each with or without a label ("SFT=runs/sft"); the first is the base.
+        options: fields of `trimsft.report.ReportSettings`, such as out="report", margin=1.0.
+    """
+    from trimsft.report import ReportSettings, make_report
+
+    return make_report(ReportSettings(runs=_texts(runs), **_paths(options)))
+
+
+def _texts(names: Names) -> tuple[str, ...]:
+    return (str(names),) if isinstance(names, str | Path) else tuple(map(str, names))
+
+
+def _paths(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with the paths that were given as text."""
+    return {name: Path(value) if name in ("out", "sweep") and value else value for name, value in options.items()}

@@ -1,0 +1,48 @@
+"""The commands as functions: options as keywords, objects back, the same checks."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trimsft
+from trimsft import lab
+from trimsft.errors import UsageError
+
+
+def test_every_name_is_there_and_nothing_heavy_is_loaded_before_it_is_used() -> None:
+    script = (
+        "import sys, trimsft; trimsft.compare_runs, trimsft.write_report, trimsft.measure_tokens, trimsft.OBJECTIVES\n"
+        "assert not {'torch', 'trl', 'transformers', 'matplotlib'} & set(sys.modules), sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert all(getattr(trimsft, name) is not None for name in trimsft.__all__)
+    assert set(trimsft.__all__) <= set(dir(trimsft))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = trimsft.nothing
+
+
+def test_tokens_report_evaluation_and_comparison_from_python(tmp_path: Path) -> None:
+    data = tmp_path / "rows.jsonl"
+    lab.write_training(data, lab.FineTuning(rows=3, seed=0))
+    out = tmp_path / "tokens.parquet"
+    tables = trimsft.measure_tokens(lab.base_model_path(), data, limit=2, out=str(out), device="cpu")
+    assert [summary.examples for summary in tables.summaries] == [2] and out.is_file()
+    report = trimsft.write_report(f"Base={out}", out=str(tmp_path / "report"), margin=1)
+    assert report.page.is_file() and report.folder == tmp_path / "report" and report.others
+    for name, seed in (("first", 0), ("second", 1)):
+        options = {"limit": 2, "samples": 2, "max_tokens": 48, "seed": seed, "out": tmp_path / name}
+        evaluated = trimsft.evaluate_model(lab.base_model_path(), "lab-easy", **options)
+        assert [score.problems for score in evaluated.scores] == [2]
+    compared = trimsft.compare_runs([tmp_path / "first", tmp_path / "second"])
+    assert compared.comparisons and "first" in compared.render("markdown")
+
+
+def test_the_checks_are_those_of_the_commands() -> None:
+    with pytest.raises(UsageError, match="runs: must be two or more"):
+        trimsft.compare_runs("runs/sft")
+    with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
+        trimsft.measure_tokens("model", "data.jsonl", limit=0)
+    with pytest.raises(UsageError, match="bandwidth: must be above 0, got 0"):
+        trimsft.write_report("runs/trim", bandwidth=0)
