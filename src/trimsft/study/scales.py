@@ -56,17 +56,17 @@ class Scale:
     data: str | None = None
     """File or name of the hub to train on; None: the recipe's, at the lab its own task."""
     rows: int | None = None
-    """Of the lab's task; elsewhere the field `sample` says how many."""
+    """Rows of the lab's task; elsewhere the field `sample` says how many."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `trimsft train`, over those of the recipe; a cell's own go over these."""
     samples: int = 8
     problems: int | None = None
-    """Of each benchmark, the first ones; None: all."""
+    """The first problems of each benchmark; None: all."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """What differs from the paper's: temperature, top_p, max_tokens."""
     engine: str = "auto"
     dtype: str = "auto"
-    """Of generation."""
+    """Number format of generation."""
     table_rows: int = 100
     """Rows whose tokens are measured, of the training data of seed 0, in every cell the same."""
     seeds: int = 1

@@ -31,7 +31,7 @@ ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
 """Mean length of a sampled answer. Measured at the lab (docs/results/lab.md's runs); assumed elsewhere."""
 
 WEIGHT_BYTES = 4.0
-"""Of one parameter: float32, as the recipes train."""
+"""Bytes of one parameter: float32, as the recipes train."""
 
 
 class Amounts:
@@ -96,10 +96,10 @@ class Amounts:
             return len(_local_rows(settings))
         from trimsft.text.data_config import NUMINA
 
-        asked = settings.data.sample or (20_000 if settings.data.dataset_name == NUMINA else None)
-        if asked is None:
+        rows = settings.data.sample or (20_000 if settings.data.dataset_name == NUMINA else None)
+        if rows is None:
             self.say(f"rows of {settings.data.dataset_name}: {ROWS_UNKNOWN:,} assumed, it is not at hand")
-        return asked or ROWS_UNKNOWN
+        return rows or ROWS_UNKNOWN
 
     def _row_tokens(self, settings: Settings, model: str) -> float:
         """Mean over a sample of the rows, cut at the maximum length."""
@@ -145,8 +145,8 @@ class Amounts:
     def _count_parameters(self, model: str) -> float:
         at = self._scale.at(model)
         folder = Path(model_path(at))
-        if found := sum(map(_parameters_in, folder.glob("*.safetensors"))):
-            return float(found)
+        if counted := sum(map(_parameters_in, folder.glob("*.safetensors"))):
+            return float(counted)
         if at.parameters is None:
             self.say(f"parameters of {model}: 1 billion assumed, it is not at hand")
         return at.parameters or 1e9

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PEAK_FLOPS = 312e12
-"""Of one A100 in bfloat16: where there is no GPU to ask."""
+"""The peak of one A100 in bfloat16: where there is no GPU to ask."""
 GENERATED_PER_SECOND = 2e13
 """Tokens a second on one GPU, times the parameters of the model: 2,900 for one of 7 billion. Assumed, for vLLM."""
 TRANSFORMERS_PER_SECOND = 5e12
@@ -35,8 +35,8 @@ parameters; nothing is with larger models, whose caches leave room for fewer ans
 LAB_TRAINED_PER_SECOND = 3000.0
 LAB_GENERATED_PER_SECOND = 3700.0
 LAB_OVERHEAD = 4.0
-"""Of one core with the lab's base: tokens a second in training and generation, and seconds for each cell beside them;
-what the quickstarts of docs/results/lab_cpu.json took on a quiet machine."""
+"""Speed of one core with the lab's base: tokens a second in training and generation, and seconds for each cell beside
+them; what the quickstarts of docs/results/lab_cpu.json took on a quiet machine."""
 LAB_PARAMETERS = 2.5e6
 BYTES_PER_ANSWER_TOKEN = 5
 
@@ -80,19 +80,19 @@ class Cost:
 
 
 def estimate_cost(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str]) -> Cost:
-    """Of every cell that is not done, what it would still take."""
+    """What every cell that is not done would still take."""
     needs = all_needs(scale, needs)
     ordered = in_order(cells)
     job = CellJob(folder, scale, needs, {cell.name: cell for cell in ordered})
     refuse_lost_weights(job)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
     amounts = Amounts(job)
-    found = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
-    return Cost(found, len(ordered) - len(found), amounts.assumptions())
+    costs = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
+    return Cost(costs, len(ordered) - len(costs), amounts.assumptions())
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
-    """Of cells that have nothing in common."""
+    """The cost of cells that have nothing in common."""
     costs = list(costs)
     assumptions = dict.fromkeys(text for cost in costs for text in cost.assumptions)
     cells = [cell for cost in costs for cell in cost.cells]
@@ -118,7 +118,7 @@ def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> C
 
 
 def _hours(amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
-    """Of cores at the lab, of GPUs elsewhere."""
+    """Hours of cores and of GPUs; one of them is 0."""
     parameters = amounts.parameters(cell.model)
     if scale.device == "cpu":
         larger = max(1.0, parameters / LAB_PARAMETERS)

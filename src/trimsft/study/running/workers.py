@@ -51,7 +51,7 @@ class Told:
 class Done:
     name: str
     seconds: dict[str, float]
-    """Of each step that this start had to do."""
+    """For each step that this start had to do."""
 
 
 @dataclass(frozen=True)

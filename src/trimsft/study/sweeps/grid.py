@@ -27,7 +27,7 @@ from trimsft.study.cells import PARAMETERS, takes_of
 
 OBJECTIVE = "objective"
 MOST_VALUES = 1000
-"""Of one range: more are a slip of the pen."""
+"""Values of one range at most: more are a slip of the pen."""
 ELSEWHERE = {
     "seed": "--seeds",
     "model_name_or_path": "--model",
@@ -75,14 +75,14 @@ def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
     others = [axis for axis in axes if axis.field != OBJECTIVE]
     for axis in others:
         _require_effect(axis.field, names)
-    found = dict.fromkeys(
+    settings = dict.fromkeys(
         Point(name, tuple(sorted(fields)))
         for name in names
         for fields in _product([axis for axis in others if takes(name, axis.field)])
     )
-    for point in found:
+    for point in settings:
         _require_trainable(point)
-    return list(found)
+    return list(settings)
 
 
 def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:

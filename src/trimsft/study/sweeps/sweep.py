@@ -81,7 +81,7 @@ class Swept:
         return [point for point in trimmed if shared_fields(point.setting) == shared]
 
     def sensitivity(self, through: Summary | None = None) -> Sensitivity | None:
-        """Of the slice's objective with the most points; None where there are too few for an analysis of variance."""
+        """For the slice's objective with the most points; None where these are too few for an analysis of variance."""
         planes: dict[str, list[Summary]] = {}
         for point in self.slice(through):
             planes.setdefault(point.setting.objective, []).append(point)
@@ -164,13 +164,13 @@ def swept_of(
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
     model = cells[0].model
     wanted = {setting_of(Cell(model=model, objective=p.objective, fields=p.fields)) for p in keep or ()}
-    found = [s for setting, s in summaries.items() if (setting in wanted if keep else setting.objective != BASELINE)]
-    if not found:
+    grid = [s for setting, s in summaries.items() if (setting in wanted if keep else setting.objective != BASELINE)]
+    if not grid:
         raise RunError(f"{where}: no point of the sweep is finished; the same command continues it")
     missing = tuple(cell for cell in cells if cell not in results)
     baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
-    swept = Swept(tuple(found), baselines, missing, metric)
-    found[0].interval(metric, *swept.benchmarks)  # an unknown metric ends here, with the known ones
+    swept = Swept(tuple(grid), baselines, missing, metric)
+    grid[0].interval(metric, *swept.benchmarks)  # an unknown metric ends here, with the known ones
     return swept
 
 
@@ -181,7 +181,7 @@ def candidates(points: Sequence[Summary]) -> list[Summary]:
 
 
 def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -> Summary:
-    """Of the candidates the highest mean over benchmarks and seeds; ties: the smaller bandwidth, then margin."""
+    """The candidate with the highest mean over benchmarks and seeds; ties: the smaller bandwidth, then margin."""
 
     def order(point: Summary) -> tuple[float, float, float]:
         margin, bandwidth = point.setting.band or (math.inf, math.inf)
