@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.train.distributed_worker", "trimsft.train.command"])
+processes.set_forkserver_preload(["tests.train.distributed_worker", "trimsft.train.run"])
 
 QUIET = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 TIMEOUT = 120.0

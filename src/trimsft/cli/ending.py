@@ -22,14 +22,15 @@ RESUMES = "what is done is kept; run the same command again to continue"
 
 
 @contextmanager
-def ending(names: Mapping[str, str]) -> Iterator[None]:
+def ending(names: Mapping[str, str], *, level: int = logging.WARNING) -> Iterator[None]:
     """Turn what is raised within into a message and an exit code.
 
     Args:
         names: what fields are called on the command line of this command.
+        level: what this package logs from here on is told as lines on stderr.
     """
     try:
-        with _warnings_told():
+        with _log_told(level):
             yield
     except TrimSFTError as error:
         if not error.is_told:
@@ -86,21 +87,24 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise Stopped
 
 
-class _Echo(logging.Handler):
+class _Tell(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         tell(one_line(Exception(record.getMessage())))
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Warnings of this package as lines on stderr, unless somebody listens already."""
+def _log_told(level: int) -> Iterator[None]:
+    """What this package logs as lines on stderr of the first process, unless somebody listens already."""
     logger = logging.getLogger("trimsft")
+    before = logger.level
     if logger.handlers:
         yield
         return
-    handler = _Echo(logging.WARNING)
+    handler = _Tell() if is_first_process() else logging.NullHandler()
     logger.addHandler(handler)
+    logger.setLevel(level)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(before)

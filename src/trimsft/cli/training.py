@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import Annotated
 
 import typer
 
-from trimsft.cli.base import JsonFlag
-from trimsft.cli.ending import ending
+from trimsft.cli.base import JsonFlag, make_console
+from trimsft.cli.ending import ending, is_first_process
 from trimsft.errors import UsageError
 
+DRY_RUN = ("--dry-run", "--dry_run")
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
 
@@ -43,12 +46,23 @@ def train(
 
         Parser().print_help()
         return
-    if not context.args:
-        typer.echo("trimsft: train: nothing to train; see trimsft train --help", err=True)
-        raise typer.Exit(2)
-    from trimsft.train.command import main as train_main
+    words = [word for word in context.args if word not in DRY_RUN]
+    with ending({}, level=logging.INFO):
+        if not context.args:
+            raise UsageError("train: nothing to train", hint="see trimsft train --help")
+        from trimsft.train import parse
 
-    raise typer.Exit(train_main(context.args))
+        settings = parse(words)
+        if len(words) == len(context.args):
+            from trimsft.train.run import train
+
+            train(settings)
+            return
+        from trimsft.train.estimate import describe, dry_run
+
+        estimate = dry_run(settings)
+        if is_first_process():
+            make_console().print(describe(estimate))
 
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")
@@ -69,9 +83,15 @@ def preview(
     Example:
       trimsft data preview --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --count 2
     """
-    with ending({}):
+    with ending({}, level=logging.INFO):
         if count < 1:
             raise UsageError("must be at least 1", field="--count", value=count)
-    from trimsft.train.command import preview_main
+        from trimsft.train import parse
+        from trimsft.train.preview import preview as preview_rows
+        from trimsft.train.preview import show
 
-    raise typer.Exit(preview_main(context.args, count=count, show_ids=show_ids, as_json=as_json))
+        seen = preview_rows(parse(context.args), count=count)
+        if as_json:
+            typer.echo(json.dumps(seen.as_json()))
+        else:
+            show(seen, make_console(), show_ids=show_ids)
