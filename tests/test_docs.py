@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "trimsft"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
@@ -43,3 +44,12 @@ def _commands(page: Path) -> list[str]:
     text = page.read_text()
     fenced = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [line for block in fenced for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", text)
+
+
+def test_files_named_by_the_map_exist() -> None:
+    """Backticked paths of docs/architecture.md, relative to the package, the repository, or the room of their row."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    roots = [ROOT, PACKAGE, PACKAGE / "report" / "page", PACKAGE / "evaluate" / "engines"]
+    paths = re.findall(r"`([\w/]+(?:\.py|\.js|/))`", text)
+    assert len(paths) > 50
+    assert [path for path in paths if not any((root / path).exists() for root in roots)] == []
