@@ -10,7 +10,7 @@ from trimsft.evaluate.benchmarks import read_problems
 from trimsft.lab.arithmetic import TIERS, side_of
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import TARGET, UNFAMILIAR
-from trimsft.text.data_config import DataConfig
+from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import load_rows
 
 

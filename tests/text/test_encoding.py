@@ -7,15 +7,14 @@ import pytest
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from trimsft.errors import DataError, UsageError
 from trimsft.text.encoding import Encoder, checked_rows, count_cut, load_tokenizer
-from trimsft.text.lengths import measure_lengths
-from trimsft.text.rows import load_rows
 from trimsft.text.templates import SYSTEM_PROMPT, choose_template
-from trimsft.text.training_data import DataConfig, encode
+from trimsft.text.training_data import DataConfig, encode, measure_lengths
 
-from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split
+from .toys import CHAT, ROWS, make_tokenizer, split
 
 ODD = [
     {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
@@ -53,18 +52,6 @@ def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start
     assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
 
 
-def test_a_tokenizer_that_adds_eos_to_prompts() -> None:
-    from tokenizers import processors
-
-    tokenizer = make_tokenizer()
-    special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<bos> $A <eos>", special_tokens=special
-    )
-    prompt, trained = split(tokenizer, one(tokenizer, system_prompt=""))
-    assert (prompt, trained) == ("<bos>Problem:\nWhat?\n\nSolution:\n", "It is 2.<eos>")
-
-
 @pytest.mark.parametrize(
     ("solution", "trained"),
     [
@@ -78,6 +65,22 @@ def test_a_tokenizer_that_adds_eos_to_prompts() -> None:
 def test_eos_is_trained_once_and_spaces_stay(solution: str, trained: str) -> None:
     tokenizer = make_tokenizer(chat=CHAT)
     assert split(tokenizer, one(tokenizer, solution=solution))[1] == trained
+
+
+def test_tokenizers_with_ideas_of_their_own_and_one_without_eos() -> None:
+    """They add eos to prompts, or cut and pad; one column of the result is trained on."""
+    tokenizer = make_tokenizer()
+    special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=special
+    )
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=50)
+    tokenizer.model_max_length = 8
+    row = one(tokenizer, system_prompt="", solution="It is 2. " * 40)
+    assert split(tokenizer, row) == ("<bos>Problem:\nWhat?\n\nSolution:\n", "It is 2. " * 40 + "<eos>")
+    with pytest.raises(DataError, match="tokenizer: has no eos_token"):
+        one(make_tokenizer(eos=None))
 
 
 @settings(max_examples=10)
@@ -94,38 +97,6 @@ def test_prompt_and_completion_are_tokenised_apart(pairs: list[tuple[str, str]])
         assert row == {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
 
 
-def test_nothing_is_cut_even_if_the_tokenizer_file_says_so() -> None:
-    tokenizer = make_tokenizer(chat=CHAT)
-    tokenizer.backend_tokenizer.enable_truncation(4)
-    tokenizer.backend_tokenizer.enable_padding(length=50)
-    tokenizer.model_max_length = 8
-    assert split(tokenizer, one(tokenizer, solution="It is 2. " * 40))[1] == "It is 2. " * 40 + "<eos>"
-
-
-def test_columns_of_the_result(tmp_path: Path) -> None:
-    config = local(tmp_path, [{**row, "source": 3, "messages": []} for row in ROWS])
-    encoded = encode(load_rows(config), make_tokenizer(), config)
-    assert (encoded.column_names, len(encoded)) == (["input_ids", "labels"], len(ROWS))
-
-
-def test_refusals() -> None:
-    with pytest.raises(DataError, match="tokenizer: has no eos_token"):
-        one(make_tokenizer(eos=None))
-    with pytest.raises(UsageError, match="template: 'chat' needs a chat template"):
-        one(make_tokenizer(), template="chat")
-
-
-@needs_shared
-def test_real_rows() -> None:
-    config = DataConfig(dataset_name=str(SHARED / "data/train/numina_cot_2k.jsonl.gz"), sample=50)
-    tokenizer = make_tokenizer(chat=CHAT)
-    rows = load_rows(config)
-    encoded = encode(rows, tokenizer, config)
-    for row, (prompt, trained) in zip(rows, (split(tokenizer, row) for row in encoded), strict=True):
-        assert prompt == f"<bos>[system]{SYSTEM_PROMPT}<end>[user]{row['problem']}<end>[assistant]"
-        assert trained == f"{row['solution']}<eos>"
-
-
 # ---- the same tokens outside a trainer
 
 
@@ -135,7 +106,6 @@ def test_real_rows() -> None:
         ({}, "auto", None),
         ({"adds_bos": True}, "plain", "Think."),
         ({"chat": CHAT}, "auto", ""),
-        ({"adds_bos": True, "chat": CHAT}, "auto", None),
         ({"adds_bos": True, "chat": CHAT}, "deepseek", None),
     ],
 )
@@ -165,23 +135,11 @@ def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, sy
             }
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"problem": "x"},
-        {"problem": "x", "solution": " "},
-        {"problem": 1, "solution": "x"},
-        {"problem": "x", "solution": "\ud800"},
-    ],
-)
-def test_a_row_that_cannot_be_rendered_is_named(bad) -> None:
-    with pytest.raises(DataError, match=r"row 1 has no text as (problem|solution) \(and 1 more rows\), got ") as error:
-        checked_rows([ROWS[0], bad, bad])
-    assert error.value.field == "rows"
-
-
-def test_rows_are_counted_and_may_be_a_dataset() -> None:
+def test_rows_are_counted_and_one_that_cannot_be_rendered_is_named() -> None:
     assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
+    for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
+        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution) \(and 1 more rows\), got "):
+            checked_rows([ROWS[0], bad, bad])
     with pytest.raises(DataError, match="rows: there are none"):
         checked_rows([])
 

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft.errors import DataError
-from trimsft.text.readers import is_text, list_files, read_file
+from trimsft.text.readers import list_files, read_file
 
 ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
 
 
 def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    is_packed = path.suffix == ".gz" and path.stem != "half.jsonl"
+    path.write_bytes(gzip.compress(content) if is_packed else content)
     return path
 
 
@@ -61,13 +62,10 @@ def test_parquet_and_rows_with_different_fields(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     rows = read_file(tmp_path / "a.parquet")
     assert (rows.columns, rows.column("solution")) == (["problem", "solution"], ["b", ROWS[1]["solution"]])
+    long = read_file(write(tmp_path / "a.csv", b"problem,solution\na," + b"x" * 200_000 + b"\n"))  # csv takes 128 KiB
+    assert len(long.column("solution")[0]) == 200_000
     rows = read_file(write(tmp_path / "a.jsonl", jsonl([{"problem": "a"}, {"solution": "b"}])))
     assert (rows.columns, rows.column("solution")) == (["problem", "solution"], [None, "b"])
-
-
-def test_a_solution_longer_than_csv_usually_takes(tmp_path: Path) -> None:
-    rows = read_file(write(tmp_path / "a.csv", b"problem,solution\na," + b"x" * 200_000 + b"\n"))
-    assert len(rows.column("solution")[0]) == 200_000
 
 
 @pytest.mark.parametrize(
@@ -91,6 +89,7 @@ def test_a_solution_longer_than_csv_usually_takes(tmp_path: Path) -> None:
         ("a.parquet", b"PAR1 not really", "a.parquet: not Parquet"),
         ("a.txt", b"hello", "a.txt: unknown format; the name must end in one of .jsonl"),
         ("a.parquet.gz", b"", "a.parquet.gz: unknown format"),
+        ("half.jsonl.gz", gzip.compress(jsonl(ROWS * 99))[:-20], "half.jsonl.gz: cannot be read"),
     ],
 )
 def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -98,13 +97,6 @@ def test_errors_name_the_place_in_one_line(tmp_path: Path, name: str, content: b
         read_file(write(tmp_path / name, content))
     assert says in str(error.value)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("content", [b"plain text", gzip.compress(jsonl(ROWS * 99))[:-20]], ids=["none", "half"])
-def test_a_gzip_file_that_is_none_or_half_of_one(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.jsonl.gz").write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.jsonl\.gz: cannot be read"):
-        read_file(tmp_path / "a.jsonl.gz")
 
 
 def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
@@ -115,24 +107,7 @@ def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
     assert list_files(str(tmp_path)) == folder
     assert list_files(f"{tmp_path / 'b.jsonl'}, {tmp_path / 'a.csv'}") == [folder[1], folder[0]]
     assert list_files(str(folder[2])) == [folder[2]]
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        ("gone.jsonl", "no such file or folder, got '.*gone.jsonl'"),
-        ("", "holds no file ending in"),
-        ("a.csv,b.csv", "a.csv'"),
-    ],
-)
-def test_files_that_are_not_there(tmp_path: Path, where: str, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        list_files(f"{tmp_path}/{where}")
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [("a", True), (" a\n", True), ("", False), (" \n\t", False), (None, False), (3, False), ("\ud800", False)],
-)
-def test_what_can_be_a_problem(value: object, expected: bool) -> None:
-    assert is_text(value) is expected
+    (tmp_path / "empty").mkdir()
+    for where, says in (("no.jsonl", "no such file or folder, got '.*no.jsonl'"), ("empty", "no file ending in")):
+        with pytest.raises(DataError, match=says):
+            list_files(f"{tmp_path}/{where}")

@@ -15,11 +15,17 @@ from datasets import Dataset
 from transformers import HfArgumentParser
 
 from trimsft.errors import DataError, UsageError
-from trimsft.text.data_config import DataConfig
-from trimsft.text.rows import load_rows
+from trimsft.text.rows import DataConfig, load_rows
 from trimsft.text.training_data import encode, load_training_data
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
+
+TRL_ROWS = [
+    {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+    {"prompt": "a", "completion": "b"},
+    {"text": "a"},
+    {"input_ids": [1, 2, 3]},
+]
 
 # ---- settings
 
@@ -39,17 +45,6 @@ def test_settings_are_checked_at_once(options: dict[str, Any], says: str) -> Non
         DataConfig(**options)
 
 
-@pytest.mark.parametrize("setting", [{"dataset_config": "a"}, {"dataset_revision": "b"}, {"dataset_train_split": "c"}])
-def test_settings_of_the_hub_on_local_data(tmp_path: Path, setting: dict[str, str]) -> None:
-    with pytest.raises(DataError, match=f"{next(iter(setting))}: has no effect on local data"):
-        load_rows(local(tmp_path, **setting))
-
-
-def test_an_unknown_split(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="split: must be 'train' or 'test', got 'valid'"):
-        load_rows(local(tmp_path), split="valid")
-
-
 def test_settings_are_options_of_a_command() -> None:
     words = ["--sample", "5", "--drop_overlap", "--benchmarks_dir", "b", "--system_prompt", "", "--template", "plain"]
     (config,) = HfArgumentParser(DataConfig).parse_args_into_dataclasses(words)
@@ -64,6 +59,29 @@ def test_settings_stand_beside_those_of_trl() -> None:
 
 
 # ---- local data
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "says"),
+    [
+        (ROWS, {"dataset_config": "a"}, "dataset_config: has no effect on local data"),
+        (ROWS, {"dataset_revision": "b"}, "dataset_revision: has no effect on local data"),
+        (ROWS, {"dataset_train_split": "c"}, "dataset_train_split: has no effect on local data"),
+        ([{"q": "1", "a": "2"}], {}, "problem_column: .* no column 'problem' or 'solution', it has q, a; name"),
+        (TRL_ROWS[:1], {"problem_column": "query"}, "problem_column: .* has no column 'query' .*, it has messages"),
+        ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without 'problem'"),
+        ([{"text": "a"}], {"system_prompt": ""}, "system_prompt: has no effect on data without 'problem'"),
+        ([{"text": "a"}], {"benchmarks_dir": "HERE"}, "benchmarks_dir: has no effect on data without 'problem'"),
+        ([{"text": "a"}, {"text": {"b": 1}}], {}, r"train\.jsonl: rows do not fit into one table"),
+        ([{"text": "a"}, {"text": ""}], {}, r"train\.jsonl, line 2: text is missing or empty"),
+    ],
+)
+def test_data_that_settings_do_not_fit(tmp_path: Path, rows: list[Any], settings: dict[str, Any], says: str) -> None:
+    if "benchmarks_dir" in settings:
+        (tmp_path / "toys").mkdir()
+        settings = {"benchmarks_dir": str(Path(write(tmp_path / "toys" / "toy.jsonl", ROWS)).parent)}
+    with pytest.raises(DataError, match=says):
+        load_training_data(local(tmp_path, rows, **settings), make_tokenizer(), with_eval=False)
 
 
 def test_other_column_names(tmp_path: Path) -> None:
@@ -84,14 +102,6 @@ def test_several_files_of_several_formats(tmp_path: Path) -> None:
     rows = load_rows(DataConfig(dataset_name=str(tmp_path)))
     assert rows["problem"][:] == [*(row["problem"] for row in ROWS[:5]), "a", "z"]
     assert len(list(tmp_path.iterdir())) == 5  # nothing was written beside them
-
-
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer(chat=CHAT)
-    for solution in ("one", "two"):
-        config = local(tmp_path, [{"problem": "p", "solution": solution}])
-        train, _ = load_training_data(config, tokenizer, with_eval=False)
-        assert split(tokenizer, train.dataset[0])[1] == f"{solution}<eos>"
 
 
 @pytest.mark.parametrize(
@@ -126,48 +136,15 @@ def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypat
         load_rows(DataConfig(dataset_name=name))
 
 
-def test_unknown_columns(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"problem_column: .* has no column 'problem' or 'solution', it has q, a; name"):
-        load_rows(local(tmp_path, [{"q": "1", "a": "2"}]))
-    with pytest.raises(DataError, match=r"problem_column: .* has no column 'query', it has messages, solution"):
-        load_rows(local(tmp_path, [{"messages": [], "solution": "2"}], problem_column="query"))
-
-
-# ---- data in a form of TRL
-
-TRL_ROWS = [
-    {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
-    {"prompt": "a", "completion": "b"},
-    {"text": "a"},
-    {"input_ids": [1, 2, 3]},
-]
-
-
 @pytest.mark.parametrize("row", TRL_ROWS, ids=lambda row: next(iter(row)))
 def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
     train, test = load_training_data(local(tmp_path, [row, row]), make_tokenizer(), with_eval=False)
     assert (train.kind, train.dataset.to_list(), test) == ("trl", [row, row], None)
     train.dataset.select([0]).to_parquet(tmp_path / "more.parquet")
     assert load_rows(DataConfig(dataset_name=str(tmp_path))).to_list() == [row] * 3
-
-
-@pytest.mark.parametrize("setting", [{"template": "plain"}, {"system_prompt": ""}, {"benchmarks_dir": "."}])
-def test_settings_that_trl_would_not_see(tmp_path: Path, setting: dict[str, Any]) -> None:
-    if "benchmarks_dir" in setting:
-        setting = {"benchmarks_dir": str(tmp_path / "benchmarks")}
-        (tmp_path / "benchmarks").mkdir()
-        write(tmp_path / "benchmarks/toy.jsonl", ROWS)
-    with pytest.raises(DataError, match=f"{next(iter(setting))}: has no effect on data without 'problem'"):
-        load_training_data(local(tmp_path, [{"text": "a"}], **setting), make_tokenizer(), with_eval=False)
-
-
-def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", [{"text": "a"}])
-    write(tmp_path / "b.jsonl", ROWS)
-    with pytest.raises(DataError, match=r"a\.jsonl: no columns 'problem' and 'solution', which other files here have"):
+    write(tmp_path / "problems.jsonl", ROWS)
+    with pytest.raises(DataError, match="no columns 'problem' and 'solution', which other files here have"):
         load_rows(DataConfig(dataset_name=str(tmp_path)))
-    with pytest.raises(DataError, match=r"train\.jsonl: rows do not fit into one table"):
-        load_rows(local(tmp_path, [{"text": "a"}, {"text": {"b": 1}}]))
 
 
 # ---- the hub
@@ -175,23 +152,20 @@ def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
 
 def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
+    rows = [{**row, "messages": []} for row in ROWS]
 
     def load_dataset(*args: Any, **kwargs: Any) -> Dataset:
         asked.append((args, kwargs))
-        return Dataset.from_list([{**row, "messages": []} for row in ROWS])
+        return Dataset.from_list(rows)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     config = DataConfig(dataset_name="some/data", dataset_config="en", dataset_revision="abc")
     assert load_rows(config).column_names == ["problem", "solution"]
     load_rows(config, split="test")
     assert asked == [(("some/data", "en"), {"split": split, "revision": "abc"}) for split in ("train", "test")]
-
-
-def test_bad_rows_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [*ROWS, {"problem": "p", "solution": None}, {"problem": "", "solution": "s"}]
-    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: Dataset.from_list(rows))
+    rows += [{"problem": "p", "solution": None}, {"problem": "", "solution": "s"}]
     with pytest.raises(DataError, match=r"some/data \(train\), row 8: .* \(and 1 more rows\)"):
-        load_rows(DataConfig(dataset_name="some/data"))
+        load_rows(config)
     assert load_rows(DataConfig(dataset_name="some/data", drop_incomplete=True)).to_list() == ROWS
 
 
@@ -215,24 +189,17 @@ def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, 
     assert "\n" not in str(error.value)
 
 
-# ---- sampling
+# ---- samples and evaluation data
 
 
-def test_a_sample_is_the_same_everywhere(tmp_path: Path) -> None:
+def test_a_sample_is_the_same_everywhere(tmp_path: Path, caplog: Any) -> None:
     """Random(0).random() of the eight rows orders them so, on every machine and Python."""
     assert load_rows(local(tmp_path, sample=5))["problem"][:] == [f"What is {n}+1?" for n in (3, 7, 5, 2, 4)]
     other = load_rows(local(tmp_path, sample=5, sample_seed=1))["problem"][:]
     assert other != load_rows(local(tmp_path, sample=5))["problem"][:] and len(set(other)) == 5
-
-
-def test_a_sample_larger_than_the_data(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING, logger="trimsft"):
-        rows = load_rows(local(tmp_path, sample=1000))
-    assert rows.to_list() == ROWS
+        assert load_rows(local(tmp_path, sample=1000)).to_list() == ROWS
     assert "sample: 1,000 rows wanted, 8 are there; all are used" in caplog.text
-
-
-# ---- evaluation data
 
 
 def test_evaluation_data(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
 from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
-from trimsft.text.data_config import DataConfig
 from trimsft.text.encoding import Encoder
+from trimsft.text.rows import DataConfig
 from trimsft.text.templates import choose_template
 from trimsft.text.training_data import encode
 from trimsft.tokens import heads, passes, read_token_table, same_tokens, write, write_token_table, write_token_tables

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from datasets import Dataset
 from rich.console import Console
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from tests.text.toys import CHAT, make_tokenizer
 from trimsft.errors import DataError, UsageError
-from trimsft.text.data_config import DataConfig
-from trimsft.text.lengths import measure_lengths
-from trimsft.text.training_data import encode
+from trimsft.text.rows import DataConfig
+from trimsft.text.training_data import encode, measure_lengths
 from trimsft.train.preview import Preview, examine, show
 
 TOKENIZER = make_tokenizer(chat=CHAT)
@@ -25,13 +26,11 @@ def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", 
     return encode(data, TOKENIZER, DataConfig(system_prompt=""))
 
 
-def shown(dataset: Dataset, *, colour: bool = False, count: int = 1, show_ids: bool = False, **settings: Any) -> str:
+def shown(dataset: Dataset, *, colour: bool = False, show_ids: bool = False, **settings: Any) -> str:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=colour, color_system="standard" if colour else None, width=60)
-    seen = Preview(
-        examine(dataset, TOKENIZER, count=count, **settings), measure_lengths(dataset, settings.get("max_length"))
-    )
-    show(seen, console, show_ids=show_ids)
+    examples = examine(dataset, TOKENIZER, **{"count": 1, **settings})
+    show(Preview(examples, measure_lengths(dataset, settings.get("max_length"))), console, show_ids=show_ids)
     return stream.getvalue()
 
 
@@ -98,15 +97,9 @@ def test_hostile_text_stays_text(colour: bool) -> None:
     assert plain.count(":smile:") == 2
 
 
-def test_parts_of_a_character_are_shown_as_bytes() -> None:
-    assert "<0xC3><0xA9><eos>" in shown(encoded(solution="é"))
-
-
-def test_ids_on_request() -> None:
+def test_ids_bytes_and_long_lines() -> None:
     assert f"<eos>[{TOKENIZER.eos_token_id}]" in shown(encoded(), show_ids=True)
-
-
-def test_a_long_line_is_not_broken() -> None:
+    assert "<0xC3><0xA9><eos>" in shown(encoded(solution="é"))
     assert "·".join(["ab"] * 100) in shown(encoded(solution=" ".join(["ab"] * 100)))
 
 
@@ -115,18 +108,12 @@ def test_how_many() -> None:
     assert len(as_json(encoded(rows=2), count=9)) == 2
     with pytest.raises(UsageError, match="at least 1, got 0"):
         shown(encoded(), count=0)
-
-
-def test_rows_that_trl_will_tokenise() -> None:
-    with pytest.raises(DataError, match="no column input_ids and labels among text"):
+    with pytest.raises(DataError, match="no column input_ids and labels among text"):  # TRL will tokenise it
         shown(Dataset.from_dict({"text": ["a"]}))
 
 
 def test_spaces_of_sentencepiece_tokens_are_seen() -> None:
     """Such decoders strip the space of a first token, so a token alone would lose it."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     backend = Tokenizer(models.WordLevel({"▁a": 0, "▁the": 1, "<eos>": 2, "<unk>": 3}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()

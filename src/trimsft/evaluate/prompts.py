@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimsft.text.encoding import encode_prompts, encode_texts
-from trimsft.text.families import choose_for_family
 from trimsft.text.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
@@ -27,6 +26,7 @@ from trimsft.text.templates import (
     TemplateError,
     TextTemplate,
     check_template_name,
+    choose_for_family,
     choose_template,
     messages_of,
     resolve_template_name,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trimsft.errors import DataError, UsageError, one_line
-from trimsft.text.readers import is_text
+from trimsft.text.readers import and_more, is_text
 from trimsft.text.templates import PromptTemplate, TextTemplate
 
 Keep = Literal["start", "end"]
@@ -115,12 +115,10 @@ class Example:
     """One row as the model sees it."""
 
     number: int
-    """Which row it is."""
     prompt: list[int]
     """Context only. A completion that truncation has cut into from the front leaves its first token here, because
     nothing predicts that one."""
     completion: list[int]
-    """What is trained."""
     cut: int = 0
     """Tokens lost to the maximum length."""
     skipped: int = 0
@@ -171,15 +169,7 @@ def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) ->
     for name in ("problem", "solution"):
         bad = [number for number, row in enumerate(pairs) if not is_text(row[name])]
         if bad:
-            raise DataError(
-                f"row {bad[0]} has no text as {name}{and_more(len(bad), 'rows')}",
-                field="rows",
-                value=pairs[bad[0]][name],
-                hint="it must be valid text that is not blank",
-            )
+            problem = f"row {bad[0]} has no text as {name}{and_more(len(bad), 'rows')}"
+            hint = "it must be valid text that is not blank"
+            raise DataError(problem, field="rows", value=pairs[bad[0]][name], hint=hint)
     return pairs  # type: ignore[return-value]
-
-
-def and_more(number: int, noun: str) -> str:
-    """How many there are beyond the one that was named."""
-    return f" (and {number - 1:,} more {noun})" if number > 1 else ""

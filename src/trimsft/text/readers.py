@@ -96,6 +96,20 @@ def is_text(value: Any) -> bool:
     return True
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "row"), counted(1200, "token")
+    ('1 row', '1,200 tokens')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def and_more(number: int, noun: str) -> str:
+    """How many there are beyond the one that was named."""
+    return f" (and {number - 1:,} more {noun})" if number > 1 else ""
+
+
 def _readable(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
 
@@ -128,41 +142,28 @@ def _read_csv(path: Path) -> FileRows:
     text = _decode(_bytes(path), path)
     limit = csv.field_size_limit(_LONGEST_FIELD)
     try:
-        return _parse_csv(path, text)
+        lines = [(number, cells) for number, cells in _numbered(text, path) if cells]
     finally:
         csv.field_size_limit(limit)
-
-
-def _parse_csv(path: Path, text: str) -> FileRows:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    header: list[str] | None = None
-    records, numbers = [], []
-    for number, cells in _numbered(reader, path):
-        if not cells:
-            continue
-        if header is None:
-            header = cells
-            if len(set(header)) < len(header):
-                raise DataError(f"{path}, line {number}: the header names a column twice: {', '.join(header)}")
-        elif len(cells) != len(header):
+    (number, header), *lines = lines or [(1, [])]
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}, line {number}: the header names a column twice: {', '.join(header)}")
+    for number, cells in lines:
+        if len(cells) != len(header):
             raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
-        else:
-            records.append(dict(zip(header, cells, strict=True)))
-            numbers.append(number)
-    return FileRows(path, records, numbers, "line")
+    records = [dict(zip(header, cells, strict=True)) for _, cells in lines]
+    return FileRows(path, records, [number for number, _ in lines], "line")
 
 
-def _numbered(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _numbered(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Each record with the line it began on: quoted cells may span several."""
-    while True:
-        begins = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
-        yield begins, cells
+    reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
+    try:
+        for cells in reader:
+            yield begins, cells
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
 
 
 def _read_parquet(path: Path) -> FileRows:

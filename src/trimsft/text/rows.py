@@ -1,4 +1,5 @@
-"""The rows of a dataset, of the hub or of local files: checked, with the place of whatever is wrong, and sampled."""
+"""`DataConfig`, and the rows it stands for: of the hub or of local files, checked, with the place of whatever is
+wrong, and sampled. Nothing heavy is imported before rows are read."""
 
 from __future__ import annotations
 
@@ -7,40 +8,97 @@ import random
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
-
-import datasets
-import pyarrow as pa
-from datasets import Dataset
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.errors import DataError, one_line
-from trimsft.text.data_config import NUMINA, NUMINA_SAMPLE, DataConfig
-from trimsft.text.encoding import and_more
-from trimsft.text.readers import FileRows, is_text, list_files, read_file
+from trimsft.text.readers import SUFFIXES, FileRows, and_more, is_text, list_files, read_file
+from trimsft.text.templates import TEMPLATE_NAMES, check_template_name
 
-Split = Literal["train", "test"]
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+NUMINA = "AI-MO/NuminaMath-CoT"
+NUMINA_SAMPLE = 20_000
 Kind = Literal["problem-solution", "trl"]
 _TRL_FORMS = (("messages",), ("prompt", "completion"), ("text",), ("input_ids",))
 log = logging.getLogger("trimsft")
+
+
+def _option(default: Any, sentence: str, **more: Any) -> Any:
+    """A field as the parser of the Hugging Face trainers reads it."""
+    return field(default=default, metadata={"help": sentence, **more})
+
+
+@dataclass
+class DataConfig:
+    """Which rows are trained on, and how they are rendered: options of `trimsft train`."""
+
+    dataset_name: str = _option(
+        NUMINA, "Dataset of the hub, or local files or folders (.jsonl .json .csv .parquet), joined by commas."
+    )
+    dataset_config: str | None = _option(None, "Hub only: the configuration.")
+    dataset_revision: str | None = _option(None, "Hub only: branch, tag or commit.")
+    dataset_train_split: str = _option("train", "Hub only: the split to train on.")
+    dataset_test_split: str = _option("test", "Hub only: the split to evaluate on.")
+    dataset_test_file: str | None = _option(None, "Local files to evaluate on, where eval_strategy is set.")
+    problem_column: str = _option("problem", "The column of problems.")
+    solution_column: str = _option("solution", "The column of solutions.")
+    sample: int | None = _option(None, f"Rows chosen at random; by default {NUMINA_SAMPLE:,} of {NUMINA}, else all.")
+    sample_seed: int = _option(0, "Seed of the random choice of rows.")
+    template: str = _option(
+        "auto",
+        "How a problem becomes a prompt; auto: the model's chat template, or plain if it has none.",
+        choices=list(TEMPLATE_NAMES),
+    )
+    system_prompt: str | None = _option(
+        None, "System message of chat, first line of plain; by default the recipe's, '' for none."
+    )
+    benchmarks_dir: str | None = _option(
+        None, "Folder of benchmarks (*.jsonl with a field problem): count training rows equal to one."
+    )
+    drop_overlap: bool = _option(False, "Drop the training rows that are benchmark problems.")
+    drop_incomplete: bool = _option(
+        False, "Drop and count rows without problem or solution, instead of refusing the data."
+    )
+
+    def __post_init__(self) -> None:
+        check_template_name(self.template)
+        if self.sample is not None and self.sample < 1:
+            hint = "leave it out to use all rows"
+            raise DataError("must be at least 1", field="sample", value=self.sample, hint=hint)
+        if self.drop_overlap and self.benchmarks_dir is None:
+            hint = "name the folder of benchmarks"
+            raise DataError("has no effect without benchmarks_dir", field="drop_overlap", hint=hint)
+        if self.problem_column == self.solution_column:
+            column, hint = self.solution_column, "name the other one"
+            raise DataError("is the problem_column too", field="solution_column", value=column, hint=hint)
+        if not self.dataset_name.strip():
+            raise DataError("is empty", field="dataset_name", hint="name a dataset of the hub or a local file")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `dataset_name` means files here; a typing error in a path must not become a question to the hub."""
+        name = self.dataset_name
+        looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
+        return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
 
 
 class MissingColumns(DataError):
     """Data without the columns of problems and solutions, in no other form that is known."""
 
 
-def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
+def load_rows(config: DataConfig, *, split: Literal["train", "test"] = "train") -> Dataset:
     """The rows of one split, checked; the training split is sampled where the settings ask for it."""
-    if split not in ("train", "test"):
-        raise DataError("must be 'train' or 'test'", field="split", value=split)
     if split == "test" and config.dataset_test_file is not None:
         return _load_files(config.dataset_test_file, config, "dataset_test_file")
     if not config.is_local:
         name = config.dataset_train_split if split == "train" else config.dataset_test_split
         rows = _load_from_hub(config, name)
     elif split == "test":
-        raise DataError(
-            "is needed to evaluate on local data", field="dataset_test_file", hint="name a file or turn evaluation off"
-        )
+        hint = "name a file or turn evaluation off"
+        raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
     else:
         _refuse_hub_settings(config)
         rows = _load_files(config.dataset_name, config, "dataset_name")
@@ -67,6 +125,8 @@ def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
 
 
 def _load_from_hub(config: DataConfig, split: str) -> Dataset:
+    import datasets
+
     name = config.dataset_name
     try:
         rows: Any = datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
@@ -95,12 +155,8 @@ def _refuse_hub_settings(config: DataConfig) -> None:
     """An option that would do nothing is a mistake, not a wish."""
     for name in ("dataset_config", "dataset_revision", "dataset_train_split"):
         if getattr(config, name) != getattr(DataConfig, name):
-            raise DataError(
-                f"has no effect on local data ({config.dataset_name})",
-                field=name,
-                value=getattr(config, name),
-                hint="remove it",
-            )
+            problem, value = f"has no effect on local data ({config.dataset_name})", getattr(config, name)
+            raise DataError(problem, field=name, value=value, hint="remove it")
 
 
 # ---- local files
@@ -110,15 +166,15 @@ def _load_files(where: str, config: DataConfig, field: str) -> Dataset:
     files = [read_file(path) for path in list_files(where, field=field)]
     kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
     if len(set(kinds)) > 1:
-        odd = files[kinds.index("trl")].path
-        raise DataError(
-            f"{odd}: no columns {config.problem_column!r} and {config.solution_column!r}, which other files here have"
-        )
+        odd, columns = files[kinds.index("trl")].path, f"{config.problem_column!r} and {config.solution_column!r}"
+        raise DataError(f"{odd}: no columns {columns}, which other files here have")
     return _join_as_they_are(files) if kinds[0] == "trl" else _join_problems(files, config)
 
 
 def _join_problems(files: list[FileRows], config: DataConfig) -> Dataset:
     """Problems and solutions only: what else a row holds need not fit into a table."""
+    from datasets import Dataset, Features, Value
+
     names = (config.problem_column, config.solution_column)
     kept: list[tuple[str, str]] = []
     bad: list[str] = []
@@ -132,11 +188,13 @@ def _join_problems(files: list[FileRows], config: DataConfig) -> Dataset:
     _refuse_incomplete(bad, len(kept) + len(bad), config)
     return Dataset.from_dict(
         {name: [pair[side] for pair in kept] for side, name in enumerate(names)},
-        features=datasets.Features({name: datasets.Value("string") for name in names}),
+        features=Features({name: Value("string") for name in names}),
     )
 
 
 def _join_as_they_are(files: list[FileRows]) -> Dataset:
+    from datasets import Dataset, concatenate_datasets
+
     parts = []
     for rows in files:
         _refuse_gaps(rows)
@@ -145,11 +203,13 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
             by_column = isinstance(table, list) and {name: rows.column(name) for name in rows.columns}
             parts.append(Dataset.from_dict(by_column) if by_column else Dataset(table))
     with _fitting_into_one_table(files):
-        return datasets.concatenate_datasets(parts)
+        return concatenate_datasets(parts)
 
 
 @contextmanager
 def _fitting_into_one_table(files: list[FileRows]) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
         yield
     except (pa.ArrowException, ValueError, TypeError) as error:
@@ -196,11 +256,10 @@ def _refuse_incomplete(bad: list[str], rows: int, config: DataConfig) -> None:
 def _sample(rows: Dataset, config: DataConfig) -> Dataset:
     """Rows in random order, the same everywhere: Python promises that `Random(seed).random()` never changes."""
     wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
-    if wanted is None:
+    if wanted is None or wanted == len(rows):
         return rows
-    if wanted >= len(rows):
-        if wanted > len(rows):
-            log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
+    if wanted > len(rows):
+        log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
         return rows
     generator = random.Random(config.sample_seed)
     keys = [generator.random() for _ in range(len(rows))]

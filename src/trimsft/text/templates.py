@@ -2,12 +2,10 @@
 
 What the published recipe does (the DFT code that the paper follows, read at commit e153181):
 
-- Training takes the bare problem as the only message, with no instruction added (its data script builds one, but the
-  training command reads the field without it), renders it with the tokenizer's own chat template and generation
-  prompt, and appends solution and eos_token. Prompt and response are tokenised apart, without special tokens.
+- Training takes the bare problem as the only message, with no instruction added, renders it with the tokenizer's own
+  chat template and generation prompt, and appends solution and eos_token, tokenised apart.
 - No system message is passed, so what stands there is the template's default. For Qwen2.5-Math that is
-  "Please reason step by step, and put your final answer within \\boxed{}." (`SYSTEM_PROMPT`). Passing it explicitly
-  changes nothing for those models and gives the others the same instruction.
+  `SYSTEM_PROMPT`. Passing it explicitly changes nothing for those models and gives the others the same instruction.
 - Evaluation uses fixed texts instead, and other ones: the system message is "You are a helpful assistant." and the
   instruction stands at the end of the user's message. They are `qwen-boxed`, `llama-base-boxed` and `deepseek`
   (called deepseek-math there) below; `qwen25-math-cot` is the text published for Qwen2.5-Math's instruction models,
@@ -69,25 +67,17 @@ class ChatTemplate:
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):
-            raise TemplateError(
-                f"'chat' needs a chat template, which {_name(self.tokenizer)} lacks",
-                field="template",
-                hint="use 'plain' or 'auto'",
-            )
+            problem = f"'chat' needs a chat template, which {_name(self.tokenizer)} lacks"
+            raise TemplateError(problem, field="template", hint="use 'plain' or 'auto'")
         try:
             rendered = self.render(["?"])[0]
         except Exception as error:  # templates raise whatever they like, such as a refusal of system messages
-            raise TemplateError(
-                f"the chat template of {_name(self.tokenizer)} fails: {one_line(error)}",
-                field="template",
-                hint="try system_prompt='' to pass no system message" if self.system_prompt else None,
-            ) from error
+            hint = "try system_prompt='' to pass no system message" if self.system_prompt else None
+            problem = f"the chat template of {_name(self.tokenizer)} fails: {one_line(error)}"
+            raise TemplateError(problem, field="template", hint=hint) from error
         if self.system_prompt.strip() not in rendered:
-            raise TemplateError(
-                f"the chat template of {_name(self.tokenizer)} leaves system messages out",
-                field="system_prompt",
-                hint="pass system_prompt='' or use template='plain'",
-            )
+            problem = f"the chat template of {_name(self.tokenizer)} leaves system messages out"
+            raise TemplateError(problem, field="system_prompt", hint="pass system_prompt='' or use template='plain'")
 
     def render(self, problems: Sequence[str]) -> list[str]:
         prompts: list[str] = self.tokenizer.apply_chat_template(
@@ -150,7 +140,7 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
 
 TEMPLATE_NAMES = ("auto", "chat", "boxed", *TEXT_TEMPLATES)
 """What `template` may be; boxed is plain. In training, auto is chat where the tokenizer has a chat template, else
-plain; in evaluation it follows the family of the tokenizer, see `trimsft.text.families`."""
+plain; in evaluation it follows the family of the tokenizer, see `choose_for_family`."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
@@ -162,9 +152,8 @@ def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None)
     if name == "plain":
         return plain_template(instruction)
     if system_prompt is not None:
-        raise TemplateError(
-            f"has no effect with template={name!r}, whose text is fixed", field="system_prompt", hint="remove it"
-        )
+        problem = f"has no effect with template={name!r}, whose text is fixed"
+        raise TemplateError(problem, field="system_prompt", hint="remove it")
     return TEXT_TEMPLATES[name]
 
 
@@ -185,3 +174,72 @@ def check_template_name(name: str) -> None:
 
 def _name(tokenizer: Any) -> str:
     return f"the tokenizer {getattr(tokenizer, 'name_or_path', None) or 'given'!r}"
+
+
+# ---- the template that suits a tokenizer
+
+_QWEN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_LLAMA_3 = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>")
+_DEEPSEEK_BOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>"
+_DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # later models have it, whose prompts differ
+
+
+def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate, str]:
+    """What `--template auto` means in evaluation: the template's name, the template, and in one line why.
+
+    The recipe evaluates each family of its base models with a fixed text. A family is known by what its tokenizer does
+    and holds, never by a name or a path, which change when a model is trained or moved:
+
+        family        chat template                             tokens                                  template
+        Qwen 2, 2.5   ChatML, with a system message of its own  <|im_end|>, <|endoftext|>, no bos       qwen-boxed
+        DeepSeekMath  none, or "User: ...\\n\\nAssistant:"        begin_of_sentence as bos, full-width    deepseek
+        Llama 3 base  none                                      <|begin_of_text|>, <|start_header_id|>  llama-base-boxed
+        any other     its own, or none                                                                  chat, or plain
+    """
+    name, why = recognise(tokenizer)
+    if system_prompt is not None and name not in ("chat", "plain"):
+        fixed, name = name, "chat" if tokenizer.chat_template else "plain"
+        why = f"{fixed} would be the published one, but its text has no place for the system prompt given"
+    try:
+        template = choose_template(name, tokenizer, system_prompt)
+    except TemplateError as refused:
+        try:
+            template = ChatTemplate(tokenizer, "", SYSTEM_PROMPT if system_prompt is None else system_prompt)
+        except TemplateError:
+            raise refused from None
+        why += ", which takes no system message, so the instruction stands in the user's"
+    return name, template, f"template auto: {name}, because {why}"
+
+
+def recognise(tokenizer: Any) -> tuple[str, str]:
+    """The name of a template and what speaks for it."""
+    has_chat = bool(getattr(tokenizer, "chat_template", None))
+    vocabulary = tokenizer.get_vocab()
+    has_qwen_tokens = tokenizer.bos_token is None and all(mark in vocabulary for mark in _QWEN)
+    has_deepseek_tokens = tokenizer.bos_token == _DEEPSEEK_BOS and _DEEPSEEK_CHAT not in vocabulary
+    if has_chat and has_qwen_tokens and _is_chatml(tokenizer):
+        return "qwen-boxed", "the tokenizer has Qwen's tokens and its ChatML template"
+    if has_deepseek_tokens and (not has_chat or _rendered(tokenizer, []).endswith("User: ?\n\nAssistant:")):
+        return "deepseek", "the tokenizer is DeepSeek's, of models that know User: and Assistant:"
+    if not has_chat and all(mark in vocabulary for mark in _LLAMA_3):
+        return "llama-base-boxed", "the tokenizer is that of Llama 3, without a chat template"
+    if has_chat:
+        return "chat", "the tokenizer has a chat template of its own"
+    return "plain", "the tokenizer has no chat template"
+
+
+def _is_chatml(tokenizer: Any) -> bool:
+    """ChatML that writes a system message where none is given; Qwen 3, which may think first, writes none."""
+    question = "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
+    system = [{"role": "system", "content": "Be brief."}]
+    takes_system = _rendered(tokenizer, system) == f"<|im_start|>system\nBe brief.<|im_end|>\n{question}"
+    alone = _rendered(tokenizer, [])
+    return takes_system and alone.startswith("<|im_start|>system\n") and alone.endswith(question)
+
+
+def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:
+    chat = [*before, {"role": "user", "content": "?"}]
+    try:
+        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    except Exception:  # templates raise whatever they like
+        return ""

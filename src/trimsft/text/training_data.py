@@ -1,4 +1,4 @@
-"""From problems and solutions to tokens and labels: what the trainer is given.
+"""From problems and solutions to tokens and labels: what the trainer is given, and what was noticed about it.
 
 A row, and what `encode` makes of it (the prompt masked, eos trained):
 
@@ -10,18 +10,21 @@ A row, and what `encode` makes of it (the prompt masked, eos trained):
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 from datasets import Dataset
 
 from trimsft.errors import DataError
 from trimsft.head import IGNORED
-from trimsft.text.data_config import DataConfig
-from trimsft.text.encoding import encode_pairs
-from trimsft.text.overlap import OverlapReport, find_overlap, read_benchmarks
-from trimsft.text.rows import Kind, kind_of, load_rows, log
+from trimsft.text.encoding import Keep, encode_pairs, kept_window
+from trimsft.text.readers import counted, is_text, read_file
+from trimsft.text.rows import DataConfig, Kind, kind_of, load_rows, log
 from trimsft.text.templates import PromptTemplate, choose_template
 
 
@@ -92,13 +95,9 @@ def _refuse_rendering_settings(config: DataConfig) -> None:
     defaults = DataConfig()
     for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete"):
         if getattr(config, name) != getattr(defaults, name):
-            raise DataError(
-                f"has no effect on data without {config.problem_column!r} and {config.solution_column!r} "
-                f"({config.dataset_name})",
-                field=name,
-                value=getattr(config, name),
-                hint="remove it",
-            )
+            columns = f"{config.problem_column!r} and {config.solution_column!r}"
+            problem = f"has no effect on data without {columns} ({config.dataset_name})"
+            raise DataError(problem, field=name, value=getattr(config, name), hint="remove it")
 
 
 def _without(rows: Dataset, dropped: tuple[int, ...]) -> Dataset:
@@ -106,3 +105,143 @@ def _without(rows: Dataset, dropped: tuple[int, ...]) -> Dataset:
         raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
     gone = set(dropped)
     return rows.select([row for row in range(len(rows)) if row not in gone])
+
+
+# ---- overlap with benchmarks
+
+
+@dataclass(frozen=True)
+class OverlapReport:
+    """Which training problems are benchmark problems: equal once lower-cased and without all but letters and digits.
+
+    >>> print(find_overlap(["What is 1+1?", "Find $x$."], {"toy": ["what is 1 + 1"], "other": ["Find $y$."]}))
+    1 of 2 training problems is also a benchmark problem (toy 1, other 0): row 0
+    """
+
+    checked: int
+    per_benchmark: dict[str, int]
+    """Training problems found in each benchmark; one problem may be in several."""
+    rows: tuple[int, ...]
+    """Rows of the training data, after sampling, that are in any benchmark; from 0."""
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{name} {count:,}" for name, count in self.per_benchmark.items())
+        if not self.rows:
+            return f"none of {self.checked:,} training problems is also a benchmark problem ({counts})"
+        shown = ", ".join(map(str, self.rows[:5])) + (", ..." if len(self.rows) > 5 else "")
+        verb, s = ("is also a benchmark problem", "") if len(self.rows) == 1 else ("are also benchmark problems", "s")
+        return f"{len(self.rows):,} of {self.checked:,} training problems {verb} ({counts}): row{s} {shown}"
+
+
+def find_overlap(problems: Iterable[str], benchmarks: Mapping[str, Iterable[str]]) -> OverlapReport:
+    """Compare every training problem with every problem of every benchmark."""
+    # a problem of symbols alone is nothing to compare by
+    known = {name: {_bare(problem) for problem in texts} - {""} for name, texts in benchmarks.items()}
+    asked = [_bare(problem) for problem in problems]
+    counts = {name: sum(problem in texts for problem in asked) for name, texts in known.items()}
+    anywhere = set().union(*known.values())
+    return OverlapReport(len(asked), counts, tuple(row for row, problem in enumerate(asked) if problem in anywhere))
+
+
+def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
+    """The field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
+    root = Path(folder).expanduser()
+    if not root.is_dir():
+        raise DataError("no such folder", field="benchmarks_dir", value=str(folder))
+    files = sorted(path for path in root.iterdir() if path.name.endswith((".jsonl", ".jsonl.gz")) and path.is_file())
+    if not files:
+        raise DataError("the folder holds no .jsonl file", field="benchmarks_dir", value=str(folder))
+    benchmarks = {}
+    for path in files:
+        rows = read_file(path)
+        problems = rows.column("problem")
+        for number, problem in zip(rows.numbers, problems, strict=True):
+            if not is_text(problem):
+                raise DataError(f'{path}, line {number}: no text in the field "problem", which a benchmark needs')
+        benchmarks[path.name.removesuffix(".gz").removesuffix(".jsonl")] = problems
+    return benchmarks
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.lower())
+
+
+# ---- lengths
+
+
+@dataclass(frozen=True)
+class LengthReport:
+    """How long the examples of a tokenised dataset are, and what a maximum length takes from them, in tokens.
+
+    20,000 rows, 6,120,345 tokens (median 265, longest 3,912), of which 4,603,211 are trained. max_length=2048 cuts
+    11 rows by 5,120 tokens. 1 row keeps no trained token and adds nothing.
+    """
+
+    rows: int
+    tokens: int
+    """Tokens of all rows, before truncation."""
+    trained_tokens: int
+    """Labels that enter the loss: after truncation, and without the first token of a row, which nothing predicts."""
+    longest: int
+    median: float
+    truncated: int
+    """Rows longer than `max_length`."""
+    truncated_tokens: int
+    """Tokens that truncation takes away."""
+    dropped: int
+    """Rows without a trained label after truncation; left out, or packed without effect."""
+    max_length: int | None
+
+    def __str__(self) -> str:
+        says = [
+            f"{counted(self.rows, 'row')}, {counted(self.tokens, 'token')} (median {self.median:,g}, longest "
+            f"{self.longest:,}), of which {self.trained_tokens:,} are trained."
+        ]
+        if self.truncated:
+            cut = f"{counted(self.truncated, 'row')} by {counted(self.truncated_tokens, 'token')}"
+            says.append(f"max_length={self.max_length} cuts {cut}.")
+        elif self.max_length is not None:
+            says.append(f"None is longer than max_length={self.max_length}.")
+        if self.dropped:
+            keep, add = ("keeps", "adds") if self.dropped == 1 else ("keep", "add")
+            says.append(f"{counted(self.dropped, 'row')} {keep} no trained token and {add} nothing.")
+        return " ".join(says)
+
+
+def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
+    """Measure a dataset with the columns input_ids and labels; `keep` says which end truncation leaves."""
+    missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
+    if missing:
+        problem = f"no column {' and '.join(missing)} among {', '.join(dataset.column_names)}"
+        raise DataError(problem, field="dataset", hint="tokenise it first")
+    lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for table in dataset.with_format("arrow").iter(batch_size=10_000):
+        ids, labels = (table[name].combine_chunks() for name in ("input_ids", "labels"))
+        starts, ends = _bounds(labels)
+        if ids.null_count or labels.null_count or not np.array_equal(np.subtract(*_bounds(ids)), starts - ends):
+            raise DataError("input_ids and labels of a row differ in length", field="dataset")
+        low, high = kept_window(ends - starts, max_length, keep)
+        is_trained = np.asarray(labels.values.to_numpy(zero_copy_only=False)) != IGNORED
+        before = np.concatenate([[0], np.cumsum(is_trained)])  # trained labels ahead of each position
+        first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
+        counts.append(before[starts + high] - before[first])
+        lengths.append(ends - starts)
+    length, trained = np.concatenate(lengths), np.concatenate(counts)
+    over = length[length > max_length] if max_length is not None else length[:0]
+    return LengthReport(
+        rows=len(length),
+        tokens=int(length.sum()),
+        trained_tokens=int(trained.sum()),
+        longest=int(length.max(initial=0)),
+        median=float(np.median(length)) if len(length) else 0.0,
+        truncated=len(over),
+        truncated_tokens=int((over - (max_length or 0)).sum()),
+        dropped=int((trained == 0).sum()),
+        max_length=max_length,
+    )
+
+
+def _bounds(lists: Any) -> tuple[Any, Any]:
+    """Where each list of an Arrow column begins and ends in its values."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return offsets[:-1], offsets[1:]

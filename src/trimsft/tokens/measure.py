@@ -10,8 +10,7 @@ from typing import Any
 
 from trimsft.errors import RunError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, TrimSFT
-from trimsft.text.data_config import DataConfig
-from trimsft.text.rows import MissingColumns, kind_of, load_rows
+from trimsft.text.rows import DataConfig, MissingColumns, kind_of, load_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import confidence, diagnose

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from trimsft.text.encoding import Encoder, Example, count_cut
-from trimsft.text.token_texts import TokenTexts
+from trimsft.text.visible import TokenTexts
 from trimsft.tokens.categories import categorise
 from trimsft.tokens.heads import Batch, Look, Reader
 from trimsft.tokens.parts import Parts

@@ -8,7 +8,7 @@ from pathlib import Path
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
 from trimsft.runs import RunDirectory
-from trimsft.text.data_config import NUMINA
+from trimsft.text.rows import NUMINA
 from trimsft.text.templates import check_template_name
 
 

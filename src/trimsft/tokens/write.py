@@ -21,7 +21,8 @@ import torch
 
 from trimsft.errors import UsageError
 from trimsft.runs import environment, find_weights
-from trimsft.text.encoding import Encoder, and_more, checked_rows, load_tokenizer
+from trimsft.text.encoding import Encoder, checked_rows, load_tokenizer
+from trimsft.text.readers import and_more, counted
 from trimsft.text.templates import choose_template, resolve_template_name
 from trimsft.tokens import passes
 from trimsft.tokens.heads import Reader
@@ -162,18 +163,14 @@ def _warn_of_lengths(out: Path) -> None:
     metadata = read_metadata(out)
     cut, longest, positions = metadata.get("cut", {}), metadata.get("longest", 0), metadata.get("positions")
     if cut.get("rows_cut"):
-        lost = f"; {_counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
-        rows, tokens = _counted(cut["rows_cut"], "row"), _counted(cut["tokens_cut"], "token")
+        lost = f"; {counted(cut['rows_lost'], 'row')} of them with all of the solution" if cut["rows_lost"] else ""
+        rows, tokens = counted(cut["rows_cut"], "row"), counted(cut["tokens_cut"], "token")
         log.warning("%s: a maximum length of %s cuts %s by %s%s", out, metadata["max_length"], rows, tokens, lost)
     if positions and longest > positions:
         log.warning(
             "%s: the longest row has %s tokens, the model knows %s positions, and what it says beyond is worth little; "
             "a maximum length of %s cuts there", out, f"{longest:,}", f"{positions:,}", positions,
         )  # fmt: skip
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,8 @@ from transformers.trainer_utils import IntervalStrategy
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
 from trimsft.text.encoding import Keep, kept_window
-from trimsft.text.lengths import LengthReport, measure_lengths
-from trimsft.text.token_texts import TokenTexts
-from trimsft.text.visible import spaced
+from trimsft.text.training_data import LengthReport, measure_lengths
+from trimsft.text.visible import TokenTexts, spaced
 from trimsft.train.settings import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.trainer import TrimSFTTrainer
 

@@ -22,8 +22,8 @@ import yaml
 from trl import ModelConfig, TrlParser
 
 from trimsft.errors import UsageError, one_line
-from trimsft.text.data_config import DataConfig
 from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
+from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.config import TrimSFTConfig
 

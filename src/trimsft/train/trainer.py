@@ -21,7 +21,7 @@ from trl.trainer.utils import get_config_model_id
 
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
 from trimsft.text.encoding import Keep
-from trimsft.text.lengths import LengthReport, measure_lengths
+from trimsft.text.training_data import LengthReport, measure_lengths
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
