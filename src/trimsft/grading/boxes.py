@@ -41,10 +41,7 @@ class Box:
 def find_boxes(response: str) -> list[Box]:
     """The outermost closed boxes with content, in order: those of the last commands alone."""
     starts = deque((match.start() for match in _COMMAND.finditer(response)), maxlen=_LAST_COMMANDS)
-    return _scan(response[starts[0] :]) if starts else []
-
-
-def _scan(text: str) -> list[Box]:
+    text = response[starts[0] :] if starts else ""
     boxes: list[Box] = []
     opened: list[tuple[int, int, int]] = []  # depth of its brace, start of the command, start of the content
     depth = 0
@@ -72,14 +69,13 @@ def _close(boxes: list[Box], text: str, start: int, content: int, end: int) -> N
     if inside.strip("{}$ \n\t.,"):
         while boxes and boxes[-1].start > start:  # the boxes inside this one
             boxes.pop()
-        between = text[boxes[-1].end : start] if boxes and start - boxes[-1].end <= _JOINT_LENGTH else None
-        boxes.append(Box(inside, start, end + 1, between is not None and _joined(between)))
+        is_near = bool(boxes) and start - boxes[-1].end <= _JOINT_LENGTH
+        boxes.append(Box(inside, start, end + 1, is_near and _joined(text[boxes[-1].end : start])))
 
 
 def _joined(between: str) -> bool:
-    if _SENTENCE_END.search(between):
-        return False
-    return _SPACING.fullmatch(between) is not None or _JOINT.search(between) is not None
+    is_joined = _SPACING.fullmatch(between) or _JOINT.search(between)
+    return is_joined is not None and not _SENTENCE_END.search(between)
 
 
 def extract_answer(response: str) -> str | None:

@@ -3,6 +3,7 @@ r"""Are a gold and an answer the same: lists, tuples, sets, intervals, matrices,
 The outer shape is compared here; the values inside by a `leaf` function, which answers True, False
 or None (cannot tell). The result has the same three values.
 
+    >>> from trimsft.grading.leaves import same_leaf
     >>> compare("(1,\\frac{1}{2})", "(1, 0.5)", Rules(), same_leaf)
     True
 """
@@ -15,7 +16,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from trimsft.grading.expression import Tree
-from trimsft.grading.leaves import close, either, points, same_leaf, tree_of, tree_readings, word_of
+from trimsft.grading.leaves import close, either, points, tree_of, tree_readings, word_of
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import Shape, readings, shape_of
@@ -25,8 +26,6 @@ Verdict: TypeAlias = bool | None
 Leaf: TypeAlias = Callable[[str, str, Rules], Verdict]
 
 MAX_ITEMS = 64
-
-__all__ = ["compare", "same_leaf"]
 
 
 def compare(gold: str, answer: str, rules: Rules, leaf: Leaf) -> Verdict:
@@ -55,15 +54,15 @@ def _same(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         return ctx.leaf(gold.text, answer.text, ctx.rules)
     if gold.kind != answer.kind:
         return _different_kinds(gold, answer, ctx)
-    if gold.kind == "brackets":
-        return _same_brackets(gold, answer, ctx)
+    if gold.kind == "brackets" and len(gold.parts) == 1 == len(answer.parts):
+        return _same(gold.parts[0], answer.parts[0], ctx)
     if gold.kind == "list" and _names_differ(gold, answer):
         return _in_order(gold, answer, ctx)  # x=1, y=2 against 1, 2
     if gold.kind in ("list", "set", "union"):
         return _same_items(gold.parts, answer.parts, ctx)
     if gold.kind == "inequality":
         return _same_inequality(gold, answer, ctx)
-    return _in_order(gold, answer, ctx)  # matrix, ratio
+    return _in_order(gold, answer, ctx)  # matrix, ratio, tuple or interval, whose brackets have to be the same
 
 
 def _in_order(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
@@ -82,13 +81,6 @@ def _stop_early(pairs: zip[tuple[Shape, Shape]], ctx: _Context) -> Verdict:
     return verdict
 
 
-def _same_brackets(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
-    """Tuples and intervals: a parenthesis is not a square bracket."""
-    if len(gold.parts) == 1 == len(answer.parts):
-        return _same(gold.parts[0], answer.parts[0], ctx)
-    return _in_order(gold, answer, ctx)
-
-
 def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     kinds = {gold.kind, answer.kind}
     if kinds == {"list", "set"}:
@@ -102,14 +94,12 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     if kinds == {"list", "brackets"} and len(gold.parts) == len(answer.parts):
         return _stop_early(zip(gold.parts, answer.parts, strict=True), ctx)  # brackets left out
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:
-        group = gold if gold.kind != "leaf" else answer
-        if len(group.parts) == 1:
-            other = answer if group is gold else gold
-            if group.kind == "set" and key(other.text) == "\\emptyset":
-                return group.parts[0].text == ""  # a set that holds the empty one is not empty
-            pair = (group.parts[0], other) if group is gold else (other, group.parts[0])
-            return _same(*pair, ctx)
-        return False
+        group, other = (answer, gold) if gold.kind == "leaf" else (gold, answer)
+        if len(group.parts) != 1:
+            return False
+        if group.kind == "set" and key(other.text) == "\\emptyset":
+            return group.parts[0].text == ""  # a set that holds the empty one is not empty
+        return _same(group.parts[0], other, ctx) if group is gold else _same(other, group.parts[0], ctx)
     if "ratio" in kinds and "leaf" in kinds:
         gold_text, answer_text = (shape.as_fraction() for shape in (gold, answer))
         return ctx.leaf(gold_text, answer_text, ctx.rules) if gold_text and answer_text else False
@@ -139,10 +129,10 @@ def _same_items(gold: Sequence[Shape], answer: Sequence[Shape], ctx: _Context) -
     unsure: list[Shape] = []
     for item in gold:
         exact = next((other for other in left if key(other.text) == key(item.text)), None)
-        if exact is not None:
-            left.remove(exact)
-        else:
+        if exact is None:
             unsure.append(item)
+        else:
+            left.remove(exact)
     verdict: Verdict = True
     for item in unsure:
         verdicts = [(_same(item, other, ctx), at) for at, other in enumerate(left)]
@@ -168,13 +158,10 @@ def _same_equation(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
             if multiple is not None:
                 return multiple
         return None
-    if gold.kind == "equation":
-        return _same(gold.parts[-1], answer, ctx) if gold.names_a_value() else _unequal_kind(answer)
-    return _same(gold, answer.parts[-1], ctx) if answer.names_a_value() else _unequal_kind(gold)
-
-
-def _unequal_kind(other: Shape) -> Verdict:
-    return False if other.kind == "leaf" else None
+    equation, other = (gold, answer) if gold.kind == "equation" else (answer, gold)
+    if not equation.names_a_value():
+        return False if other.kind == "leaf" else None
+    return _same(gold.parts[-1], answer, ctx) if equation is gold else _same(gold, answer.parts[-1], ctx)
 
 
 def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
@@ -210,13 +197,8 @@ def _same_inequality(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     """The same chain, read from the left or from the right, or the same interval."""
     if _in_order(gold, answer, ctx):
         return True
-    turned = Shape(
-        "inequality",
-        answer.text[::-1],
-        tuple(reversed(answer.parts)),
-        tuple(_FLIPPED.get(mark, mark) for mark in reversed(answer.marks)),
-    )
-    if _in_order(gold, turned, ctx):
+    marks = tuple(_FLIPPED.get(mark, mark) for mark in reversed(answer.marks))
+    if _in_order(gold, Shape("inequality", answer.text[::-1], answer.parts[::-1], marks), ctx):
         return True
     intervals = gold.interval(), answer.interval()
     if intervals[0] is None or intervals[1] is None or gold.variable() != answer.variable():

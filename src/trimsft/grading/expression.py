@@ -47,21 +47,19 @@ _STOPS = {"+", "-", ")", "]", "}", "\\}", "\\rfloor", "\\rceil", ",", "/", "\\cd
 
 def read(text: str) -> Tree:
     """The tree of a whole expression."""
-    tree = _Reader(text).whole()
-    if _depth(tree) > MAX_TREE_DEPTH:
+    reader = _Reader(text)
+    tree = reader.sum()
+    if reader.peek():
+        raise Unreadable(f"unexpected {reader.peek()}")
+    level = [tree]
+    for _ in range(MAX_TREE_DEPTH):
+        level = [child for node in level for child in node if isinstance(child, tuple)]
+    if level:
         raise Unreadable("nested too deeply")
     return tree
 
 
-def _depth(tree: Tree) -> int:
-    level, depth = [tree], 0
-    while level:
-        level = [child for node in level for child in node if isinstance(child, tuple)]
-        depth += 1
-    return depth
-
-
-def tokens_of(text: str) -> list[str]:
+def _tokens_of(text: str) -> list[str]:
     """Tokens without spacing; runs of letters are cut into function names and single letters."""
     tokens: list[str] = []
     for match in _TOKEN.finditer(text):
@@ -90,7 +88,7 @@ class _Reader:
     """Recursive descent; `MAX_DEPTH` of `normalize` keeps the recursion shallow."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = tokens_of(text)
+        self.tokens = _tokens_of(text)
         self.at = 0
 
     def peek(self, ahead: int = 0) -> str:
@@ -103,12 +101,6 @@ class _Reader:
             raise Unreadable(f"expected {expected or 'more'}, found {token or 'the end'}")
         self.at += 1
         return token
-
-    def whole(self) -> Tree:
-        tree = self.sum()
-        if self.peek():
-            raise Unreadable(f"unexpected {self.peek()}")
-        return tree
 
     def sum(self) -> Tree:
         terms = [self.signed()]
@@ -188,12 +180,6 @@ class _Reader:
             return ("num", Fraction(int(token[0])))
         return self.atom()
 
-    def exponent_of_function(self) -> Tree | None:
-        if self.peek() != "^":
-            return None
-        self.take()
-        return self.argument()
-
     def group(self) -> Tree:
         closer = _CLOSERS[self.take()]
         tree = self.sum()
@@ -249,16 +235,19 @@ class _Reader:
         name = _FUNCTIONS[self.take()[1:]]
         if name == "sqrt":
             return self.root()
-        base: Tree | None = None
-        if self.peek() == "_":
-            self.take()
-            base = self.argument()
-        exponent = self.exponent_of_function()
+        base, exponent = self.mark("_"), self.mark("^")
         arguments = self.arguments()
         tree: Tree = ("call", name, *arguments) if base is None else ("call", "logbase", base, *arguments)
         if exponent == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan"):
             return ("call", "arc" + name, *arguments)
         return tree if exponent is None else ("pow", tree, exponent)
+
+    def mark(self, sign: str) -> Tree | None:
+        """The base or the exponent of a function, where it has one."""
+        if self.peek() != sign:
+            return None
+        self.take()
+        return self.argument()
 
     def root(self) -> Tree:
         if self.peek() != "[":

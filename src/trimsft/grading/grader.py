@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import atexit
 import re
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 from trimsft.errors import TrimSFTError, one_line
@@ -212,11 +211,11 @@ class _Judgement:
 
 _ALGEBRA_LENGTH = 600
 _ALGEBRA_DEPTH = 20
-_LONG_NUMBER = re.compile(r"\d{60}")
-_LARGE_EXPONENT = re.compile(r"\^\s*[{(]{0,3}\s*-?\s*\d{5}")
-_LARGE_FACTORIAL = re.compile(r"\d{5}\s*[)}]{0,3}\s*!")
-_REPEATED_FACTORIAL = re.compile(r"!\s*[)}]{0,3}\s*!")
-_TOWER = re.compile(r"\^\s*[{(]{0,3}[^{}^]{0,12}\^\s*[{(]{0,3}[^{}^]{0,12}\^")
+_EXPLOSIVE = re.compile(
+    r"\d{60}|\^\s*[{(]{0,3}\s*-?\s*\d{5}"  # a long number, a large exponent
+    r"|(?:\d{5}|!)\s*[)}]{0,3}\s*!"  # a large or a repeated factorial
+    r"|\^\s*[{(]{0,3}[^{}^]{0,12}\^\s*[{(]{0,3}[^{}^]{0,12}\^"  # a tower of powers
+)
 _MODULO = re.compile(r"\\[pb]?mod(?![A-Za-z])")
 
 
@@ -227,10 +226,8 @@ def _too_complex(text: str) -> bool:
 
 def _fit_for_algebra(text: str) -> bool:
     """Whether an expression may be given to math-verify; its time and memory are bounded there all the same."""
-    if len(text) > _ALGEBRA_LENGTH or depth_of(text) > _ALGEBRA_DEPTH:
-        return False
-    patterns = (_LONG_NUMBER, _LARGE_EXPONENT, _LARGE_FACTORIAL, _REPEATED_FACTORIAL, _TOWER)
-    return not any(pattern.search(text) for pattern in patterns)
+    is_small = len(text) <= _ALGEBRA_LENGTH and depth_of(text) <= _ALGEBRA_DEPTH
+    return is_small and not _EXPLOSIVE.search(text)
 
 
 def _misread(text: str) -> bool:
@@ -240,9 +237,6 @@ def _misread(text: str) -> bool:
 
 # ---- one grader for the process
 
-_shared: Grader | None = None
-_shared_lock = threading.Lock()
-
 
 def grade(
     response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False, grader: Grader | None = None
@@ -251,10 +245,8 @@ def grade(
     return (grader or _shared_grader()).grade(response, gold, rules, truncated=truncated)
 
 
+@cache
 def _shared_grader() -> Grader:
-    global _shared
-    with _shared_lock:
-        if _shared is None:
-            _shared = Grader()
-            atexit.register(_shared.close)
-        return _shared
+    shared = Grader()
+    atexit.register(shared.close)
+    return shared

@@ -52,28 +52,21 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
     letters = _LETTER_UNIT.sub(r" \1", gold), _LETTER_UNIT.sub(r" \1", answer)
     if letters != (gold, answer) and same_value(*letters, rules):
         return True  # 5\text{m} and 5m, whatever m is
-    words = word_of(gold), word_of(answer)
-    if words != (None, None):
-        return _same_word(gold, answer, words)
+    words = [word_of(side) for side in (gold, answer)]
+    if words != [None, None]:
+        bare = [re.sub(r"\\text|[\s{}()]", "", side) for side in (gold, answer)]
+        return (bare[0] if words[0] is None else words[0]) == (bare[1] if words[1] is None else words[1])
     gold_value, gold_unit = split_unit(gold)
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
         gold_unit = canonical_unit(rules.unit)
-    percent = _PERCENT.search(gold) is not None, _PERCENT.search(answer) is not None
-    gold_unit, answer_unit = "%" if percent[0] else gold_unit, "%" if percent[1] else answer_unit
+    gold_unit = "%" if _PERCENT.search(gold) else gold_unit
+    answer_unit = "%" if _PERCENT.search(answer) else answer_unit
     if gold_unit and answer_unit and gold_unit != answer_unit:
         return False
     if "%" in (gold_unit, answer_unit):
         return _same_percent(gold_value, answer_value, gold_unit == "%", answer_unit == "%", rules)
     return same_value(gold_value, answer_value, rules)
-
-
-def _same_word(gold: str, answer: str, words: tuple[str | None, str | None]) -> bool:
-    gold_word, answer_word = (
-        word if word is not None else re.sub(r"\\text|[\s{}()]", "", text)
-        for word, text in zip(words, (gold, answer), strict=True)
-    )
-    return gold_word == answer_word
 
 
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool | None:
@@ -140,14 +133,10 @@ def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:
     kinds = kinds_of(gold) | kinds_of(answer)
     if "call:log" in kinds:
         yield _reread(gold, _decimal_log), _reread(answer, _decimal_log)
-    if any(kind.startswith("fn:") for kind in kinds):
-        products = _reread(gold, _product), _reread(answer, _product)
-        if products != (gold, answer):
-            yield products
-    if "call:sqrt" in kinds and any(kind.startswith("sym:") for kind in kinds):
-        merged = _reread(gold, _one_root), _reread(answer, _one_root)
-        if merged != (gold, answer):
-            yield merged
+    has_root = "call:sqrt" in kinds and any(kind.startswith("sym:") for kind in kinds)
+    for may_differ, change in ((any(kind.startswith("fn:") for kind in kinds), _product), (has_root, _one_root)):
+        if may_differ and (changed := (_reread(gold, change), _reread(answer, change))) != (gold, answer):
+            yield changed
 
 
 def _reread(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
@@ -191,15 +180,12 @@ def _root_and_rest(tree: Tree) -> tuple[Tree, Tree | None]:
 
 
 def _tolerance(gold: str, answer: str, rules: Rules) -> float:
-    integers = [_INTEGER.fullmatch(side.strip()) is not None for side in (gold, answer)]
-    if all(integers):
+    if all(_INTEGER.fullmatch(side.strip()) for side in (gold, answer)):
         return 0.0
     if rules.tolerance is not None:
         return rules.tolerance
-    decimals = [_DECIMAL.search(side) is not None for side in (gold, answer)]
-    if sum(decimals) != 1:
-        return 0.0
-    return DECIMAL_TOLERANCE if _may_be_rounded(gold if decimals[1] else answer) else 0.0
+    exact = [side for side in (gold, answer) if not _DECIMAL.search(side)]
+    return DECIMAL_TOLERANCE if len(exact) == 1 and _may_be_rounded(exact[0]) else 0.0
 
 
 def _may_be_rounded(text: str) -> bool:

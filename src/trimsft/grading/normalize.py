@@ -37,12 +37,11 @@ _UNICODE = {
     "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "€": "", "£": "", "¥": "",
     "％": "%", "~": " ", "，": ",", "。": ".", "；": ";", "：": ":",
 }  # fmt: skip
-_GREEK_LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = """
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi
 omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega
 """
-_GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
+_GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _GREEK_NAMES.split(), strict=True))
 _MAP = str.maketrans(
     _UNICODE
     | {char: f"\\{name} " for char, name in _GREEK.items()}
@@ -90,12 +89,14 @@ _DOLLARS = re.compile(r"\\?\$\s*((?:\d[\d,]*(?:\.\d+)?|\.\d+))\s*\.?")
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
 _TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
 _EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
+_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
 
 
 def clean(text: str) -> str:
     """`text` in one spelling; the same mathematics."""
-    if (number := _spoken(text.strip())) is not None:
+    spoken = _SPOKEN.fullmatch(text.strip()) if len(text.strip()) <= _SPOKEN_LENGTH else None
+    if spoken and (number := number_in_words(spoken[1])) is not None:
         return str(number)
     text = _from_unicode(text)
     text = _DOLLARS.sub(r"\1\\text{ dollars}", text) if _DOLLARS.fullmatch(text.strip()) else text
@@ -118,12 +119,6 @@ def clean(text: str) -> str:
     return _unwrap(text)
 
 
-def _spoken(text: str) -> int | None:
-    r"""The number that the whole text is in words: `\text{forty-two}`."""
-    spoken = _SPOKEN.fullmatch(text) if len(text) <= _SPOKEN_LENGTH else None
-    return number_in_words(spoken[1]) if spoken else None
-
-
 def _from_unicode(text: str) -> str:
     text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
     text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
@@ -137,9 +132,9 @@ def _respell(command: re.Match[str]) -> str:
         # a bracket written as a delimiter of mathematics goes; \{ and \\ stay
         return " "
     name = _RENAMED.get(name, name)
-    if name in _LITERAL or name in ("or", "and"):
-        return f" {name} " if name in ("or", "and") else name
-    return "\\" + name
+    if name in ("or", "and"):
+        return f" {name} "
+    return name if name in _LITERAL else "\\" + name
 
 
 def _plain_letter(letter: re.Match[str]) -> str:
@@ -168,9 +163,6 @@ def depth_of(text: str) -> int:
         depth -= char in ")]}"
         deepest = max(deepest, depth)
     return deepest
-
-
-_NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 
 
 def key(text: str) -> str:

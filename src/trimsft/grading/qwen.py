@@ -184,7 +184,10 @@ def _same_sides(answer: str, gold: str, algebra: Algebra) -> bool:
 
 def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
     """Equality of what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
-    firsts = [_first_item(text) for text in (answer, gold)]
+    firsts = []
+    for text in (answer, gold):
+        whole = text.replace(",", "")
+        firsts.append(whole if _number(whole) is not None else split_outside(text, {","})[0][0])
     if any("," in text for text in firsts):
         return False
     firsts = [clean(text) for text in firsts]
@@ -195,11 +198,6 @@ def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
     if len(sides[0]) != len(sides[1]):
         return False
     return _same_expression(firsts[0], firsts[1], algebra)
-
-
-def _first_item(text: str) -> str:
-    whole = text.replace(",", "")
-    return whole if _number(whole) is not None else split_outside(text, {","})[0][0]
 
 
 def _same_expression(answer: str, gold: str, algebra: Algebra) -> bool | None:

@@ -19,7 +19,7 @@ from trimsft.grading.words import denies, split_unit
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
-_ORDER = {"<", ">", "\\le", "\\ge", "\\ne"}
+_RELATIONS = {"equation": {"=", "\\to"}, "inequality": {"<", ">", "\\le", "\\ge", "\\ne"}, "union": {"\\cup"}}
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
@@ -46,7 +46,7 @@ class Shape:
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
-    """Brackets of `brackets`, relations of `inequality` and `equation`, columns of `matrix`."""
+    """Brackets of `brackets`, what stands between the parts of equation, inequality and union, columns of `matrix`."""
 
     def names_a_value(self) -> bool:
         r"""Whether this equation only gives a value its name: x = 5, f(x) = ..., \frac{NO}{BO} = ..., a chain."""
@@ -168,23 +168,17 @@ def readings(text: str) -> list[str]:
 @lru_cache(maxsize=20_000)
 def shape_of(text: str) -> Shape:
     """The shape of a cleaned text."""
-    text = _without_membership(text.strip())
-    for divide in (_list, _relation, _union, _matrix, _brackets, _ratio, _plus_minus):
-        shape = divide(text)
-        if shape is not None:
+    text = _MEMBER.sub("", text.strip()).strip()
+    for divide in (_list, _relation, _matrix, _brackets, _ratio, _plus_minus):
+        if (shape := divide(text)) is not None:
             return shape
     return Shape("leaf", text)
 
 
-def _without_membership(text: str) -> str:
-    match = _MEMBER.match(text)
-    return text[match.end() :].strip() if match else text
-
-
 def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
     """Pieces between separators that stand outside all brackets, and the separators met."""
-    pieces, met, depth, start = [], [], 0, 0
-    environments = 0
+    pieces, met = [], []
+    depth = environments = start = 0
     for token in _TOKEN.finditer(text):
         mark = token.group()
         environments += (mark == "\\begin") - (mark == "\\end")
@@ -208,18 +202,11 @@ def _list(text: str) -> Shape | None:
 
 
 def _relation(text: str) -> Shape | None:
-    pieces, met = split_outside(text, {"=", "\\to"})
-    if met and all(pieces):
-        return Shape("equation", text, tuple(map(shape_of, pieces)), tuple(met))
-    pieces, met = split_outside(text, _ORDER)
-    if met and all(pieces):
-        return Shape("inequality", text, tuple(map(shape_of, pieces)), tuple(met))
+    for kind, separators in _RELATIONS.items():
+        pieces, met = split_outside(text, separators)
+        if met and all(pieces):
+            return Shape(kind, text, tuple(map(shape_of, pieces)), tuple(met))
     return None
-
-
-def _union(text: str) -> Shape | None:
-    pieces, met = split_outside(text, {"\\cup"})
-    return Shape("union", text, tuple(map(shape_of, pieces))) if met and all(pieces) else None
 
 
 def _matrix(text: str) -> Shape | None:
@@ -237,7 +224,8 @@ def _brackets(text: str) -> Shape | None:
     opener = next((mark for mark in ("\\{", "(", "[") if text.startswith(mark)), None)
     closer = next((mark for mark in ("\\}", ")", "]") if text.endswith(mark)), None)
     if opener is None or closer is None or not _wraps(text):
-        return _braced_list(text)
+        lost_backslashes = text.startswith("{") and text.endswith("}") and "," in text and _wraps(text)
+        return _brackets("\\{" + text[1:-1] + "\\}") if lost_backslashes else None
     inside = text[len(opener) : -len(closer)]
     pieces = split_outside(inside, {",", ";"})[0]
     if opener == "\\{" and closer == "\\}":
@@ -248,13 +236,6 @@ def _brackets(text: str) -> Shape | None:
     if len(parts) == 1 and parts[0].kind != "leaf":
         return parts[0]  # brackets around a matrix, or doubled ones
     return Shape("brackets", text, parts, (opener, closer) if len(parts) > 1 else ())
-
-
-def _braced_list(text: str) -> Shape | None:
-    """`{1, 2}` whose backslashes were lost."""
-    if text.startswith("{") and text.endswith("}") and _wraps(text) and "," in text:
-        return _brackets("\\{" + text[1:-1] + "\\}")
-    return None
 
 
 def _wraps(text: str) -> bool:
@@ -269,9 +250,7 @@ def _wraps(text: str) -> bool:
 
 def _ratio(text: str) -> Shape | None:
     pieces, met = split_outside(text, {":"})
-    if not met or not all(pieces):
-        return None
-    return Shape("ratio", text, tuple(Shape("leaf", piece) for piece in pieces))
+    return Shape("ratio", text, tuple(Shape("leaf", p) for p in pieces)) if met and all(pieces) else None
 
 
 def _plus_minus(text: str) -> Shape | None:

@@ -168,14 +168,12 @@ def _integer_root(number: int, degree: int) -> int | None:
 
 
 def _factorial(number: Value) -> Value:
-    if _exact(number) and number.denominator == 1:
-        if number < 0:
-            raise Undefined("factorial of a negative number")
-        if number > MAX_FACTORIAL:
-            raise TooLarge("factorial")
-        return Fraction(math.factorial(int(number)))
+    if _exact(number) and number.denominator == 1 and number < 0:
+        raise Undefined("factorial of a negative number")
     if abs(_mp(number)) > MAX_FACTORIAL:
         raise TooLarge("factorial")
+    if _exact(number) and number.denominator == 1:
+        return Fraction(math.factorial(int(number)))
     return MP.gamma(_mp(number) + 1)
 
 
@@ -222,40 +220,19 @@ def _integers(function: Callable[..., int]) -> Callable[..., Value]:
     return apply
 
 
+divided = _either(operator.truediv)
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": _either(lambda *values: functools.reduce(operator.add, values)),
-    "neg": operator.neg,
-    "mul": _either(operator.mul),
-    "div": _either(operator.truediv),
-    "pow": _power,
-}
-_NAMES = "sin cos tan cot sec csc sinh cosh tanh exp"
+    "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
+}  # fmt: skip
 _CALLS: dict[str, Callable[..., Value]] = {
-    **{name: _real(name) for name in _NAMES.split()},
-    "arcsin": _real("asin"),
-    "arccos": _real("acos"),
-    "arctan": _real("atan"),
-    "ln": _log,
-    "log": _log,
-    "log10": lambda v: _log(v, Fraction(10)),
-    "logbase": lambda base, v: _log(v, base),
-    "sqrt": _root,
-    "root": _root,
-    "abs": abs,
-    "floor": _floor,
-    "ceil": lambda v: -_floor(-v),
-    "factorial": _factorial,
-    "binom": _binom,
-    "gcd": _integers(math.gcd),
-    "lcm": _integers(math.lcm),
-    "max": _either(lambda *values: max(values)),
-    "min": _either(lambda *values: min(values)),
-}
-
-
-def divided(first: Value, second: Value) -> Value:
-    """first / second, exact where both are."""
-    return _OPERATIONS["div"](first, second)
+    **{name: _real(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "exp")},
+    "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
+    "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
+    "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
+    "factorial": _factorial, "binom": _binom, "gcd": _integers(math.gcd), "lcm": _integers(math.lcm),
+    "max": _either(lambda *values: max(values)), "min": _either(lambda *values: min(values)),
+}  # fmt: skip
 
 
 def kinds_of(tree: Tree) -> set[str]:

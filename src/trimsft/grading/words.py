@@ -12,6 +12,7 @@ A unit may be missing on either side, but two that differ make the answer wrong.
 
 from __future__ import annotations
 
+import math
 import re
 
 # ---- numbers in words
@@ -93,11 +94,8 @@ UNIT_OF = {spelling: unit for unit, spellings in _SPELLINGS.items() for spelling
 SCALE_WORDS = SCALES | {"dozen": 12}
 
 _IRREGULAR = {"five": "fif", "eight": "eigh", "nine": "nin", "twelve": "twelf"}
-_PARTS = {(_IRREGULAR.get(word) or re.sub("y$", "ie", word)) + "th" for word in [*NUMBER_WORDS, *SCALE_WORDS]} | {
-    "half",
-    "third",
-    "quarter",
-}
+_ORDINALS = {(_IRREGULAR.get(word) or re.sub("y$", "ie", word)) + "th" for word in [*NUMBER_WORDS, *SCALE_WORDS]}
+_PARTS = _ORDINALS | {"half", "third", "quarter"}
 _ARITHMETIC = """
 squared cubed factorial power powers exponent root sqrt pi inverse reciprocal over plus minus divided multiplied mod
 modulo base remainder choose doubled tripled quadrupled halved halves halfs twice thrice double triple negative
@@ -113,7 +111,7 @@ _CHANGES_THE_VALUE = frozenset(
     [*f"{_ARITHMETIC} {_DENIALS} {_AMOUNTS}".split(), *NUMBER_WORDS, *SCALE_WORDS, *_PARTS]
     + [f"{word}s" for word in [*NUMBER_WORDS, *SCALE_WORDS, *_PARTS]]
 )
-_DENYING = frozenset(["not", "no", "non", "never", "nor", "cannot", "cant", "isn", "aren", "doesn"])
+_DENYING = {"not", "no", "non", "never", "nor", "cannot", "cant", "isn", "aren", "doesn"}
 _LINKS = frozenset(_RELATIONS.split())
 _PROSE = re.compile(r"[A-Za-z]+\.?(?:[ /'-] ?[A-Za-z]+\.?)*")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
@@ -124,12 +122,9 @@ def says_what_is_counted(words: str) -> bool:
     lowered = _WORD.findall(words.lower())
     if not _PROSE.fullmatch(words.strip()) or max(map(len, lowered)) < 3:
         return False  # two letters that are no known unit may be factors
-    return not _CHANGES_THE_VALUE & set(lowered) and not _is_linked(lowered)
-
-
-def _is_linked(words: list[str]) -> bool:
-    """`to`, `least` and the like anywhere, but `of` and `from` only where something would have to follow."""
-    return bool((_LINKS - {"of", "from"}) & set(words)) or words[-1] in _LINKS
+    # `to`, `least` and the like anywhere, but `of` and `from` only where something would have to follow
+    is_linked = (_LINKS - {"of", "from"}) & set(lowered) or lowered[-1] in _LINKS
+    return not is_linked and not _CHANGES_THE_VALUE & set(lowered)
 
 
 def denies(text: str) -> bool:
@@ -156,9 +151,8 @@ def name_of_words(words: str) -> str:
 
 _POWER = r"(?:\s*\^\s*\{?\s*([23])\s*\}?)?"
 _MEASURE = r"(?:(square|sq\.?|cubic|cu\.?)\s+)?"
-_WORDLIKE = "in am pm st nd rd th"
-_PRODUCTS = "ms pc ly nm mg ml au ev hz pa kj kw"
-_NOT_BARE = {*_WORDLIKE.split(), *_PRODUCTS.split()}  # these are units within a \text alone
+_WORDS_AND_PRODUCTS = "in am pm st nd rd th ms pc ly nm mg ml au ev hz pa kj kw"
+_NOT_BARE = set(_WORDS_AND_PRODUCTS.split())  # these are units within a \text alone
 _UNIT_WORDS = "|".join(
     sorted((re.escape(u) for u in UNIT_OF if len(u) > 1 and u.lower() not in _NOT_BARE), key=len, reverse=True)
 )
@@ -214,8 +208,10 @@ def split_unit(text: str) -> tuple[str, str | None]:
             name = name_of_words(words) + power
         if name is not None:
             return _cut(text, tail, match), name or None
-    if (match := _BARE_UNIT.search(tail)) and _ends_a_value(_cut(text, tail, match)):
-        return _cut(text, tail, match), canonical_unit(match.group().strip()) or None
+    if match := _BARE_UNIT.search(tail):
+        value = _cut(text, tail, match)
+        if value[-1:].isdigit() or value.endswith(("}", ")", "\\pi")):
+            return value, canonical_unit(match.group().strip()) or None
     return text, None
 
 
@@ -223,17 +219,12 @@ def _scaled(value: str, match: re.Match[str]) -> tuple[str, str | None] | None:
     """`5` and `hundred thousand dollars`: one value, scales that multiply, and a known unit or none."""
     words, rest = match.groups()
     unit = canonical_unit(rest) if rest else ""
-    if unit is None or not _is_one_value(value):
+    # a scale means all of a number, of a fraction, or of what stands in brackets
+    is_one = _ONE_NUMBER.fullmatch(value) or (value[:1] == "(" and closes_at(value, "()") == len(value) - 1)
+    if unit is None or not is_one:
         return None
-    scale = 1
-    for word in words.lower().split():
-        scale *= SCALE_WORDS[word]
+    scale = math.prod(SCALE_WORDS[word] for word in words.lower().split())
     return f"({value})*{scale}", unit or None
-
-
-def _is_one_value(text: str) -> bool:
-    """Whether a scale after it can only mean all of it: a number, a fraction, or something in brackets."""
-    return _ONE_NUMBER.fullmatch(text) is not None or (text[:1] == "(" and closes_at(text, "()") == len(text) - 1)
 
 
 def closes_at(text: str, brackets: str) -> int:
@@ -248,7 +239,3 @@ def closes_at(text: str, brackets: str) -> int:
 
 def _cut(text: str, tail: str, match: re.Match[str]) -> str:
     return text[: len(text) - len(tail) + match.start()].rstrip()
-
-
-def _ends_a_value(text: str) -> bool:
-    return text[-1:].isdigit() or text.endswith(("}", ")", "\\pi"))
