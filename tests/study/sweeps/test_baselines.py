@@ -9,10 +9,9 @@ import pytest
 
 from tests.study.made_up_scores import exact, results, write_run
 from trimsft.study.folder import StudyFolder
-from trimsft.study.sweeps.files import sweep_record, write_sweep
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import best_of, candidates, select, sweep_cells, swept_of
-from trimsft.study.sweeps.tables import conclusions, sweep_table
+from trimsft.study.sweeps.writing import conclusions, sweep_record, sweep_table, write_sweep
 
 SLOW, FAST = 2e-4, 1e-3
 GRID = points(read_axes([f"learning_rate={SLOW},{FAST}"]))

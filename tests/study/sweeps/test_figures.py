@@ -8,10 +8,9 @@ import pytest
 from tests.study.made_up_scores import exact, results, write_run
 from trimsft.report.figures import style
 from trimsft.study.folder import StudyFolder
-from trimsft.study.sweeps.figures import sweep_figures
-from trimsft.study.sweeps.files import write_sweep
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import select, sweep_cells, swept_of
+from trimsft.study.sweeps.writing import sweep_figures, write_sweep
 
 
 @pytest.fixture(autouse=True)

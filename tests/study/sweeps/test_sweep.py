@@ -18,10 +18,10 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import Outcome
 from trimsft.study.scales import SCALES
 from trimsft.study.sweeps.command import SweepSettings, run_sweep, show_sweep
-from trimsft.study.sweeps.files import write_sweep
 from trimsft.study.sweeps.grid import points, read_axes
-from trimsft.study.sweeps.sweep import read_sweep, select, sweep_cells, swept_of
-from trimsft.study.sweeps.tables import conclusions, sweep_table
+from trimsft.study.sweeps.sweep import select, sweep_cells, swept_of
+from trimsft.study.sweeps.writing import conclusions, sweep_table, write_sweep
+from trimsft.study.tables.summaries import load_results
 
 GRID = ("margin=0,1.5", "bandwidth=0.5,1,3")
 
@@ -180,7 +180,7 @@ def folder(tmp_path):
 
 def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
     out, cells = folder
-    swept = read_sweep(cells, out, resamples=50)
+    swept = swept_of(load_results(cells, out), cells, resamples=50)
     files = write_sweep(
         swept, out, selection=select(swept, "easy"), notes=["dft takes no margin."], command="trimsft sweep x"
     )
@@ -203,7 +203,7 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
 
 def test_sweep_json_is_what_the_page_reads(folder):
     out, cells = folder
-    swept = read_sweep(cells, out, resamples=50)
+    swept = swept_of(load_results(cells, out), cells, resamples=50)
     write_sweep(swept, out, selection=select(swept, "easy"), command="trimsft sweep x")
     read = read_for_page(out)
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")

@@ -2,5 +2,5 @@
 
 `job` is what is done for one cell, with `training` for its settings and data and `launch` for processes that end with
 their parent; `execution` leads, with `workers` and `slots` on this machine or tasks on many (`ray`); `watch` shows how
-far it is; `checks` look before it starts, `cost` says what it would take, from the `amounts` there are.
+far it is; `checks` look before it starts, `cost` says what it would take.
 """

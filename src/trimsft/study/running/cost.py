@@ -9,22 +9,37 @@ Training tokens are counted on a sample of the rows where the data is at hand. E
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.errors import UsageError
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.amounts import WEIGHT_BYTES, Amounts
 from trimsft.study.running.checks import refuse_lost_weights
 from trimsft.study.running.execution import in_order
 from trimsft.study.running.job import CellJob, all_needs, uses_vllm
+from trimsft.study.running.training import model_path, task, training_settings
 from trimsft.study.scales import Scale, ScaleOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from trimsft.train.settings import Settings
+
+COUNTED_ROWS = 200
+ROWS_UNKNOWN = 20_000
+ROW_TOKENS = 526
+"""Mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2; for data that is not at hand."""
+ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
+"""Mean length of a sampled answer. Measured at the lab (docs/results/lab.md's runs); assumed elsewhere."""
+WEIGHT_BYTES = 4.0
+"""Bytes of one parameter: float32, as the recipes train."""
 PEAK_FLOPS = 312e12
 """The peak of one A100 in bfloat16: where there is no GPU to ask."""
 GENERATED_PER_SECOND = 2e13
@@ -63,6 +78,7 @@ class Cost:
     cells: list[CellCost]
     already_done: int
     assumptions: list[str] = field(default_factory=list)
+    """What was not at hand to be counted, in the order it came up."""
 
     @property
     def total(self) -> CellCost:
@@ -86,20 +102,19 @@ def estimate_cost(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, need
     job = CellJob(folder, scale, needs, {cell.name: cell for cell in ordered})
     refuse_lost_weights(job)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
-    amounts = Amounts(job)
+    amounts = _Amounts(job)
     costs = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
-    return Cost(costs, len(ordered) - len(costs), amounts.assumptions())
+    return Cost(costs, len(ordered) - len(costs), list(amounts.assumptions))
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
     """The cost of cells that have nothing in common."""
     costs = list(costs)
-    assumptions = dict.fromkeys(text for cost in costs for text in cost.assumptions)
-    cells = [cell for cost in costs for cell in cost.cells]
-    return Cost(cells, sum(cost.already_done for cost in costs), list(assumptions))
+    assumptions = list(dict.fromkeys(text for cost in costs for text in cost.assumptions))
+    return Cost([cell for cost in costs for cell in cost.cells], sum(cost.already_done for cost in costs), assumptions)
 
 
-def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> CellCost:
+def _cost(amounts: _Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> CellCost:
     trained = amounts.trained_tokens(cell) if "train" in steps else 0.0
     generated = amounts.generated_tokens() if "evaluate" in steps else 0.0
     parameters = amounts.parameters(cell.model)
@@ -117,7 +132,7 @@ def _cost(amounts: Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> C
     )
 
 
-def _hours(amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
+def _hours(amounts: _Amounts, scale: Scale, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
     """Hours of cores and of GPUs; one of them is 0."""
     parameters = amounts.parameters(cell.model)
     if scale.device == "cpu":
@@ -141,17 +156,13 @@ def _hours(amounts: Amounts, scale: Scale, cell: Cell, trained: float, generated
     return 0.0, (training + generation) / 3600
 
 
-def _generated_per_second(amounts: Amounts, scale: Scale) -> float:
+def _generated_per_second(amounts: _Amounts, scale: Scale) -> float:
     """Times the parameters of the model, by the engine that would be taken here."""
-    is_vllm = uses_vllm(scale)
-    speed = GENERATED_PER_SECOND if is_vllm else TRANSFORMERS_PER_SECOND
-    engine = (
-        "vLLM, assumed"
-        if is_vllm
-        else "transformers, assumed: a quarter of what is assumed for vLLM, which is not installed here"
-        if scale.engine == "auto"
-        else "transformers, assumed: a quarter of what is assumed for vLLM"
-    )
+    speed, engine = GENERATED_PER_SECOND, "vLLM, assumed"
+    if not uses_vllm(scale):
+        why = ", which is not installed here" if scale.engine == "auto" else ""
+        speed = TRANSFORMERS_PER_SECOND
+        engine = f"transformers, assumed: a quarter of what is assumed for vLLM{why}"
     amounts.say(f"generation: {speed / 7e9:,.0f} tokens a second for 7 billion parameters ({engine})")
     return speed
 
@@ -164,10 +175,132 @@ def _peak() -> tuple[float, str]:
 
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name(0)
-        known = peak_flops(name)
-        if known:
+        if known := peak_flops(name):
             return known, name
     return PEAK_FLOPS, "an A100, assumed"
+
+
+# ---- how much there is to do
+
+
+class _Amounts:
+    """Counts once what many cells share."""
+
+    def __init__(self, job: CellJob) -> None:
+        self._folder, self._scale = job.folder, job.scale
+        self._tokens: dict[str, float] = {}
+        self._sizes: dict[str, float] = {}
+        self.assumptions: dict[str, None] = {}
+
+    def say(self, text: str) -> None:
+        """One more assumption; twice is once."""
+        self.assumptions[text] = None
+
+    def generated_tokens(self) -> float:
+        mean = ANSWER_TOKENS.get(self._scale.name, ANSWER_TOKENS["paper"])
+        if limit := self._scale.sampling.get("max_tokens"):
+            mean = min(mean, limit)
+        how = "measured" if self._scale.name == "lab" else "assumed"
+        self.say(f"generated tokens: {mean:,} for each answer ({how}), {self._scale.samples} samples and greedy")
+        problems = sum(self._problems(name) for name in self._scale.benchmarks)
+        return float(problems * (self._scale.samples + 1) * mean)
+
+    def _problems(self, name: str) -> int:
+        from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
+        from trimsft.lab import TIERS
+        from trimsft.lab.data import BENCHMARK_COUNT
+
+        limit = self._scale.problems
+        if name in BENCHMARKS:
+            count = BENCHMARKS[name].count
+        else:
+            data = None if self._scale.benchmark_data is None else Path(self._scale.benchmark_data)
+            count = limit or BENCHMARK_COUNT if name in TIERS else len(load_benchmark(name, data))
+        return count if limit is None else min(count, limit)
+
+    def trained_tokens(self, cell: Cell) -> float:
+        """Tokens that go through the model in training, prompts included."""
+        settings = training_settings(self._folder, self._scale, cell)
+        if cell.model not in self._tokens:
+            count, sample = self._rows(settings)
+            self._tokens[cell.model] = count * self._row_tokens(settings, sample, cell.model)
+        return self._tokens[cell.model] * float(settings.args.num_train_epochs)
+
+    def checkpoint_bytes(self, cell: Cell) -> float:
+        """At their most: a new checkpoint is whole before an old one goes, and each holds AdamW's two moments."""
+        args = training_settings(self._folder, self._scale, cell).args
+        if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no":
+            return 0.0
+        if args.save_total_limit is None:
+            self.say("disk: all checkpoints are kept (save_total_limit is not set); two of them are counted")
+        parts = 1 if args.save_only_model else 3
+        return ((args.save_total_limit or 1) + 1) * parts * WEIGHT_BYTES * self.parameters(cell.model)
+
+    def _rows(self, settings: Settings) -> tuple[int, Any]:
+        """How many are trained on, and some of them; None where they would have to be downloaded."""
+        from datasets import Dataset
+
+        from trimsft.lab import training_rows
+        from trimsft.text.rows import NUMINA, load_rows
+
+        if self._scale.rows is not None:
+            some = itertools.islice(training_rows(task(self._scale, 0)), COUNTED_ROWS)
+            return self._scale.rows, Dataset.from_list(list(some))
+        if settings.data.is_local:
+            rows = load_rows(settings.data)
+            return len(rows), rows.shuffle(seed=0).select(range(min(COUNTED_ROWS, len(rows))))
+        count = settings.data.sample or (20_000 if settings.data.dataset_name == NUMINA else None)
+        if count is None:
+            self.say(f"rows of {settings.data.dataset_name}: {ROWS_UNKNOWN:,} assumed, it is not at hand")
+        return count or ROWS_UNKNOWN, None
+
+    def _row_tokens(self, settings: Settings, rows: Any, model: str) -> float:
+        """Mean over these rows, cut at the maximum length."""
+        from trimsft.text.training_data import encode
+        from trimsft.train.settings import load_tokenizer
+
+        longest, tokenizer = settings.args.max_length, None
+        if rows is not None:
+            with suppress(UsageError):
+                tokenizer = load_tokenizer(settings)
+        if tokenizer is None:
+            mean = min(ROW_TOKENS, longest or ROW_TOKENS)
+            self.say(f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)")
+            return float(mean)
+        with _no_bars():
+            lengths = [len(ids) for ids in encode(rows, tokenizer, settings.data)["input_ids"]]
+        self.say(f"training tokens: counted on {len(lengths)} rows")
+        return sum(min(length, longest or length) for length in lengths) / len(lengths)
+
+    def parameters(self, model: str) -> float:
+        if model not in self._sizes:
+            at = self._scale.at(model)
+            counted = sum(map(_parameters_in, Path(model_path(at)).glob("*.safetensors")))
+            if not counted and at.parameters is None:
+                self.say(f"parameters of {model}: 1 billion assumed, it is not at hand")
+            self._sizes[model] = float(counted) or at.parameters or 1e9
+        return self._sizes[model]
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    import datasets
+
+    were_off = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not were_off:
+            datasets.enable_progress_bars()
+
+
+def _parameters_in(file: Path) -> int:
+    """By the header of a safetensors file, which names every tensor and its shape."""
+    from safetensors import safe_open
+
+    with safe_open(file, "np") as weights:
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
 
 
 # ---- what is printed
@@ -195,9 +328,9 @@ def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    time = "core\nminutes" if scale.device == "cpu" else "GPU\nhours"
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
     rows = [_row(cell) for cell in cost.cells]
+    time = "core\nminutes" if scale.device == "cpu" else "GPU\nhours"
     headers = ("to run", "trained\ntokens", "generated\ntokens", time, "disk")
     cells = f"{len(cost.cells)} cell{'' if len(cost.cells) == 1 else 's'}"
     feet = (f"{cells}, and {cost.already_done} done", *_row(cost.total)[1:])

@@ -126,7 +126,7 @@ class CellJob:
         evaluate(settings, on_progress=lambda name, far: tell(f"evaluating {name}", far.done, far.total))
 
     def _measure_tokens(self, cell: Cell, tell: Tell) -> None:
-        from trimsft.tokens import write_token_table
+        from trimsft.tokens.write import write_token_table
 
         rows, rendering = write_token_rows(self.folder, self.scale, cell)
         device = "cpu" if self.scale.device == "cpu" else "auto"

@@ -7,7 +7,7 @@ outcome.selection.point, outcome.files
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,9 @@ from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost
 from trimsft.study.running.execution import OnEvent, Outcome, ignore
 from trimsft.study.scales import Scale
-from trimsft.study.sweeps.grid import left_out, points, read_axes
-from trimsft.study.sweeps.sweep import Selection, Swept, check_choice, read_sweep, select, sweep_cells
+from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
+from trimsft.study.sweeps.sweep import Selection, Swept, check_choice, select, sweep_cells, swept_of
+from trimsft.study.tables.summaries import load_results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +62,7 @@ class SweepOutcome:
     """None where no point is finished."""
     selection: Selection | None = None
     files: list[Path] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
     """Which values make no further runs."""
 
     def failures(self) -> list[str]:
@@ -70,8 +71,6 @@ class SweepOutcome:
 
     def as_dict(self) -> dict[str, Any]:
         """sweep.json, and what failed."""
-        import json
-
         path = self.cells.folder.out / "sweep.json"
         content = json.loads(path.read_bytes()) if self.swept is not None else {}
         return content | {"failed": {cell.name: reason for cell, reason in self.cells.failed.items()}}
@@ -84,30 +83,31 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
         on_event: called with every change of a cell, such as a `Progress`.
         command: the command line, for sweep.json and the page.
     """
-    from trimsft.study.sweeps.files import write_sweep
+    from trimsft.study.sweeps.writing import write_sweep
 
-    plan = _plan(settings)
-    check_at_hand(plan.scale)
-    done = settings.run(plan.cells, plan.scale, plan.folder, NEEDS, on_event)
+    grid, cells, scale, folder = _plan(settings)
+    check_at_hand(scale)
+    done = settings.run(cells, scale, folder, NEEDS, on_event)
     try:
-        swept = read_sweep(plan.cells, plan.folder.out, settings.metric, keep=plan.points)
+        swept = swept_of(load_results(cells, folder.out), cells, settings.metric, keep=grid)
     except RunError:
         return SweepOutcome(done, None)  # everything failed: the reasons say more
     selection = None if settings.select_on is None else select(swept, settings.select_on)
-    files = write_sweep(swept, plan.folder.out, selection=selection, notes=plan.notes, command=command)
-    return SweepOutcome(done, swept, selection, files, plan.notes)
+    notes = left_out(read_axes(settings.grid), settings.objective)
+    files = write_sweep(swept, folder.out, selection=selection, notes=notes, command=command)
+    return SweepOutcome(done, swept, selection, files, notes)
 
 
 def sweep_cost(settings: SweepSettings) -> Cost:
     """What a sweep would take; nothing is written."""
-    plan = _plan(settings)
-    return estimate_cost(plan.cells, plan.scale, plan.folder, NEEDS)
+    _, cells, scale, folder = _plan(settings)
+    return estimate_cost(cells, scale, folder, NEEDS)
 
 
 def show_sweep(outcome: SweepOutcome, console: Console) -> None:
     """The table, what it says, where the rest is."""
     from trimsft.report.table import to_rich
-    from trimsft.study.sweeps.tables import conclusions, sweep_table
+    from trimsft.study.sweeps.writing import conclusions, sweep_table
 
     if outcome.swept is None:
         return
@@ -119,30 +119,10 @@ def show_sweep(outcome: SweepOutcome, console: Console) -> None:
             console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What a sweep is made of."""
-
-    scale: Scale
-    folder: StudyFolder
-    points: tuple[Any, ...]
-    cells: Sequence[Cell]
-    notes: tuple[str, ...]
-
-
-def _plan(settings: SweepSettings) -> _Plan:
+def _plan(settings: SweepSettings) -> tuple[list[Point], list[Cell], Scale, StudyFolder]:
     """Read the grid and make its cells, after a look at everything that asks nobody."""
     scale, folder = settings.to_scale(), settings.folder("sweep")
-    axes = read_axes(settings.grid)
-    grid = tuple(points(axes, settings.objective))
-    _check_metric(settings, scale)
-    check_settings(scale, folder)
-    cells = sweep_cells(grid, scale.focus_model, scale.seeds, baseline=settings.baseline)
-    return _Plan(scale, folder, grid, cells, tuple(left_out(axes, settings.objective)))
-
-
-def _check_metric(settings: SweepSettings, scale: Scale) -> None:
-    """Refuse a metric or a development benchmark that there will not be."""
+    grid = points(read_axes(settings.grid), settings.objective)
     known = set(metric_names(scale.samples, greedy=True)) - {"no_answer", "truncated", "tokens"}
     if settings.metric not in known:
         raise UsageError(
@@ -153,3 +133,5 @@ def _check_metric(settings: SweepSettings, scale: Scale) -> None:
         )
     if settings.select_on is not None:
         check_choice(settings.select_on, StudyFolder.names_of(scale))
+    check_settings(scale, folder)
+    return grid, sweep_cells(grid, scale.focus_model, scale.seeds, baseline=settings.baseline), scale, folder

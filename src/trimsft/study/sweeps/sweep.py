@@ -3,7 +3,7 @@
 axes = read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"])
 cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them, at each value of shared fields
 run_cells(cells, scale, StudyFolder(out))
-swept = read_sweep(cells, out)
+swept = swept_of(load_results(cells, out), cells)
 swept.best                                                     # of many: too good to be true, by `swept.optimism()`
 select(swept, "lab-easy").interval                             # chosen on one benchmark, scored on the others
 """
@@ -13,22 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import unknown_name
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, resampled_means
+from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.studies import expand
 from trimsft.study.sweeps.grid import Point
-from trimsft.study.tables.summaries import Setting, Summary, load_results, paired, setting_of, summarise
+from trimsft.study.tables.summaries import Setting, Summary, paired, setting_of, summarise
 from trimsft.study.tables.variance import Sensitivity, sensitivity_of
-
-if TYPE_CHECKING:
-    from trimsft.scoring.scores import BenchmarkScore
 
 BASELINE = "sft"
 BAND = ("margin", "bandwidth")
@@ -97,7 +93,8 @@ class Swept:
         rng, points = np.random.default_rng(seed), candidates(self.points)
         strata = [[_columns(point, name, self.metric) for point in points] for name in self.benchmarks]
         seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
-        draws = np.mean([_draws(stratum, resamples, rng) for stratum in strata], axis=0)
+        drawn_means = [resampled_means(np.concatenate(stratum, axis=1), resamples, rng) for stratum in strata]
+        draws = np.mean(drawn_means, axis=0)  # [R, runs]: every run on the same resampled problems
         counts = [point.seeds for point in points]
         drawn = np.stack([_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1)
         chosen = drawn.argmax(axis=1)
@@ -139,18 +136,6 @@ def sweep_cells(grid: Sequence[Point], model: str, seeds: int, *, baseline: bool
     return expand(runs, range(seeds))
 
 
-def read_sweep(
-    cells: Sequence[Cell],
-    out: Path,
-    metric: str = "average",
-    *,
-    keep: Sequence[Point] | None = None,
-    resamples: int = RESAMPLES,
-) -> Swept:
-    """The finished cells of a sweep; `keep` are the points of the grid, all others are there for comparison."""
-    return swept_of(load_results(cells, out), cells, metric, keep=keep, resamples=resamples, where=str(out))
-
-
 def swept_of(
     results: Mapping[Cell, Sequence[BenchmarkScore]],
     cells: Sequence[Cell],
@@ -158,15 +143,14 @@ def swept_of(
     *,
     keep: Sequence[Point] | None = None,
     resamples: int = RESAMPLES,
-    where: str = "sweep",
 ) -> Swept:
-    """The same from scores."""
+    """The finished cells of a sweep; `keep` are the points of the grid, all others are there for comparison."""
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
     model = cells[0].model
     wanted = {setting_of(Cell(model=model, objective=p.objective, fields=p.fields)) for p in keep or ()}
     grid = [s for setting, s in summaries.items() if (setting in wanted if keep else setting.objective != BASELINE)]
     if not grid:
-        raise RunError(f"{where}: no point of the sweep is finished; the same command continues it")
+        raise RunError("no point of the sweep is finished; the same command continues it")
     missing = tuple(cell for cell in cells if cell not in results)
     baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
     swept = Swept(tuple(grid), baselines, missing, metric)
@@ -226,11 +210,6 @@ def shared_fields(setting: Setting | Point) -> Fields:
 def _columns(point: Summary, benchmark: str, metric: str) -> Array:
     """[problems, seeds]."""
     return np.stack([run[benchmark].values(metric) for run in point.runs.values()], axis=1)
-
-
-def _draws(stratum: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
-    """[R, runs]: the mean of every run on the same resampled problems."""
-    return resampled_means(np.concatenate(stratum, axis=1), resamples, rng)
 
 
 def _draw_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:

@@ -10,12 +10,13 @@ several models holds where it holds for each, and does not where it does not for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from trimsft.objectives import PARAMETERS
 from trimsft.scoring.intervals import Interval
 from trimsft.study.cells import NAMES
+from trimsft.study.studies import STUDIES
 from trimsft.study.tables.summaries import Setting, Summaries, Summary, in_common, mean_difference, paired
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 
@@ -28,12 +29,15 @@ class Claim:
     name: str
     statement: str
     """What the paper says."""
-    source: str
-    """Where: the label of a table, figure or section."""
+    source: str = field(init=False)
+    """Where: the label of the study's first table or figure."""
     verdict: str
     """HOLDS, FAILS or OPEN."""
     sentence: str
     """The numbers behind the verdict."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", STUDIES[self.study].paper[0])
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,6 @@ class _Judgement:
     text: str
     samples: int | None = None
     """How many the metric is over, where the statement names them."""
-
-
-_Judge = Callable[[Summaries, str], _Judgement | None]
-"""(summaries, model) -> what they say; None where what it takes was not run."""
 
 
 def _where_all(verdicts: Sequence[str]) -> str:
@@ -63,13 +63,13 @@ def _where_most(verdicts: Sequence[str]) -> str:
     return FAILS if verdicts.count(FAILS) >= most else OPEN
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Statement:
     study: str
     name: str
     text: str
-    source: str
-    judge: _Judge
+    judge: Callable[[Summaries, str], _Judgement | None]
+    """(summaries, model) -> what they say; None where what it takes was not run."""
     combine: Callable[[Sequence[str]], str] = _where_all
 
 
@@ -87,7 +87,6 @@ def score_claims(summaries: Summaries) -> list[Claim]:
                 study=statement.study,
                 name=statement.name,
                 statement=statement.text.format(samples=" or ".join(map(str, samples))),
-                source=statement.source,
                 verdict=statement.combine([one.verdict for one in judged.values()]),
                 sentence="; ".join(f"{model}{one.text}" for model, one in judged.items()) + ".",
             )
@@ -196,70 +195,43 @@ def _easy_half(summaries: Summaries, model: str) -> _Judgement | None:
     return _Judgement(HOLDS if hard.high < 0 else OPEN, text)
 
 
+_TRIM_ABOVE_SFT = partial(_above, high="trim", low="sft")
 _STATEMENTS = (
+    _Statement("main", "trim-above-sft", "TrimSFT is above SFT on every model.", _TRIM_ABOVE_SFT),
     _Statement(
-        study="main",
-        name="trim-above-sft",
-        text="TrimSFT is above SFT on every model.",
-        source="tab:main",
-        judge=partial(_above, high="trim", low="sft"),
+        "main", "trim-best", "TrimSFT has the best average on most models (five of six).", _best, combine=_where_most
+    ),
+    _Statement("main", "fsft-below-sft", "FSFT falls below SFT.", partial(_above, high="sft", low="fsft")),
+    _Statement(
+        "passes",
+        "more-passes",
+        "TrimSFT solves more problems in {samples} attempts than SFT.",
+        partial(_TRIM_ABOVE_SFT, metric="pass@{samples}"),
     ),
     _Statement(
-        study="main",
-        name="trim-best",
-        text="TrimSFT has the best average on most models (five of six).",
-        source="tab:main",
-        judge=_best,
-        combine=_where_most,
+        "passes",
+        "better-votes",
+        "TrimSFT's majority of {samples} is right more often than SFT's.",
+        partial(_TRIM_ABOVE_SFT, metric="majority@{samples}"),
+    ),
+    _Statement("ablation", "tau-over-m", "The bandwidth tau matters more than the margin m.", _tau_over_m),
+    _Statement(
+        "ablation",
+        "narrow-above-sft",
+        "With tau = 1 TrimSFT stays above SFT at every margin.",
+        _narrow_bands_above_sft,
     ),
     _Statement(
-        study="main",
-        name="fsft-below-sft",
-        text="FSFT falls below SFT.",
-        source="tab:main",
-        judge=partial(_above, high="sft", low="fsft"),
+        "half-trims",
+        "hard-half-below-sft",
+        "TrimSFT-H, which trims the easy side only, collapses below SFT.",
+        _hard_half_below,
     ),
     _Statement(
-        study="passes",
-        name="more-passes",
-        text="TrimSFT solves more problems in {samples} attempts than SFT.",
-        source="fig:passk_results",
-        judge=partial(_above, high="trim", low="sft", metric="pass@{samples}"),
-    ),
-    _Statement(
-        study="passes",
-        name="better-votes",
-        text="TrimSFT's majority of {samples} is right more often than SFT's.",
-        source="fig:passk_results",
-        judge=partial(_above, high="trim", low="sft", metric="majority@{samples}"),
-    ),
-    _Statement(
-        study="ablation",
-        name="tau-over-m",
-        text="The bandwidth tau matters more than the margin m.",
-        source="fig:ablation",
-        judge=_tau_over_m,
-    ),
-    _Statement(
-        study="ablation",
-        name="narrow-above-sft",
-        text="With tau = 1 TrimSFT stays above SFT at every margin.",
-        source="fig:ablation",
-        judge=_narrow_bands_above_sft,
-    ),
-    _Statement(
-        study="half-trims",
-        name="hard-half-below-sft",
-        text="TrimSFT-H, which trims the easy side only, collapses below SFT.",
-        source="tab:variants",
-        judge=_hard_half_below,
-    ),
-    _Statement(
-        study="half-trims",
-        name="easy-half",
-        text="TrimSFT-E keeps up with TrimSFT on easy problems and falls behind on the hardest.",
-        source="tab:variants",
-        judge=_easy_half,
+        "half-trims",
+        "easy-half",
+        "TrimSFT-E keeps up with TrimSFT on easy problems and falls behind on the hardest.",
+        _easy_half,
     ),
 )
 

@@ -13,7 +13,6 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -168,21 +167,23 @@ def _weight_claims(table: TokenTable) -> list[Claim]:
     rises, wider, unchanged = (sums.interval(statistic) for statistic in (least_rise, tau_minus_m, bound_minus_range))
     by_m, by_tau = (sums.value(lambda means, n=n: _ranges(high_percent, means)[n]) for n in (0, 1))  # type: ignore[misc]
     at_one = [(m, 1.0) for m in (1.0, 3.0, 6.0)] + [(1.0, tau) for tau in BANDWIDTHS[1:]]
-    claim = partial(_claim, study="weights", source="tab:weight-diagnostic")
     return [
-        claim(
+        _claim(
+            "weights",
             "wider-counts-more",
             "R_eff rises with tau towards SFT's 1.",
             rises,
             f"R_eff at {listed(ratio, settings, 3)}; the smallest rise from one tau to the next is {_text(rises, 3)}.",
         ),
-        claim(
+        _claim(
+            "weights",
             "tau-moves-more",
             "tau controls the selectivity: it moves R_eff more than m does.",
             wider,
             f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(wider, 3)}.",
         ),
-        claim(
+        _claim(
+            "weights",
             "margin-moves-little",
             "m from 1 to 6 at tau = 1 leaves the share of high-weight tokens nearly unchanged.",
             unchanged,
@@ -193,9 +194,9 @@ def _weight_claims(table: TokenTable) -> list[Claim]:
     ]
 
 
-def _claim(name: str, statement: str, difference: Interval, sentence: str, *, study: str, source: str) -> Claim:
+def _claim(study: str, name: str, statement: str, difference: Interval, sentence: str) -> Claim:
     verdict = verdict_of(difference)
-    return Claim(study=study, name=name, statement=statement, source=source, verdict=verdict, sentence=sentence)
+    return Claim(study=study, name=name, statement=statement, verdict=verdict, sentence=sentence)
 
 
 def _ranges(statistic: Statistic, means: Array) -> tuple[Array, Array]:
@@ -227,15 +228,16 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
         f"m {m:g}: {sums.value(lambda means, n=n: percents(means, 'trim-h', 0)[n]):.1f} %"  # type: ignore[misc]
         for n, (m, _) in enumerate(PAPER_MASS)
     )
-    claim = partial(_claim, study="gradient-mass", source="tab:gradient-mass")
     return [
-        claim(
+        _claim(
+            "gradient-mass",
             "hard-half-is-low",
             "Most of TrimSFT-H's gradient lies in the low-gap region.",
             half,
             f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points.",
         ),
-        claim(
+        _claim(
+            "gradient-mass",
             "less-high",
             "TrimSFT has less gradient in the high-gap region than TrimSFT-E.",
             cut,
@@ -262,8 +264,8 @@ def _category_claim(table: TokenTable) -> Claim:
         for n, name in enumerate(CATEGORIES)
     )
     sentence = f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}."
-    statement, place = "TrimSFT moves gradient to numbers and symbols.", "tab:token-category"
-    return _claim("towards-mathematics", statement, least, sentence, study="categories", source=place)
+    statement = "TrimSFT moves gradient to numbers and symbols."
+    return _claim("categories", "towards-mathematics", statement, least, sentence)
 
 
 def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
@@ -280,7 +282,7 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
             f"{'mean gap' if below is None else small}, {NAMES[more]} minus {NAMES[less]}: {value}; one training "
             "(seed 0) of each, interval over examples alone."
         )
-        return _claim(name, statement, difference, sentence, study="gaps", source="fig:gap_distribution")
+        return _claim("gaps", name, statement, difference, sentence)
 
     claims = (
         claim("sft-shifts-right", "SFT moves gaps to the right of the base's.", "sft", BASE),

@@ -1,6 +1,6 @@
 r"""How much of what a sweep shows is due to the margin, how much to the bandwidth.
 
-    >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]}).bandwidth
+    >>> shares({(0, 1): [10], (1, 1): [10], (0, 2): [20], (1, 2): [20]})["bandwidth"]
     1.0
 
 A two-way analysis of variance. With the factors m and tau, RSS(model) the residual sum of squares of a least squares
@@ -41,42 +41,27 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
 
 
 @dataclass(frozen=True)
-class Shares:
-    """What explains the variance over all cells and seeds, from 0 to 1; NaN where nothing varies."""
-
-    margin: float
-    bandwidth: float
-    interaction: float
-    residual: float
-    shared: float
-
-
-@dataclass(frozen=True)
 class Sensitivity:
     """The shares with their intervals, and what they say."""
 
     shares: Mapping[str, Interval]
     """By part."""
     difference: Interval
-    """bandwidth - margin, of the variance seen; low and high are the value where there is no interval."""
+    """bandwidth - margin, of the variance seen."""
     settings: int
     seeds: int
     """The fewest of any setting."""
-    resampled: bool
-    """Whether the intervals are any."""
 
     @property
     def verdict(self) -> str:
         """Whether the bandwidth matters more than the margin."""
-        if not self.resampled or math.isnan(self.difference.value):
-            return OPEN
         return verdict_of(self.difference)
 
     def sentence(self) -> str:
         """The shares and the verdict in words."""
         if math.isnan(self.difference.value):
             return f"All {self.settings} settings score the same: there is no variance to explain."
-        texts = {part: _percent(self.shares[part], self.resampled) for part in PARTS}
+        texts = {part: _percent(share) for part, share in self.shares.items()}
         text = (
             f"Over {self.settings} settings, tau explains {texts['bandwidth']} of the variance, m {texts['margin']}, "
             f"both together {texts['interaction']} more"
@@ -85,32 +70,27 @@ class Sensitivity:
             text += f", seeds {texts['residual']}"
         if abs(self.shares["shared"].value) > 0.005:
             text += f"; {texts['shared']} could be either's, as the grid is not full"
-        return f"{text}. {self._conclusion()}"
-
-    def _conclusion(self) -> str:
-        if not self.resampled:
-            return "Without single scores there are no intervals."
         words = {
             HOLDS: "tau matters more than m",
             FAILS: "m matters more than tau",
             OPEN: "Which matters more cannot be told",
         }
         value, low, high = (100 * bound for bound in self.difference.as_dict().values())
-        return f"{words[self.verdict]} (difference {value:+.0f} points [{low:+.0f}, {high:+.0f}])."
+        return f"{text}. {words[self.verdict]} (difference {value:+.0f} points [{low:+.0f}, {high:+.0f}])."
 
 
 def verdict_of(difference: Interval) -> str:
-    """HOLDS above 0, FAILS below it, OPEN where the interval has 0 in it."""
+    """HOLDS above 0, FAILS below it, OPEN where the interval has 0 in it, or is none."""
     if difference.low > 0:
         return HOLDS
     return FAILS if difference.high < 0 else OPEN
 
 
-def shares(scores: Mapping[Setting, Sequence[float]]) -> Shares:
-    """The decomposition of scores by setting, one or more (seeds) for each."""
+def shares(scores: Mapping[Setting, Sequence[float]]) -> dict[str, float]:
+    """What explains the variance of scores by setting, one or more (seeds) for each; NaN where nothing varies."""
     design = _Design({setting: len(values) for setting, values in scores.items()})
     values = np.array([value for setting in design.settings for value in scores[setting]], dtype=np.float64)
-    return Shares(*(float(share) for share in design.shares(values[:, None])[:, 0]))
+    return dict(zip(PARTS, design.shares(values[:, None])[:, 0].tolist(), strict=True))
 
 
 def sensitivity(
@@ -140,7 +120,6 @@ def sensitivity(
         bias_corrected(float(seen[1] - seen[0]), scaled),
         settings=len(design.settings),
         seeds=min(map(len, scores.values())),
-        resampled=True,
     )
 
 
@@ -164,14 +143,6 @@ def sensitivity_of(
         for band, summary in kept.items()
     }
     return sensitivity(scores, resamples=resamples)
-
-
-def sensitivity_without_noise(scores: Mapping[Setting, float]) -> Sensitivity:
-    """The same from one printed number for each setting, as the paper has them: no intervals, and no verdict."""
-    parts = shares({setting: [value] for setting, value in scores.items()})
-    exact = {part: _exact(getattr(parts, part)) for part in PARTS}
-    difference = _exact(parts.bandwidth - parts.margin)
-    return Sensitivity(exact, difference, settings=len(scores), seeds=1, resampled=False)
 
 
 class _Design:
@@ -235,10 +206,6 @@ def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np
     return np.asarray(draws_RN.T)
 
 
-def _percent(share: Interval, with_interval: bool) -> str:
+def _percent(share: Interval) -> str:
     value, low, high = (rounded(100 * end, 0) for end in (share.value, share.low, share.high))
-    return f"{value} % [{low}, {high}]" if with_interval else f"{value} %"
-
-
-def _exact(value: float) -> Interval:
-    return Interval(value, value, value)
+    return f"{value} % [{low}, {high}]"
