@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trimsft.errors import UsageError
-from trimsft.scoring.compare import compare, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
+from trimsft.scoring.compare import Comparison, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
 from trimsft.scoring.intervals import Interval
 
 from .graded import random_counts, score_of
+
+
+def compare(a, b, metric="average", *, resamples=50) -> Comparison:
+    (comparison,) = compare_runs([a], {"trim": [b]}, metric, name="sft", resamples=resamples)
+    return comparison
+
 
 # ---- the sign-flip test
 
@@ -51,12 +57,9 @@ def test_sign_flip_agrees_with_scipy(counts):
     assert sign_flip(differences, steps=8) == pytest.approx(min(1.0, expected), rel=1e-12)
 
 
-def test_many_equal_changes_are_a_binomial_test():
-    differences = [1.0] * 60 + [-1.0] * 35 + [0.0] * 200
-    assert sign_flip(differences, steps=1) == pytest.approx(stats.binomtest(60, 95).pvalue, rel=1e-12)
-
-
 def test_drawing_agrees_with_counting_and_never_says_0():
+    equal = [1.0] * 60 + [-1.0] * 35 + [0.0] * 200
+    assert sign_flip(equal, steps=1) == pytest.approx(stats.binomtest(60, 95).pvalue, rel=1e-12)
     differences = (np.array(random_counts(200, seed=3, shift=0.2)) - random_counts(200, seed=3)) / 8
     exact, drawn = sign_flip(differences, steps=8), sign_flip(differences, draws=20_000)
     assert 0.001 < exact < 0.5  # else this test would compare nothing
@@ -69,12 +72,9 @@ def test_rounding_does_not_hide_the_observed_pattern(sizes):
     assert sign_flip(sizes) == 2 / 2 ** len(sizes)  # all of one sign: only that pattern and its mirror
 
 
-def test_too_fine_steps_fall_back_to_drawing():
+def test_steps_that_are_too_fine_or_wrong():
     differences = np.linspace(0.1, 0.9, 40)
     assert sign_flip(differences, steps=10**400, draws=99) == sign_flip(differences, draws=99)
-
-
-def test_sign_flip_refuses():
     with pytest.raises(ValueError, match="must be finite"):
         sign_flip([1.0, float("nan")])
     with pytest.raises(ValueError, match="not multiples of 1/8"):
@@ -105,15 +105,13 @@ def test_holm_lies_between_no_correction_and_bonferroni(p_values):
 
 def test_a_comparison_by_hand():
     before, after = score_of("toy", [0, 8, 4, 1, 3]), score_of("toy", [6, 2, 5, 1, 5])
-    found = compare(before, after, names=("sft", "trim"), resamples=500)
+    found = compare(before, after, resamples=500)
     assert (found.baseline, found.candidate, found.benchmark, found.problems) == ("sft", "trim", "toy", 5)
     assert (found.before, found.after) == (16 / 40, 19 / 40)
     assert found.difference.value == pytest.approx(3 / 40)
     assert (found.higher, found.lower) == (3, 1)
-    assert [(flip.problem, flip.before, flip.after) for flip in found.better] == [
-        ("p000", 0, 0.75),
-        ("p004", 0.375, 0.625),
-    ]
+    flips = [(flip.problem, flip.before, flip.after) for flip in found.better]
+    assert flips == [("p000", 0, 0.75), ("p004", 0.375, 0.625)]
     assert [flip.problem for flip in found.worse] == ["p001"]
     # changes 6, -6, 1, 2 add up to 3; of the 16 sign patterns, four come closer to 0: 6 and -6 with 2 and -1
     assert found.p_value == found.p_holm == 12 / 16
@@ -164,18 +162,16 @@ def test_different_problems_are_refused_by_name():
         compare(a, b)
     with pytest.raises(UsageError, match=r"1 only in the second \(such as 'p002'\)"):
         compare(b, a)
-    with pytest.raises(UsageError, match="benchmarks: must be the same for both runs, got 'toy' and 'other'"):
-        compare(a, other)
     with pytest.raises(UsageError, match=r"benchmarks: must be the same .* \['toy'\] and \['other'\]"):
-        compare_runs([a], {"b": [other]})
+        compare(a, other)
 
 
 def test_runs_with_different_numbers_of_samples_can_be_compared():
     a, b = score_of("toy", [1, 2, 3], samples=4), score_of("toy", [2, 5, 6], samples=6)
-    found = compare(a, b, "pass@2", resamples=50)
+    found = compare(a, b, "pass@2")
     assert found.difference.value == pytest.approx(b.pass_at[2].value - a.pass_at[2].value)
     with pytest.raises(ValueError, match="pass@1 to pass@4"):
-        compare(a, b, "pass@5", resamples=50)
+        compare(a, b, "pass@5")
 
 
 # ---- many comparisons
@@ -191,9 +187,8 @@ def test_every_candidate_on_every_benchmark_and_their_mean():
     assert [one.significant for one in found] == [False, False, False, True, True, True]
     assert [one.p_holm for one in found] == holm([one.p_value for one in found])
     mean = found[5]
-    assert mean.problems == 90 and mean.difference.value == pytest.approx(
-        (found[3].difference.value + found[4].difference.value) / 2
-    )
+    assert mean.problems == 90
+    assert mean.difference.value == pytest.approx((found[3].difference.value + found[4].difference.value) / 2)
     assert {flip.benchmark for flip in mean.better} == {"a", "b"}
     assert [one.benchmark for one in compare_runs(base[1:], {"x": base[1:]}, resamples=50)] == ["a"]  # no mean of one
 
@@ -209,7 +204,7 @@ def test_problems_of_a_small_benchmark_weigh_more_in_the_mean():
 
 def test_a_mark_needs_both_a_corrected_p_value_and_an_interval_without_zero():
     run = score_of("toy", [4, 4, 4])
-    plain = compare(run, run, resamples=50)
+    plain = compare(run, run)
     apart = Interval(0.1, 0.01, 0.2)
     earned = dataclasses.replace(plain, difference=apart, p_value=0.02, p_holm=0.02)
     assert earned.significant
@@ -221,10 +216,7 @@ def test_a_mark_needs_both_a_corrected_p_value_and_an_interval_without_zero():
 
 def test_pairs_are_compared_together_as_each_alone():
     runs = {
-        name: [
-            score_of("b", random_counts(60, seed=1, shift=shift)),
-            score_of("a", random_counts(30, seed=2, shift=shift)),
-        ]
+        name: [score_of(b, random_counts(n, seed=n, shift=shift)) for b, n in (("b", 60), ("a", 30))]
         for name, shift in (("x", 0.0), ("y", 0.5), ("z", 0.9))
     }
     names = [("x", "y"), ("x", "z"), ("z", "y")]

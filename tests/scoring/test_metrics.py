@@ -29,20 +29,19 @@ def test_equivalent_answers_share_a_cluster_and_the_rest_have_their_own():
     assert cluster(["2", "1/2", "0.5", None, "7", "2.0", "2"], same_value) == [0, 1, 1, None, 2, 0, 0]
 
 
-def test_nothing_and_only_abstentions():
-    assert cluster([], same_value) == []
-    assert cluster([None, None], same_value) == [None, None]
-
-
-def test_one_direction_is_not_enough():
-    assert cluster(["2", "x"], crooked) == [0, 1]
-    assert cluster(["x", "2"], crooked) == [1, 0]
-
-
-def test_the_most_frequent_text_opens_the_cluster():
-    # "50%" agrees with "0.5" alone: with "0.5" in front all three agree, with "1/2" in front "50%" stays apart
-    assert cluster(["0.5", "0.5", "1/2", "50%"], crooked) == [0, 0, 0, 0]
-    assert cluster(["0.5", "1/2", "1/2", "50%"], crooked) == [0, 0, 0, 1]
+@pytest.mark.parametrize(
+    ("answers", "clusters"),
+    [
+        ([], []),
+        ([None, None], [None, None]),
+        (["x", "2"], [1, 0]),  # one direction is not enough
+        # "50%" agrees with "0.5" alone: with "0.5" in front all three agree, with "1/2" in front "50%" stays apart
+        (["0.5", "0.5", "1/2", "50%"], [0, 0, 0, 0]),
+        (["0.5", "1/2", "1/2", "50%"], [0, 0, 0, 1]),
+    ],
+)
+def test_the_most_frequent_text_opens_the_cluster(answers, clusters):
+    assert cluster(answers, crooked) == clusters
 
 
 def test_representative_is_the_most_frequent_text_then_the_first():
@@ -59,12 +58,8 @@ def test_permuting_the_samples_permutes_the_clusters(equivalent, data, answers):
 
 
 @given(answers=answers_drawn)
-def test_an_abstention_changes_nothing_else(answers):
-    assert cluster([*answers, None], crooked) == [*cluster(answers, crooked), None]
-
-
-@given(answers=answers_drawn)
 def test_only_distinct_answers_are_compared_and_no_pair_twice(answers):
+    assert cluster([*answers, None], crooked) == [*cluster(answers, crooked), None]  # an abstention changes nothing
     asked = []
 
     def equivalent(a: str, b: str) -> bool:
@@ -75,9 +70,6 @@ def test_only_distinct_answers_are_compared_and_no_pair_twice(answers):
     assert len(asked) == len(set(asked)) and all(a != b for a, b in asked)
     distinct, opened = len({*answers} - {None}), len({*clusters} - {None})
     assert len(asked) <= 2 * distinct * opened
-
-
-# ---- subsets of the samples
 
 
 @st.composite
@@ -100,7 +92,10 @@ def by_every_subset(clusters, k, correct) -> float:
 
 @pytest.mark.parametrize(
     ("n", "correct", "k", "expected"),
-    [(8, 1, 4, 0.5), (8, 0, 8, 0.0), (8, 8, 1, 1.0), (4, 2, 2, 5 / 6), (5, 1, 5, 1.0), (10, 3, 1, 0.3)],
+    [
+        *((8, 1, 4, 0.5), (8, 0, 8, 0.0), (8, 8, 1, 1.0), (4, 2, 2, 5 / 6), (5, 1, 5, 1.0), (10, 3, 1, 0.3)),
+        *((10**5, 1, 3, 3 / 10**5), (20_000, 10_000, 10_000, 1.0)),  # digits are kept for many samples
+    ],
 )
 def test_pass_at_k_by_hand(n, correct, k, expected):
     assert pass_at_k(n, correct, k) == expected
@@ -109,11 +104,6 @@ def test_pass_at_k_by_hand(n, correct, k, expected):
 @pytest.mark.parametrize(("n", "correct", "k"), [(8, 3, 2), (64, 1, 32), (64, 40, 7), (1000, 5, 100)])
 def test_pass_at_k_is_the_hypergeometric_chance_of_any(n, correct, k):
     assert pass_at_k(n, correct, k) == pytest.approx(hypergeom(n, correct, k).sf(0), rel=1e-11)
-
-
-def test_pass_at_k_keeps_its_digits_for_many_samples():
-    assert pass_at_k(10**5, 1, 3) == 3 / 10**5
-    assert pass_at_k(20_000, 10_000, 10_000) == 1.0
 
 
 @given(st.integers(1, 70), st.data())
@@ -167,28 +157,17 @@ def test_majority_is_the_average_over_every_subset(ballot, data):
     assert majority_at_k(clusters, k, correct=correct) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
-@given(votes(most=40))
-def test_one_vote_is_the_average(ballot):
-    clusters, correct = ballot
-    average = sum(vote is not None and correct[vote] for vote in clusters) / len(clusters)
-    assert majority_at_k(clusters, 1, correct=correct) == pytest.approx(average, rel=1e-14)
-
-
 @given(votes(most=30), st.data())
 def test_order_and_names_of_the_clusters_do_not_matter(ballot, data):
     clusters, correct = ballot
-    k = data.draw(st.integers(1, len(clusters)))
+    k, n = data.draw(st.integers(1, len(clusters))), len(clusters)
     renamed = [None if vote is None else 10 - vote for vote in data.draw(st.permutations(clusters))]
     expected = majority_at_k(clusters, k, correct=correct)
     assert majority_at_k(renamed, k, correct={10 - n: right for n, right in correct.items()}) == expected
-
-
-@given(votes(most=20))
-def test_an_abstention_leaves_the_full_vote_alone(ballot):
-    clusters, correct = ballot
-    n = len(clusters)
     alone = majority_at_k(clusters, n, correct=correct)
     assert majority_at_k([*clusters, None], n + 1, correct=correct) == pytest.approx(alone, rel=1e-13)
+    average = sum(vote is not None and correct[vote] for vote in clusters) / n
+    assert majority_at_k(clusters, 1, correct=correct) == pytest.approx(average, rel=1e-14)
 
 
 @settings(max_examples=8)
@@ -210,14 +189,11 @@ def test_two_clusters_are_hypergeometric():
     assert found == pytest.approx(hypergeom(64, 40, 9).sf(4), rel=1e-12)
 
 
-def test_the_curve_of_a_thousand_samples_is_finite():
+def test_the_curve_of_a_thousand_samples_is_finite_and_cannot_be_changed():
     curve = majority_curve((40,), (39, 1), 1000)
     assert np.isfinite(curve).all() and curve[-1] == 1 and curve[0] == pytest.approx(0.04)
-
-
-def test_a_cached_curve_cannot_be_changed():
-    with pytest.raises(ValueError, match="read-only"):
-        majority_curve((2,), (1,), 3)[0] = 7
+    with pytest.raises(ValueError, match="read-only"):  # it is cached
+        curve[0] = 7
 
 
 def test_majority_refuses():

@@ -1,9 +1,8 @@
 """Two runs on the same problems: how far apart, how sure, and which problems flipped.
 
-    comparison = compare(baseline, candidate, "average")      # BenchmarkScore of each, same benchmark
-    comparison.difference                                     # candidate - baseline, with its interval
-    comparison.significant                                    # a small p-value and an interval without 0
-    compare_runs(baseline_run, {"trim": run, "dft": other})   # all benchmarks, their mean, Holm over all of them
+    comparisons = compare_runs(baseline, {"trim": run, "dft": other})  # all benchmarks, their mean, Holm over all
+    comparisons[0].difference                                          # candidate - baseline, with its interval
+    comparisons[0].significant                                         # a small p-value and an interval without 0
 
 The comparison is paired: what makes a problem hard is common to both runs and drops out of the difference. Were the two
 runs equally good, each problem's difference could as well have had the other sign: the p-value of the sign-flip test is
@@ -61,9 +60,7 @@ class Comparison:
     metric: str
     problems: int
     before: float
-    """The baseline's score."""
     after: float
-    """The candidate's."""
     difference: Interval
     """after - before."""
     p_value: float
@@ -84,24 +81,7 @@ class Comparison:
         return self.p_holm < LEVEL and self.difference.excludes_zero
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "significant": self.significant}
-
-
-def compare(
-    a: BenchmarkScore,
-    b: BenchmarkScore,
-    metric: str = "average",
-    *,
-    names: tuple[str, str] = ("a", "b"),
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Comparison:
-    """b against a, paired by problem."""
-    if a.benchmark != b.benchmark:
-        names_of = f"got {a.benchmark!r} and {b.benchmark!r}"
-        raise UsageError(f"must be the same for both runs, {names_of}", field="benchmarks")
-    return _compare([(a, b)], a.benchmark, metric, names, resamples, seed)
 
 
 def compare_runs(
@@ -119,11 +99,10 @@ def compare_runs(
     """
     comparisons: list[Comparison] = []
     for candidate, scores in candidates.items():
-        names = (name, candidate)
         pairs = _paired(baseline, scores)
-        comparisons += [_compare([pair], pair[0].benchmark, metric, names, resamples, seed) for pair in pairs]
-        if len(pairs) > 1:
-            comparisons.append(_compare(pairs, AVERAGE, metric, names, resamples, seed))
+        places = {pair[0].benchmark: [pair] for pair in pairs} | ({AVERAGE: pairs} if len(pairs) > 1 else {})
+        for benchmark, place in places.items():
+            comparisons += _compare_each([place], benchmark, [metric], [(name, candidate)], resamples, seed)[0]
     return correct_for_many(comparisons)
 
 
@@ -164,12 +143,6 @@ def _paired(a: Sequence[BenchmarkScore], b: Sequence[BenchmarkScore]) -> list[Pa
         names = f"{[score.benchmark for score in a]} and {[score.benchmark for score in b]}"
         raise UsageError(f"must be the same for both runs, each once, got {names}", field="benchmarks")
     return [(of_a[name], of_b[name]) for name in sorted(of_a)]
-
-
-def _compare(
-    pairs: Sequence[Pair], benchmark: str, metric: str, names: tuple[str, str], resamples: int, seed: int
-) -> Comparison:
-    return _compare_each([pairs], benchmark, [metric], [names], resamples, seed)[0][0]
 
 
 def _compare_each(

@@ -1,9 +1,8 @@
-"""95 % intervals of means: over problems by the bootstrap (`mean_interval`), over trainings by Student's t
+"""95 % intervals of means: over problems by the bootstrap (`mean_intervals`), over trainings by Student's t
 (`interval_over_runs`).
 
-    >>> import numpy as np
     >>> scores = np.array([[1.0], [0.0], [1.0], [1.0], [0.5], [0.0], [1.0], [0.5]])  # 8 problems, 1 run
-    >>> mean_interval([scores], bounds=(0, 1))
+    >>> interval_over_runs([scores], bounds=(0, 1))
     Interval(value=0.625, low=0.3125, high=0.875)
 
 Problems are resampled, never samples: the samples of a problem share its difficulty. The interval is BCa (bias-
@@ -25,9 +24,6 @@ difficulties drawn from Beta(p, 1 - p):
          500       0.05          95.2 (3.8)           95.9 (3.9)         94.5 (2.8)           95.1 (2.9)
          500       0.50          95.3 (8.7)           95.4 (8.7)         95.7 (6.6)           95.6 (6.6)
          500       0.95          94.5 (3.8)           94.9 (3.8)         95.0 (2.8)           95.1 (2.9)
-
-These intervals say how far another draw of problems would differ; what another training would score is the matter of
-`interval_over_runs`.
 
 Shapes: P problems, M columns (metrics), R resamples, S runs.
 """
@@ -81,23 +77,13 @@ def column_intervals(
     ]
 
 
-def mean_interval(
-    strata: Sequence[Array], bounds: Bounds | None, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
-    """The interval of the mean over strata (benchmarks) of the mean over problems; each stratum is [P, 1].
-
-    Problems are resampled within their stratum.
-    """
-    if not strata or any(stratum.ndim != 2 or stratum.shape[1] != 1 for stratum in strata):
-        shapes = [stratum.shape for stratum in strata]
-        raise ValueError(f"strata: must be one or more arrays of [problems, 1], got {shapes}")
-    return mean_intervals(strata, [bounds], resamples=resamples, seed=seed)[0]
-
-
 def mean_intervals(
     strata: Sequence[Array], bounds: Sequence[Bounds | None], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """The same for each column of strata that are [P, M], all from the same resampled problems."""
+    """The interval of each column's mean over strata (benchmarks) of the mean over problems; each stratum is [P, M].
+
+    Problems are resampled within their stratum, and for all columns the same ones.
+    """
     rng = np.random.default_rng(seed)
     share = 1 / len(strata)
     draws_RM = np.sum([share * resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
@@ -202,21 +188,19 @@ def interval_over_runs(
 
     With 30 problems it covers 93.9 to 99.2 %.
     """
-    if len({stratum.shape[1] for stratum in strata}) > 1:
+    if len({stratum.shape[1] for stratum in strata}) != 1:
         shapes = [stratum.shape for stratum in strata]
-        raise ValueError(f"strata: must be arrays of [problems, runs] with equal runs, got {shapes}")
-    over_problems = mean_interval(
-        [stratum.mean(axis=1, keepdims=True) for stratum in strata], bounds, resamples=resamples, seed=seed
-    )
+        raise ValueError(f"strata: must be one or more arrays of [problems, runs] with equal runs, got {shapes}")
+    averaged = [stratum.mean(axis=1, keepdims=True) for stratum in strata]
+    (over_problems,) = mean_intervals(averaged, [bounds], resamples=resamples, seed=seed)
     runs_S = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
     if len(runs_S) == 1:
         return over_problems
     half = student_t(len(runs_S) - 1) * float(runs_S.std(ddof=1)) / math.sqrt(len(runs_S))
     low = over_problems.value - math.hypot(over_problems.value - over_problems.low, half)
     high = over_problems.value + math.hypot(over_problems.high - over_problems.value, half)
-    return Interval(
-        over_problems.value, *(low, high) if bounds is None else (max(low, bounds[0]), min(high, bounds[1]))
-    )
+    lowest, highest = bounds or (-math.inf, math.inf)
+    return Interval(over_problems.value, max(low, lowest), min(high, highest))
 
 
 @functools.cache

@@ -54,14 +54,8 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
     opened: list[str] = []
     joined: dict[str, int] = {}
     for text in _by_frequency(answers):
-        joined[text] = next(
-            (
-                number
-                for number, representative in enumerate(opened)
-                if equivalent(representative, text) and equivalent(text, representative)
-            ),
-            len(opened),
-        )
+        agreeing = (at for at, other in enumerate(opened) if equivalent(other, text) and equivalent(text, other))
+        joined[text] = next(agreeing, len(opened))
         if joined[text] == len(opened):
             opened.append(text)
     return [None if answer is None else joined[answer] for answer in answers]
@@ -69,10 +63,10 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
     """The answer each cluster stands for: its most frequent text, the first in text order among equals."""
-    of_text = dict(zip(answers, clusters, strict=True))
+    cluster_of = dict(zip(answers, clusters, strict=True))
     first: dict[int, str] = {}
     for text in _by_frequency(answers):
-        number = of_text[text]
+        number = cluster_of[text]
         assert number is not None, "only None may abstain"
         first.setdefault(number, text)
     return [first[number] for number in sorted(first)]
@@ -115,8 +109,7 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
     those of all n samples: a subset is not clustered anew.
     """
     votes = Counter(number for number in clusters if number is not None)
-    unknown = sorted(votes.keys() - correct.keys())
-    if unknown:
+    if unknown := sorted(votes.keys() - correct.keys()):
         raise ValueError(f"correct: must say whether each cluster is right, {unknown[0]} is missing")
     _require_subset(len(clusters), k)
     right = sorted(size for number, size in votes.items() if correct[number])
@@ -149,8 +142,8 @@ def majority_curve(right: tuple[int, ...], wrong: tuple[int, ...], n: int) -> Ar
             ways = _with_cluster(ways, size, top)
         won += (credit[:, 1:] / np.arange(1, most_tied + 1)).sum(axis=1)
     won = _with_cluster(won[:, None], abstaining, abstaining + 1)[:, 0]
-    curve: Array = won[1:] / [float(math.comb(n, k)) for k in range(1, n + 1)]
-    curve = np.minimum(curve, 1.0)  # rounding may end a little above
+    # rounding may end a little above 1
+    curve: Array = np.minimum(won[1:] / [float(math.comb(n, k)) for k in range(1, n + 1)], 1.0)
     curve.setflags(write=False)  # it is cached
     return curve
 
@@ -263,16 +256,20 @@ def metric_bounds(metric: str) -> Bounds | None:
 
 def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     """The metric of each problem, in order."""
-    at_k = re.fullmatch(r"(pass|majority)@([1-9][0-9]{0,5})", metric, re.ASCII)
-    if at_k and int(at_k[2]) <= min(problem.samples for problem in problems):
-        return np.array([_curve(problem, at_k[1])[int(at_k[2]) - 1] for problem in problems])
-    if metric == "greedy" and all(problem.greedy is not None for problem in problems):
-        return np.array([float(problem.greedy or 0) for problem in problems])
-    counts = {"average": "correct", "no_answer": "no_answer", "truncated": "truncated", "tokens": "tokens"}
-    if metric in counts and all(problem.samples for problem in problems):
-        return np.array([getattr(problem, counts[metric]) / problem.samples for problem in problems])
     samples = min(problem.samples for problem in problems)
     greedy = all(problem.greedy is not None for problem in problems)
+    at_k = re.fullmatch(r"(pass|majority)@([1-9][0-9]{0,5})", metric, re.ASCII)
+    if at_k and int(at_k[2]) <= samples:
+        curves = [
+            pass_curve(p.correct, p.samples) if at_k[1] == "pass" else majority_curve(p.right, p.wrong, p.samples)
+            for p in problems
+        ]
+        return np.array([curve[int(at_k[2]) - 1] for curve in curves])
+    if metric == "greedy" and greedy:
+        return np.array([float(problem.greedy or 0) for problem in problems])
+    counts = {"average": "correct", "no_answer": "no_answer", "truncated": "truncated", "tokens": "tokens"}
+    if metric in counts and samples:
+        return np.array([getattr(problem, counts[metric]) / problem.samples for problem in problems])
     known = [
         *((f"average, pass@1 to pass@{samples}, majority@1 to majority@{samples}",) if samples else ()),
         *(("greedy",) if greedy else ()),
@@ -281,9 +278,3 @@ def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
     without = "" if greedy else " and no greedy decoding"
     problem = f"no {metric!r} with {samples} samples a problem{without}"
     raise UsageError(problem, field="metric", hint=f"known: {', '.join(known)}")
-
-
-def _curve(problem: ProblemScore, kind: str) -> Array:
-    if kind == "pass":
-        return pass_curve(problem.correct, problem.samples)
-    return majority_curve(problem.right, problem.wrong, problem.samples)

@@ -8,9 +8,10 @@ over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,10 @@ class BenchmarkScore:
 
     def interval(self, metric: str) -> Interval:
         """The interval of a metric by its name, for instance "pass@4"."""
-        kind, _, k = metric.partition("@")
         self.values(metric)  # an unknown name ends here, with the known ones
-        table: dict[str, Interval | None] = {
-            "average": self.average,
-            "greedy": self.greedy,
-            "no_answer": self.no_answer_rate,
-            "truncated": self.truncation_rate,
-            "tokens": self.mean_tokens,
-        }
-        interval = {"pass": self.pass_at, "majority": self.majority_at}[kind][int(k)] if k else table[metric]
-        assert interval is not None
+        kind, _, k = metric.partition("@")
+        fields = {"no_answer": "no_answer_rate", "truncated": "truncation_rate", "tokens": "mean_tokens"}
+        interval: Interval = getattr(self, f"{kind}_at")[int(k)] if k else getattr(self, fields.get(metric, metric))
         return interval
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +78,7 @@ class BenchmarkScore:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> BenchmarkScore:
         """What `as_dict` wrote."""
-        known = {field.name for field in fields(cls)}
+        known = {field.name for field in dataclasses.fields(cls)}
         if wrong := sorted(known ^ record.keys()):
             state = "missing" if wrong[0] in known else "unknown"
             raise ValueError(f"scores: the field {wrong[0]!r} is {state}; the file is of another version")
@@ -159,12 +153,9 @@ def macros(
     """`macro` of each of these metrics, for the price of one."""
     if not scores:
         raise ValueError("scores: must be of one benchmark or more, got none")
-    strata = [
-        np.stack([table.values(metric) for metric in metrics], axis=1)
-        for _, table in sorted(_by_benchmark(scores).items())
-    ]
-    bounds = [metric_bounds(metric) for metric in metrics]
-    intervals = mean_intervals(strata, bounds, resamples=resamples, seed=seed)
+    by_name = sorted(_by_benchmark(scores).items())
+    strata = [np.stack([table.values(metric) for metric in metrics], axis=1) for _, table in by_name]
+    intervals = mean_intervals(strata, [metric_bounds(metric) for metric in metrics], resamples=resamples, seed=seed)
     return dict(zip(metrics, intervals, strict=True))
 
 
@@ -219,10 +210,8 @@ def _by_problem(
             raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
         drawn[number] = sample
     _require_complete(benchmark, {name: len(drawn) for name, drawn in sampled.items()}, greedy, expected)
-    return (
-        {name: list(drawn.values()) for name, drawn in sampled.items()},
-        {name: drawn[0] for name, drawn in greedy.items()},
-    )
+    samples_of = {name: list(drawn.values()) for name, drawn in sampled.items()}
+    return samples_of, {name: drawn[0] for name, drawn in greedy.items()}
 
 
 def _require_complete(
