@@ -37,7 +37,8 @@ def main() -> None:
     for shape in SHAPES:
         if arguments.shape.lower() not in shape.name.lower():
             continue
-        entry = {**asdict(shape), "matmul_tflop": shape.matmul_tflop, "results": []}
+        matmul_tflop = 2e-12 * shape.tokens * shape.hidden_size * shape.vocabulary
+        entry = {**asdict(shape), "matmul_tflop": matmul_tflop, "results": []}
         report["shapes"].append(entry)
         print(f"\n{shape.name}: {shape.tokens} tokens, hidden {shape.hidden_size}, vocabulary {shape.vocabulary}")
         for result in compare(shape, methods, seconds=arguments.seconds):

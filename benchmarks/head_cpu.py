@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def _one(arguments: argparse.Namespace) -> dict[str, object]:
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
     run = _load(arguments.method)
     measured = measure(lambda: run(hidden, weight, labels), (hidden, weight), seconds=arguments.seconds, warmup=1)
-    return {"method": arguments.method, **asdict(measured)}
+    return {"method": arguments.method, **measured}
 
 
 def _inputs(arguments: argparse.Namespace) -> tuple[Tensor, Tensor, Tensor]:

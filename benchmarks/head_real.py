@@ -82,7 +82,7 @@ def _timing(hidden: Tensor, weight: Tensor, labels: Tensor, name: str) -> dict[s
             ),
             (hidden, weight),
         )
-        times[f"milliseconds_{label}"] = measured.milliseconds
+        times[f"milliseconds_{label}"] = measured["milliseconds"]
     return times
 
 

@@ -7,12 +7,12 @@ One check of the result:
 
 from __future__ import annotations
 
+import itertools
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trimsft import TrimSFT, __version__, linear_cross_entropy
 from trimsft.bench.head import plain_loss, synthetic_head
@@ -24,30 +24,23 @@ from trimsft.head.loss import choose_backend
 def examine(device: torch.device) -> dict[str, Any]:
     """Versions, the device, the backend that `auto` takes, and a check of every backend."""
     facts: dict[str, Any] = {"python": platform.python_version(), "trimsft": __version__}
-    facts |= {"torch": torch.__version__, "triton": _version("triton"), "cuda": None}
+    try:
+        triton: str | None = version("triton")
+    except PackageNotFoundError:
+        triton = None
+    facts |= {"torch": torch.__version__, "triton": triton, "cuda": None}
     if device.type == "cuda":
         free, total = (round(size / 2**30, 1) for size in torch.cuda.mem_get_info())
         facts["cuda"] = {"device": torch.cuda.get_device_name(), "free_gib": free, "total_gib": total}
-    facts["auto"] = _auto_backend(device, facts["triton"])
-    facts["checks"] = [
-        _check(backend, dtype, device)
-        for backend in BACKENDS
-        if backend != "auto"
-        for dtype in (torch.float32, torch.bfloat16)
-    ]
-    return facts
-
-
-def _auto_backend(device: torch.device, triton: str | None) -> dict[str, str]:
-    """What the head's own choice is, asked of it, and why."""
     solve = choose_backend("auto", torch.empty(1, 1, device=device), low_memory=False)
-    backend = "reference" if solve is None else solve.__module__.rpartition(".")[2]
-    if device.type == "cpu":
-        return {"backend": backend, "because": "torch sees no CUDA device"}
-    return {
-        "backend": backend,
-        "because": "CUDA and Triton are here" if triton else "Triton is not installed",
+    because = "CUDA and Triton are here" if triton else "Triton is not installed"
+    facts["auto"] = {
+        "backend": "reference" if solve is None else solve.__module__.rpartition(".")[2],
+        "because": "torch sees no CUDA device" if device.type == "cpu" else because,
     }
+    pairs = itertools.product(BACKENDS[1:], (torch.float32, torch.bfloat16))  # all but auto
+    facts["checks"] = [_check(backend, dtype, device) for backend, dtype in pairs]
+    return facts
 
 
 def _check(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
@@ -57,7 +50,10 @@ def _check(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, 
     tolerance = max(hidden_size * torch.finfo(torch.float32).eps, 2 * torch.finfo(dtype).eps)
     check = {"backend": backend, "dtype": str(dtype).removeprefix("torch."), "tolerance": tolerance}
     hidden, weight, labels = synthetic_head(256, hidden_size, 1000, dtype=dtype, device=str(device))
-    exact = _plain_float64(hidden, weight, labels)
+    # loss and gradients of TrimSFT without any code of the head
+    wide = hidden.double().requires_grad_(), weight.double().requires_grad_()
+    exact_loss = plain_loss(*wide, labels, "trim")
+    exact = (exact_loss.detach(), *torch.autograd.grad(exact_loss, wide))
     try:
         hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
         loss = linear_cross_entropy(hidden, weight, labels, TrimSFT(), skip_below=0.0, backend=backend).loss
@@ -71,18 +67,3 @@ def _check(backend: Any, dtype: torch.dtype, device: torch.device) -> dict[str, 
     pairs = zip((loss.detach(), hidden.grad, weight.grad), exact, strict=True)
     largest = max(float((ours.double() - true).norm() / true.norm()) for ours, true in pairs)
     return {**check, "error": largest, "verdict": "passed" if largest <= tolerance else "failed"}
-
-
-def _plain_float64(hidden: Tensor, weight: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss and gradients of TrimSFT in float64, without any code of the head."""
-    hidden, weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
-    loss = plain_loss(hidden, weight, labels, "trim")
-    grad_hidden, grad_weight = torch.autograd.grad(loss, (hidden, weight))
-    return loss.detach(), grad_hidden, grad_weight
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -16,12 +16,13 @@ Nothing here imports torch: who only needs the names and the defaults does not w
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from trimsft.options import unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,8 +62,8 @@ class TokenStats:
         return self.nll.numel()
 
     def __getitem__(self, rows: slice | Tensor) -> TokenStats:
-        entropy = None if self.entropy is None else self.entropy[rows]
-        return TokenStats(self.nll[rows], self.gap[rows], self.gold_logit[rows], self.competitor[rows], entropy)
+        parts: list[Any] = [None if values is None else values[rows] for values in vars(self).values()]
+        return TokenStats(*parts)
 
 
 @runtime_checkable
@@ -155,23 +156,14 @@ OBJECTIVES: dict[str, type[BuiltinObjective]] = {
     "trim-e": TrimSFTEasy,
     "trim-h": TrimSFTHard,
 }
-PAPER_NAMES = {
-    "sft": "SFT",
-    "fsft": "FSFT",
-    "dft": "DFT",
-    "trim": "TrimSFT",
-    "trim-e": "TrimSFT-E",
-    "trim-h": "TrimSFT-H",
-}
+PAPER_NAMES = dict(zip(OBJECTIVES, ("SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"), strict=True))
 """What the paper calls them, in the order of its tables."""
 
 
 def make_objective(name: str, **parameters: float) -> BuiltinObjective:
     """The objective of that name, for instance `make_objective("trim", margin=1.0)`."""
     if name not in OBJECTIVES:
-        near = difflib.get_close_matches(str(name).lower(), OBJECTIVES, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"objective: unknown name {name!r}; {hint}known: {', '.join(OBJECTIVES)}")
+        raise unknown_name("objective", name, OBJECTIVES)
     kind = OBJECTIVES[name]
     fields = [field.name for field in dataclasses.fields(kind)]
     for parameter in parameters:
@@ -181,10 +173,14 @@ def make_objective(name: str, **parameters: float) -> BuiltinObjective:
     return kind(**parameters)
 
 
+def is_finite_number(value: Any) -> bool:
+    """Whether it is a number and no truth value, NaN or infinity."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _require_number(objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
     value = getattr(objective, field)
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and value >= at_least and value > above:
+    if is_finite_number(value) and value >= at_least and value > above:
         return
     bound = f" > {above:g}" if above > -math.inf else f" >= {at_least:g}" if at_least > -math.inf else ""
     raise ValueError(f"{type(objective).__name__}: {field} must be a finite number{bound}, got {value!r}")

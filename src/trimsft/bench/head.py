@@ -25,7 +25,7 @@ from torch import Tensor
 import trimsft
 from trimsft.bench import BenchSettings
 from trimsft.errors import UsageError
-from trimsft.objectives import BANDWIDTH, MARGIN
+from trimsft.objectives import BANDWIDTH, MARGIN, PAPER_NAMES
 
 LossFunction = Callable[[Tensor, Tensor, Tensor], Any]
 """(hidden, weight, labels) -> the mean loss, or a `LossOutput` that holds it; labels are shifted, none ignored."""
@@ -37,10 +37,6 @@ class Shape:
     tokens: int
     hidden_size: int
     vocabulary: int
-
-    @property
-    def matmul_tflop(self) -> float:
-        return 2e-12 * self.tokens * self.hidden_size * self.vocabulary
 
 
 @dataclass(frozen=True)
@@ -55,24 +51,16 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    milliseconds: float
-    """Median of the repeats."""
-    fastest: float
-    slowest: float
-    extra_gib: float | None
-    """Peak memory above inputs and weights, the gradients included; None where it was not measured."""
-
-
-@dataclass(frozen=True)
 class Result:
     method: str
     objective: str
     ours: bool
     milliseconds: float | None = None
+    """Median of the repeats."""
     fastest: float | None = None
     slowest: float | None = None
     extra_gib: float | None = None
+    """Peak memory above inputs and weights, the gradients included; None where it was not measured."""
     hidden_error: float | None = None
     """Relative error of the gradient of the hidden states against the float32 reference."""
     weight_error: float | None = None
@@ -130,13 +118,13 @@ def choose_device(name: str) -> torch.device:
 
 def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
-    facts: dict[str, Any] = {"python": platform.python_version(), "torch": torch.__version__}
-    facts["trimsft"] = trimsft.__version__
-    if torch.cuda.is_available():
-        facts["device"] = torch.cuda.get_device_name()
-    else:
-        facts["device"] = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    return facts
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "trimsft": trimsft.__version__,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else cpu,
+    }
 
 
 # ---- methods: our head, and plain torch with the whole [tokens, vocabulary] logits in float32
@@ -164,12 +152,8 @@ def plain_loss(hidden: Tensor, weight: Tensor, labels: Tensor, objective: str) -
     return (torch.exp(-((gap - MARGIN) ** 2) / (2 * BANDWIDTH**2)) * nll).mean()
 
 
-def _plain(objective: str) -> LossFunction:
-    return partial(plain_loss, objective=objective)
-
-
-def _compiled(objective: str) -> LossFunction:
-    return partial(torch.compile(plain_loss, dynamic=False), objective=objective)
+def _torch(objective: str, compiled: bool) -> LossFunction:
+    return partial(torch.compile(plain_loss, dynamic=False) if compiled else plain_loss, objective=objective)
 
 
 METHODS: tuple[Method, ...] = (
@@ -178,11 +162,8 @@ METHODS: tuple[Method, ...] = (
     _ours("SFT, default skip", "sft"),
     _ours("SFT, low memory", "sft", low_memory=True),
     *(_ours(f"{name}, exact", name, skip_below=0.0) for name in ("trim", "sft", "fsft", "dft", "trim-e", "trim-h")),
-    Method("plain SFT", "sft", partial(_plain, "sft")),
-    Method("plain DFT", "dft", partial(_plain, "dft")),
-    Method("plain TrimSFT", "trim", partial(_plain, "trim")),
-    Method("compiled SFT", "sft", partial(_compiled, "sft")),
-    Method("compiled TrimSFT", "trim", partial(_compiled, "trim")),
+    *(Method(f"plain {PAPER_NAMES[name]}", name, partial(_torch, name, False)) for name in ("sft", "dft", "trim")),
+    *(Method(f"compiled {PAPER_NAMES[name]}", name, partial(_torch, name, True)) for name in ("sft", "trim")),
 )
 
 
@@ -236,9 +217,8 @@ def compare(
     seconds: float = 0.1,
 ) -> Iterator[Result]:
     """Measure one method after the other on the same synthetic inputs."""
-    hidden, weight, labels = synthetic_head(
-        shape.tokens, shape.hidden_size, shape.vocabulary, device=device, dtype=dtype
-    )
+    sizes = (shape.tokens, shape.hidden_size, shape.vocabulary)
+    hidden, weight, labels = synthetic_head(*sizes, device=device, dtype=dtype)
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
     exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
     for method in methods:
@@ -273,7 +253,7 @@ def _measure(
                 hidden_error=_relative_error(hidden.grad, exact[0]),
                 weight_error=_relative_error(weight.grad, exact[1]),
             )
-        result = replace(result, **asdict(measure(step, (hidden, weight), seconds=seconds)))
+        result = replace(result, **measure(step, (hidden, weight), seconds=seconds))
     except Exception as error:  # a peer may fail in any way; the others still run
         result = replace(result, failed=f"{type(error).__name__}: {error}".splitlines()[0][:300])
     finally:
@@ -303,9 +283,10 @@ def _relative_error(gradient: Tensor, exact: Tensor) -> float:
 
 def measure(
     step: Callable[[], Tensor], inputs: tuple[Tensor, ...], *, seconds: float = 0.1, warmup: int = 3
-) -> Measurement:
+) -> dict[str, Any]:
     """Run `step` (which returns the loss) forward and backward again and again; device time on CUDA.
 
+    Returns milliseconds, fastest, slowest and extra_gib, as in `Result`.
     A GPU lowers its clocks under load, so each measurement is short and begins after half a second of rest.
     """
     cuda = inputs[0].is_cuda
@@ -314,7 +295,7 @@ def measure(
         step().backward()
     _clear(inputs)
     gc.collect()
-    extra = _peak_cuda(step, inputs) if cuda else _peak_host(step, inputs)
+    extra = _peak_cuda(step) if cuda else _peak_host(step)
     if cuda:
         time.sleep(0.5)
     times: list[float] = []
@@ -323,7 +304,8 @@ def measure(
         _clear(inputs)
         times.append(_time_cuda(step) if cuda else _time_host(step))
     _clear(inputs)
-    return Measurement(statistics.median(times), min(times), max(times), extra)
+    median = statistics.median(times)
+    return {"milliseconds": median, "fastest": min(times), "slowest": max(times), "extra_gib": extra}
 
 
 def _clear(inputs: tuple[Tensor, ...]) -> None:
@@ -347,18 +329,16 @@ def _time_host(step: Callable[[], Tensor]) -> float:
     return 1e3 * (time.perf_counter() - begin)
 
 
-def _peak_cuda(step: Callable[[], Tensor], inputs: tuple[Tensor, ...]) -> float:
+def _peak_cuda(step: Callable[[], Tensor]) -> float:
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     step().backward()
     torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated()
-    _clear(inputs)
-    return (peak - before) / 2**30
+    return (torch.cuda.max_memory_allocated() - before) / 2**30
 
 
-def _peak_host(step: Callable[[], Tensor], inputs: tuple[Tensor, ...]) -> float | None:
+def _peak_host(step: Callable[[], Tensor]) -> float | None:
     """Linux only: the kernel keeps the peak of the resident memory, and forgets it on request."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -366,9 +346,7 @@ def _peak_host(step: Callable[[], Tensor], inputs: tuple[Tensor, ...]) -> float 
         return None
     before = _resident_kib("VmRSS")
     step().backward()
-    peak = _resident_kib("VmHWM")
-    _clear(inputs)
-    return (peak - before) / 2**20
+    return (_resident_kib("VmHWM") - before) / 2**20
 
 
 def _resident_kib(field: str) -> int:

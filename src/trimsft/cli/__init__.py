@@ -5,12 +5,12 @@ Thin; what is heavy is imported inside its command.
 How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
-from trimsft.cli import analysis, benching, evaluation, quickstart, study, sweeps, training
+from trimsft.cli import analysis, benching, evaluation, study, training
 from trimsft.cli.base import app
 from trimsft.cli.ending import heed_signals
 
 # in the order of --help
-app.command()(quickstart.quickstart)
+app.command()(study.quickstart)
 app.command(context_settings=training.ANY_FIELD)(training.train)
 app.add_typer(training.data_app, name="data")
 app.command("eval")(evaluation.evaluate)
@@ -18,7 +18,7 @@ app.command()(evaluation.compare)
 app.command()(analysis.tokens)
 app.command()(analysis.report)
 app.add_typer(study.study_app, name="study")
-app.command()(sweeps.sweep)
+app.command()(study.sweep)
 app.command()(benching.bench)
 app.command()(benching.doctor)
 

@@ -71,10 +71,10 @@ def status_line() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(text)
 
 
-def make_console() -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(stderr=stderr, highlight=False)
 
 
 def make_table(*columns: str) -> Table:

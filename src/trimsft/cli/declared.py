@@ -68,13 +68,10 @@ def parameters_of(kind: type) -> list[inspect.Parameter]:
         if known.inline is not None:
             parameters += parameters_of(known.inline)
             continue
-        hint = hints[field.name]
-        annotation: Any = typing.cast(Any, Annotated)[_plain_type(hint), _typer_option(field.name, hint, known)]
-        parameters.append(
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=_default(field), annotation=annotation
-            )
-        )
+        plain = _plain_type(hints[field.name])
+        annotation: Any = typing.cast(Any, Annotated)[plain, _typer_option(field.name, plain, known)]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(field.name, keyword, default=_default(field), annotation=annotation))
     return parameters
 
 
@@ -95,12 +92,10 @@ def _flag(name: str, known: Option) -> str:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        made = field.default_factory()
-        return list(made) if isinstance(made, tuple | list) else made
-    if field.default is dataclasses.MISSING:
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if default is dataclasses.MISSING:
         return inspect.Parameter.empty
-    return list(field.default) if isinstance(field.default, tuple) else field.default
+    return list(default) if isinstance(default, tuple) else default
 
 
 def _plain_type(hint: Any) -> Any:
@@ -114,13 +109,11 @@ def _plain_type(hint: Any) -> Any:
     return hint if hint in (str, int, float, bool, Path) else str
 
 
-def _typer_option(name: str, hint: Any, known: Option) -> Any:
-    kind = _plain_type(hint)
-    simple = next((one for one in typing.get_args(kind) if one is not type(None)), kind) if kind is not list else kind
-    help_text = known.help + (f" One of: {', '.join(known.choices)}." if known.choices else "")
-    more: dict[str, Any] = {"help": help_text}
-    if simple in (int, float) and typing.get_origin(kind) is not list:
-        more |= {"parser": _number(_flag(name, known), simple), "metavar": "INTEGER" if simple is int else "NUMBER"}
+def _typer_option(name: str, kind: Any, known: Option) -> Any:
+    more: dict[str, Any] = {"help": known.help + (f" One of: {', '.join(known.choices)}." if known.choices else "")}
+    for number, metavar in ((int, "INTEGER"), (float, "NUMBER")):
+        if kind in (number, number | None):
+            more |= {"parser": _number(_flag(name, known), number), "metavar": metavar}
     if known.argument is not None:
         return typer.Argument(metavar=known.argument, **more)
     return typer.Option(*known.flags, **more)

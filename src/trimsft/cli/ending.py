@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import NoReturn
 
 import typer
 
-from trimsft.errors import FAILED, Stopped, TrimSFTError, exit_code, one_line
+from trimsft.errors import Stopped, TrimSFTError, exit_code, one_line
 
 RESUMES = "what is done is kept; run the same command again to continue"
 
@@ -32,34 +33,30 @@ def ending(names: Mapping[str, str], *, level: int = logging.WARNING) -> Iterato
     try:
         with _log_told(level):
             yield
-    except TrimSFTError as error:
-        if not error.is_told:
-            tell(error.told_with(names))
-        raise typer.Exit(exit_code(error)) from None
-    except KeyboardInterrupt as error:
-        if is_first_process():
-            how = "terminated" if isinstance(error, Stopped) else "interrupted"
-            tell(str(error) or f"{how}; {RESUMES}")
-        raise typer.Exit(exit_code(error)) from None
-    except OSError as error:
-        tell(f"cannot write or read {str(error.filename)!r}: {error.strerror}" if error.filename else one_line(error))
-        raise typer.Exit(FAILED) from None
-    except (FloatingPointError, MemoryError) as error:
-        tell(one_line(error))
-        raise typer.Exit(FAILED) from None
-    except RuntimeError as error:
-        if isinstance(error, typer.Exit | typer.Abort) or not _is_from_torch(error):
+    except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
+        line = _last_line(error, names)
+        if line is None:
             raise
-        tell(str(error).partition("\n")[0])
-        raise typer.Exit(FAILED) from None
+        if line:
+            tell(line)
+        raise typer.Exit(exit_code(error)) from None
 
 
-def _is_from_torch(error: RuntimeError) -> bool:
-    """Too little memory, a device that is gone: nothing that a traceback would explain."""
-    import sys
-
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+def _last_line(error: BaseException, names: Mapping[str, str]) -> str | None:
+    """What is said of an error, empty if another process says it; None for a bug, which keeps its traceback."""
+    if isinstance(error, TrimSFTError):
+        return "" if error.is_told else error.told_with(names)
+    if isinstance(error, KeyboardInterrupt):
+        how = "terminated" if isinstance(error, Stopped) else "interrupted"
+        return str(error) or f"{how}; {RESUMES}" if is_first_process() else ""
+    if isinstance(error, OSError) and error.filename:
+        return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
+    if isinstance(error, RuntimeError):
+        torch = sys.modules.get("torch")
+        # too little memory, a device that is gone: nothing that a traceback would explain
+        is_from_torch = torch is not None and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+        return str(error).partition("\n")[0] if is_from_torch else None
+    return one_line(error)
 
 
 def tell(text: str) -> None:

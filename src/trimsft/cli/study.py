@@ -1,8 +1,10 @@
-"""`trimsft study list | show | run | status | table`."""
+"""`trimsft study list | show | run | status | table`, `trimsft sweep` and `trimsft quickstart`."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +17,9 @@ from trimsft.cli.ending import ending, tell
 from trimsft.errors import FAILED
 from trimsft.study import command
 from trimsft.study.command import StudySettings
+from trimsft.study.quickstart import QuickstartSettings
 from trimsft.study.scales import ScaleOptions
+from trimsft.study.sweeps.command import SweepSettings
 
 HELP = """The paper's tables and figures, on your models.
 
@@ -72,8 +76,6 @@ def study_run(settings: StudySettings, *, dry_run: DryRun = False, as_json: Json
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
     """
-    from rich.console import Console
-
     from trimsft.study.running.cost import show_cost
     from trimsft.study.running.watch import Progress
 
@@ -86,7 +88,7 @@ def study_run(settings: StudySettings, *, dry_run: DryRun = False, as_json: Json
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(Console(stderr=True, highlight=False)) as progress:
+    with Progress(make_console(stderr=True)) as progress:
         outcomes = command.run_study(settings, on_event=progress)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
@@ -122,3 +124,56 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     with ending({}):
         files = command.rebuild_tables(name, out)
     typer.echo(json.dumps([str(path) for path in files]) if as_json else "\n".join(map(str, files)))
+
+
+@command_of(SweepSettings)
+def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
+    """Train a grid of settings, say which is best and what matters; the same command continues.
+
+    Any field of trimsft train may be varied. Every point is a run directory.
+
+    \b
+    Examples:
+      trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3 --select-on lab-easy
+      trimsft sweep --grid objective=trim,dft --grid learning_rate=2e-4,5e-4 --dry-run
+    """
+    from trimsft.study.running.cost import show_cost
+    from trimsft.study.running.watch import Progress
+    from trimsft.study.sweeps.command import run_sweep, show_sweep, sweep_cost
+
+    if dry_run:
+        cost = sweep_cost(settings)
+        if as_json:
+            typer.echo(json.dumps(cost.as_dict()))
+        else:
+            show_cost(cost, settings, make_console())
+        return
+    with Progress(make_console(stderr=True)) as progress:
+        outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *sys.argv[1:]]))
+    if as_json:
+        typer.echo(json.dumps(outcome.as_dict()))
+    else:
+        show_sweep(outcome, make_console())
+    exit_with(outcome.failures())
+
+
+@command_of(QuickstartSettings)
+def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> None:
+    """The paper's comparison on a small model, in minutes on a CPU, offline; the same command continues.
+
+    Trains the lab's base model with each of the six objectives, samples and grades, and writes a report.
+
+    \b
+    Examples:
+      trimsft quickstart
+      trimsft quickstart --fast --out runs/first-look
+    """
+    from trimsft.study.quickstart.command import quickstart_progress, run_quickstart, show_quickstart
+
+    with quickstart_progress(settings, make_console(stderr=True)) as progress:
+        outcome = run_quickstart(settings, on_event=progress)
+    if as_json:
+        typer.echo(json.dumps(outcome.as_dict()))
+    else:
+        show_quickstart(outcome, make_console())
+    exit_with(outcome.failures())

@@ -7,11 +7,12 @@ w * (softmax - onehot) and its two matmuls. Nothing of size [tokens, vocabulary]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped, weigh
+from trimsft.head.problem import Matmul, Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped, weigh
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
@@ -73,71 +74,44 @@ class _Chunk:
     def of(cls, problem: Problem, matmuls: _Matmuls, rows: slice | Tensor) -> _Chunk:
         gold_R1 = problem.labels_T[rows][:, None]
         logits_RV = matmuls.logits(problem.hidden_TH[rows])
+        logits_RV = softcapped(logits_RV, problem.logit_scale, problem.softcap)
         slope_RV = None
-        if problem.softcap is not None or problem.logit_scale != 1.0:
-            logits_RV = softcapped(logits_RV, problem.logit_scale, problem.softcap)
         if problem.softcap is not None and problem.wants_gradient:
             slope_RV = 1 - (logits_RV / problem.softcap) ** 2
         gold_R = logits_RV.gather(1, gold_R1).squeeze(1)
         logits_RV.scatter_(1, gold_R1, -torch.inf)
         top_R, competitor_R = logits_RV.max(dim=1)
         logits_RV.sub_(top_R[:, None])
-        moment_R = _first_moment(logits_RV) if problem.with_entropy else None
+        if problem.with_entropy:
+            # sum_v exp(s_v) * s_v, with 0 where s_v = -inf
+            moment_R = (logits_RV.exp() * logits_RV.clamp(min=-1e4)).sum(dim=1)
         exps_RV = logits_RV.exp_()
         sum_R = exps_RV.sum(dim=1)
         # softplus of the log-odds keeps 1-p exact where p rounds to 1
         nll_R = torch.logaddexp(top_R + sum_R.log() - gold_R, torch.zeros_like(gold_R))
         competitor_prob_R = 1 / (sum_R + torch.exp(gold_R - top_R))
         entropy_R = None
-        if moment_R is not None:
-            entropy_R = nll_R + competitor_prob_R * ((gold_R - top_R) * sum_R - moment_R)
+        if problem.with_entropy:
+            entropy_R = (nll_R + competitor_prob_R * ((gold_R - top_R) * sum_R - moment_R)).float()
         tokens = TokenStats(
             nll=nll_R.float(),
             gap=(gold_R - top_R).float(),
             gold_logit=gold_R.float(),
             competitor=competitor_R,
-            entropy=None if entropy_R is None else entropy_R.float(),
+            entropy=entropy_R,
         )
         return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
 
 
-def _first_moment(shifted_RV: Tensor) -> Tensor:
-    """sum_v exp(s_v) * s_v, with 0 where s_v = -inf."""
-    return (shifted_RV.exp() * shifted_RV.clamp(min=-1e4)).sum(dim=1)
-
-
-class _Matmuls:
-    """The three matmuls of a linear head, in the precision each device does best, and their accumulators."""
+class _Matmuls(Matmul):
+    """The three matmuls of a linear head, and the gradients that they add up to."""
 
     def __init__(self, problem: Problem) -> None:
         hidden_TH, weight_VH = problem.hidden_TH, problem.weight_VH
-        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
-        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
-        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
-        self.weight_VH = weight_VH if self.mixed else weight_VH.to(self.wide)
-        self.bias_V = None if problem.bias_V is None else problem.bias_V.to(self.wide)
-        size = CHUNK_BYTES["cuda" if hidden_TH.is_cuda else "cpu"]
-        rows = size // (len(weight_VH) * self.wide.itemsize)
-        self.chunk_rows = max(16, min(len(hidden_TH), rows))
-        # one space for all chunks: the allocator of the host keeps what blocks of changing size leave behind
-        self.spaces: dict[str, Tensor] = {}
+        super().__init__(hidden_TH, weight_VH, problem.bias_V, CHUNK_BYTES, multiple=1)
         self.grad_hidden_TH = torch.zeros_like(hidden_TH) if problem.wants_hidden else None
         self.grad_weight_VH = torch.zeros_like(weight_VH, dtype=self.wide) if problem.wants_weight else None
         self.grad_bias_V = weight_VH.new_zeros(len(weight_VH), dtype=self.wide) if problem.wants_bias else None
-
-    def logits(self, hidden_RH: Tensor) -> Tensor:
-        if self.mixed:
-            logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
-        else:
-            out_RV = self._space("logits", len(hidden_RH))
-            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_VH.T, out=out_RV)
-        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
-
-    def _space(self, name: str, rows: int) -> Tensor:
-        if name not in self.spaces:
-            shape = (self.chunk_rows, len(self.weight_VH))
-            self.spaces[name] = self.weight_VH.new_empty(shape, dtype=self.wide)
-        return self.spaces[name][:rows]
 
     def add_rows(
         self, problem: Problem, chunk: _Chunk, weights_R: Tensor, rows: slice | Tensor, keep_R: Tensor
@@ -154,14 +128,15 @@ class _Matmuls:
             kept = torch.arange(len(keep_R), device=kept.device)
             grad_KV = chunk.exps_RV
         else:
-            grad_KV = torch.index_select(chunk.exps_RV, 0, kept, out=self._space("kept", len(kept)))
+            grad_KV = torch.index_select(chunk.exps_RV, 0, kept, out=self.space("kept", len(kept)))
         scale_K = scale_R[kept]
         grad_KV.mul_((scale_K * chunk.competitor_prob_R[kept])[:, None])
         gold_K1 = problem.labels_T[rows][kept][:, None]
         grad_KV.scatter_(1, gold_K1, -(scale_K * chunk.tokens.doubt[kept])[:, None].to(self.wide))
         if chunk.slope_RV is not None:
             grad_KV.mul_(chunk.slope_RV[kept])
-        self._accumulate(grad_KV, problem.hidden_TH[rows][kept], _absolute(rows, kept))
+        rows_K = kept + rows.start if isinstance(rows, slice) else rows[kept]
+        self._accumulate(grad_KV, problem.hidden_TH[rows][kept], rows_K)
 
     def _accumulate(self, grad_KV: Tensor, hidden_KH: Tensor, rows_K: Tensor) -> None:
         if self.grad_bias_V is not None:
@@ -179,19 +154,10 @@ class _Matmuls:
             self.grad_weight_VH.addmm_(grad_KV.T, hidden_KH.to(self.wide))
 
 
-def _absolute(rows: slice | Tensor, kept: Tensor) -> Tensor:
-    return kept + rows.start if isinstance(rows, slice) else rows[kept]
-
-
 def _concatenate(chunks: list[TokenStats]) -> TokenStats:
-    entropies = [chunk.entropy for chunk in chunks if chunk.entropy is not None]
-    return TokenStats(
-        nll=torch.cat([chunk.nll for chunk in chunks]),
-        gap=torch.cat([chunk.gap for chunk in chunks]),
-        gold_logit=torch.cat([chunk.gold_logit for chunk in chunks]),
-        competitor=torch.cat([chunk.competitor for chunk in chunks]),
-        entropy=torch.cat(entropies) if entropies else None,
-    )
+    columns = zip(*(vars(chunk).values() for chunk in chunks), strict=True)
+    values: list[Any] = [None if parts[0] is None else torch.cat(parts) for parts in columns]
+    return TokenStats(*values)
 
 
 def _cast(gradient: Tensor | None, like: Tensor) -> Tensor | None:

@@ -92,10 +92,13 @@ def linear_cross_entropy(
             TrimSFT a third to two thirds of the memory, about a fifth more time.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
     """
-    _check_are_tensors(hidden=hidden, weight=weight, labels=labels)
+    for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: must be a tensor, got {type(value).__name__}")
     device = hidden.device.type
-    if torch.is_autocast_enabled(device):
-        hidden, weight, bias = _autocast(hidden, weight, bias)
+    if torch.is_autocast_enabled(device) and hidden.dtype != torch.float64:  # as torch.nn.functional.linear does
+        dtype = torch.get_autocast_dtype(device)
+        hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias)
     _check_settings(objective, normalizer, logit_scale, softcap, skip_below)
     solve = choose_backend(backend, hidden, low_memory)
@@ -216,20 +219,6 @@ def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tenso
             f"{ignore_index}), first {int(labels_N[first])} at position {first}"
         )
     return None if len(rows) == len(labels_N) else rows
-
-
-def _autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What torch.nn.functional.linear does under autocast."""
-    if hidden.dtype == torch.float64:
-        return hidden, weight, bias
-    dtype = torch.get_autocast_dtype(hidden.device.type)
-    return hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-
-
-def _check_are_tensors(**arguments: object) -> None:
-    for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: must be a tensor, got {type(value).__name__}")
 
 
 def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trimsft.objectives import Objective, TokenStats
+from trimsft.objectives import Objective, TokenStats, is_finite_number
+
+# sizes of the Triton backend, here so that an estimate can be made where there is no Triton
+CHUNK_ROWS = 1536
+"""Least number of rows in a chunk of logits: enough for a full-speed matmul."""
+CHUNK_BYTES = 160 << 20
+"""Least size of a chunk, so that launching kernels does not take longer than running them."""
+SLICE_BYTES = 96 << 20
+"""Size of a slice of recomputed logits."""
 
 IGNORED = -100
 """The label of a token that is not trained on, as torch and transformers have it."""
@@ -179,8 +185,46 @@ def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Ten
     return softcap * torch.tanh(logits * (logit_scale / softcap))
 
 
-def is_positive_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) > 0
+def is_positive_number(value: Any) -> bool:
+    return is_finite_number(value) and value > 0
+
+
+class Matmul:
+    """Logits of one chunk of rows after the other, in float32 (float64 for float64), before scale and softcap.
+
+    Args:
+        chunk_bytes: size of the logits of a chunk, on "cpu" and on "cuda".
+        multiple: large chunks have a multiple of so many rows.
+    """
+
+    def __init__(
+        self, hidden_TH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, chunk_bytes: Mapping[str, int], multiple: int
+    ) -> None:
+        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
+        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
+        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
+        self.weight_VH = weight_VH if self.mixed else weight_VH.to(self.wide)
+        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
+        rows = chunk_bytes["cuda" if hidden_TH.is_cuda else "cpu"] // (len(weight_VH) * self.wide.itemsize)
+        rows = rows // multiple * multiple if rows > multiple else rows
+        self.chunk_rows = max(16, min(len(hidden_TH), rows))
+        self._spaces: dict[str, Tensor] = {}
+
+    def logits(self, hidden_RH: Tensor) -> Tensor:
+        """Those of a chunk, which the next call writes over."""
+        if self.mixed:
+            logits_RV = torch.mm(hidden_RH, self.weight_VH.T, out_dtype=self.wide)
+        else:
+            out_RV = self.space("logits", len(hidden_RH))
+            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_VH.T, out=out_RV)
+        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
+
+    def space(self, name: str, rows: int) -> Tensor:
+        """Room for a chunk, used again by all: on a CPU new memory takes longer than the sums, and blocks of changing
+        size leave holes behind."""
+        if name not in self._spaces:
+            self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
+        return self._spaces[name][:rows]
 
 
 @functools.cache

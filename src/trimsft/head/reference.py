@@ -17,28 +17,23 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
         logits_TV = logits_TV + problem.bias_V.to(wide)
     logits_TV = softcapped(logits_TV, problem.logit_scale, problem.softcap)
 
-    log_probs_TV = logits_TV.log_softmax(dim=-1)
     gold_T1 = problem.labels_T[:, None]
-    nll_T = -log_probs_TV.gather(1, gold_T1).squeeze(1)
+    nll_T = -logits_TV.log_softmax(dim=-1).gather(1, gold_T1).squeeze(1)
 
-    tokens = _statistics(logits_TV.detach(), log_probs_TV.detach(), gold_T1, problem.with_entropy)
+    seen_TV = logits_TV.detach()
+    gold_logit_T = seen_TV.gather(1, gold_T1).squeeze(1)
+    best_other_T, competitor_T = seen_TV.scatter(1, gold_T1, -torch.inf).max(dim=1)
+    tokens = TokenStats(
+        nll=nll_T.detach().float(),
+        gap=(gold_logit_T - best_other_T).float(),
+        gold_logit=gold_logit_T.float(),
+        competitor=competitor_T,
+        entropy=torch.special.entr(seen_TV.softmax(dim=-1)).sum(dim=1).float() if problem.with_entropy else None,
+    )
     weights_T = weigh(problem.objective, tokens)
     keep_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)
     kept_nll_T = torch.where(keep_T, nll_T, nll_T.detach())
     loss = (weights_T.to(wide) * kept_nll_T).sum() / problem.divisor
     return loss, Solution(
         tokens=tokens, weights=weights_T, kept=int(keep_T.sum()), finite=all_finite(tokens, weights_T)
-    )
-
-
-def _statistics(logits_TV: Tensor, log_probs_TV: Tensor, gold_T1: Tensor, with_entropy: bool) -> TokenStats:
-    gold_logit_T = logits_TV.gather(1, gold_T1).squeeze(1)
-    best_other_T, competitor_T = logits_TV.scatter(1, gold_T1, -torch.inf).max(dim=1)
-    entropy_T = torch.special.entr(logits_TV.softmax(dim=-1)).sum(dim=1).float() if with_entropy else None
-    return TokenStats(
-        nll=-log_probs_TV.gather(1, gold_T1).squeeze(1).float(),
-        gap=(gold_logit_T - best_other_T).float(),
-        gold_logit=gold_logit_T.float(),
-        competitor=competitor_T,
-        entropy=entropy_T,
     )

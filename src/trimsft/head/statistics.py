@@ -16,12 +16,12 @@ Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import has_triton, softcapped
+from trimsft.head.problem import Matmul, has_triton, softcapped
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
@@ -76,17 +76,20 @@ def token_statistics(
     kernel = backend == "triton" or (
         backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and has_triton()
     )
-    logits_of = _Matmul(weight_VH, bias, hidden_TH)
-    add_up = _add_up_in_one_pass if kernel else _InTorch(logits_of)
+    matmul = Matmul(hidden_TH, weight_VH, bias, CHUNK_BYTES, multiple=128)
     sums, tops = [], []
-    for start in range(0, max(tokens, 1), logits_of.rows):
-        labels_R = labels_T[start : start + logits_of.rows]
-        logits_RV = logits_of(hidden_TH[start : start + logits_of.rows])
+    for start in range(0, max(tokens, 1), matmul.chunk_rows):
+        labels_R = labels_T[start : start + matmul.chunk_rows]
+        logits_RV = matmul.logits(hidden_TH[start : start + matmul.chunk_rows])
         if top:
             tops.append(_largest(logits_RV, min(top, vocabulary)))
-        sums.append(add_up(logits_RV, labels_R, logit_scale, softcap))  # may write over the logits
+        if kernel:
+            sums.append(_add_up_in_one_pass(logits_RV, labels_R, logit_scale, softcap))
+        else:
+            spare_RV = matmul.space("spare", len(labels_R))
+            sums.append(_add_up_in_torch(logits_RV, labels_R, logit_scale, softcap, spare_RV))
         del logits_RV  # before the next one is made
-    found = _finished(sums[0] if len(sums) == 1 else _joined(sums))
+    found = _finished(_Sums(*(torch.cat(parts) for parts in zip(*sums, strict=True))))
     if not top:
         return found
     highest_TK, ids_TK = (torch.cat(parts) for parts in zip(*tops, strict=True))
@@ -113,36 +116,7 @@ def _check(hidden_TH: Tensor, weight_VH: Tensor, labels_T: Tensor, top: int) -> 
             raise ValueError(f"labels_T: must be 0 to {len(weight_VH) - 1}, got {low if low < 0 else high}")
 
 
-class _Matmul:
-    """Logits of a chunk in float32 (float64 for float64), with the bias, before scale and softcap."""
-
-    def __init__(self, weight_VH: Tensor, bias_V: Tensor | None, hidden_TH: Tensor) -> None:
-        self.wide = torch.promote_types(hidden_TH.dtype, torch.float32)
-        # cuBLAS multiplies bf16 into float32; elsewhere the operands are widened first
-        self.mixed = hidden_TH.is_cuda and hidden_TH.dtype != self.wide
-        self.weight_HV = (weight_VH if self.mixed else weight_VH.to(self.wide)).T
-        self.bias_V = None if bias_V is None else bias_V.to(self.wide)
-        size = CHUNK_BYTES["cuda" if hidden_TH.is_cuda else "cpu"]
-        rows = size // (len(weight_VH) * self.wide.itemsize)
-        self.rows = max(16, rows // 128 * 128 if rows > 128 else rows)
-        self._most = min(self.rows, len(hidden_TH))
-        self._space = None if self.mixed else self.new_space()
-
-    def __call__(self, hidden_RH: Tensor) -> Tensor:
-        if self._space is None:
-            logits_RV = torch.mm(hidden_RH, self.weight_HV, out_dtype=self.wide)
-        else:
-            space_RV = self._space[: len(hidden_RH)]
-            logits_RV = torch.mm(hidden_RH.to(self.wide), self.weight_HV, out=space_RV)
-        return logits_RV if self.bias_V is None else logits_RV.add_(self.bias_V)
-
-    def new_space(self) -> Tensor:
-        """Room for a chunk, used again by all: on a CPU new memory takes longer than the sums."""
-        return self.weight_HV.new_empty(self._most, self.weight_HV.shape[1], dtype=self.wide)
-
-
-@dataclass(frozen=True)
-class _Sums:
+class _Sums(NamedTuple):
     """What one pass over the logits of some rows leaves; see the head of this file."""
 
     gold: Tensor
@@ -154,25 +128,21 @@ class _Sums:
     squares: Tensor
 
 
-class _InTorch:
-    """The sums on any device, pass by pass; over the logits themselves."""
-
-    def __init__(self, logits_of: _Matmul) -> None:
-        self._spare = logits_of.new_space()
-
-    def __call__(self, logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
-        spare_RV = self._spare[: len(logits_RV)]
-        logits_RV = softcapped(logits_RV, logit_scale, softcap)
-        gold_R1 = logits_RV.gather(1, labels_R[:, None])
-        logits_RV.scatter_(1, labels_R[:, None], -torch.inf)
-        # as floats, which are added faster than truth values, and exactly
-        above_R = torch.gt(logits_RV, gold_R1, out=spare_RV).sum(dim=1)
-        highest_R, competitor_R = logits_RV.max(dim=1)
-        exps_RV = torch.exp(logits_RV.sub_(highest_R[:, None]), out=spare_RV)
-        total_R = exps_RV.sum(dim=1)
-        moment_R = logits_RV.clamp_(min=_FLOOR).mul_(exps_RV).sum(dim=1)
-        squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
-        return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
+def _add_up_in_torch(
+    logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None, spare_RV: Tensor
+) -> _Sums:
+    """On any device, pass by pass; over the logits themselves."""
+    logits_RV = softcapped(logits_RV, logit_scale, softcap)
+    gold_R1 = logits_RV.gather(1, labels_R[:, None])
+    logits_RV.scatter_(1, labels_R[:, None], -torch.inf)
+    # as floats, which are added faster than truth values, and exactly
+    above_R = torch.gt(logits_RV, gold_R1, out=spare_RV).sum(dim=1)
+    highest_R, competitor_R = logits_RV.max(dim=1)
+    exps_RV = torch.exp(logits_RV.sub_(highest_R[:, None]), out=spare_RV)
+    total_R = exps_RV.sum(dim=1)
+    moment_R = logits_RV.clamp_(min=_FLOOR).mul_(exps_RV).sum(dim=1)
+    squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
+    return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
 
 
 def _add_up_in_one_pass(logits_RV: Tensor, labels_R: Tensor, logit_scale: float, softcap: float | None) -> _Sums:
@@ -218,10 +188,6 @@ def _finished(sums: _Sums) -> TokenStatistics:
         entropy=entropy.float(),
     )
     return TokenStatistics(tokens, (1 + sums.above).int(), norm.float())
-
-
-def _joined(sums: list[_Sums]) -> _Sums:
-    return _Sums(*(torch.cat([getattr(part, name) for part in sums]) for name in _Sums.__dataclass_fields__))
 
 
 def _largest(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,9 @@ from torch import Tensor
 
 from trimsft.head import kernels
 from trimsft.head.problem import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    SLICE_BYTES,
     BackendUnavailable,
     Problem,
     Solution,
@@ -37,13 +40,6 @@ from trimsft.head.problem import (
     weigh,
 )
 from trimsft.objectives import OBJECTIVES, Objective, TokenStats
-
-CHUNK_ROWS = 1536
-"""Least number of rows in a chunk of logits: enough for a full-speed matmul."""
-CHUNK_BYTES = 160 << 20
-"""Least size of a chunk, so that launching kernels does not take longer than running them."""
-SLICE_BYTES = 96 << 20
-"""Size of a slice of recomputed logits."""
 
 
 def solve(problem: Problem) -> Solution:
@@ -281,22 +277,16 @@ class _Solver:
         kept, unseen = int(counted), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
         if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
-            kept = self._lower_threshold(seen, slack=0.5 if unseen else 1.0)
+            # small rows are so many that they matter: keep more of the first chunk, and of the others
+            mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
+            self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
+            self.ledger.zero_()
+            self._claim_slots(slice(0, seen))
+            kept = int(self.ledger[0])
         share = (kept + 1) / (seen + 2)
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
         self.buffer_BV = self._allocate(kept + likely, least=kept)
-
-    def _lower_threshold(self, seen: int, slack: float) -> int:
-        """Small rows are so many that they matter: keep more of the first chunk, and of the others.
-
-        Returns how many of the first chunk.
-        """
-        mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
-        self.skip_below = min(self.skip_below, threshold_for(mass_C, slack))
-        self.ledger.zero_()
-        self._claim_slots(slice(0, seen))
-        return int(self.ledger[0])
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
@@ -345,7 +335,9 @@ class _Solver:
         weights_K = self.weights_T[rows_K]
         in_place_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
         sum_KH = torch.zeros_like(hidden_KH, dtype=torch.float32)
-        width = _slice_width(self.V, len(rows_K) * self.hidden_TH.itemsize)
+        # slices of about SLICE_BYTES, as even as alignment allows
+        slices = triton.cdiv(self.V, max(1024, SLICE_BYTES // (len(rows_K) * self.hidden_TH.itemsize)))
+        width = triton.cdiv(self.V, slices * 128) * 128
         space_KS = self.hidden_TH.new_empty((len(rows_K), width))
         for start in range(0, self.V, width):
             columns = slice(start, min(start + width, self.V))
@@ -387,14 +379,7 @@ def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
 def _padded(columns: int, like: Tensor) -> int:
     """The row stride at which every row of a matrix starts on a 128-byte line."""
     line = 128 // like.itemsize
-    return -(-columns // line) * line
-
-
-def _slice_width(columns: int, column_bytes: int) -> int:
-    """Split the vocabulary into slices of about SLICE_BYTES, as even as alignment allows."""
-    widest = max(1024, SLICE_BYTES // column_bytes)
-    slices = -(-columns // widest)
-    return -(-columns // (slices * 128)) * 128
+    return int(triton.cdiv(columns, line)) * line
 
 
 def _add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:

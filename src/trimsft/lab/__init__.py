@@ -8,25 +8,10 @@ lab.write_training(Path("train.jsonl"), FineTuning(slip_rate=0.08))
 from pathlib import Path
 
 from trimsft.errors import UsageError
-from trimsft.lab.arithmetic import TIERS, LabProblem, draw_problems
+from trimsft.lab.arithmetic import TIERS
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
-from trimsft.lab.styles import STYLES, TARGET, UNFAMILIAR, write_solution
 
-__all__ = [
-    "STYLES",
-    "TARGET",
-    "TIERS",
-    "UNFAMILIAR",
-    "FineTuning",
-    "LabProblem",
-    "base_model_path",
-    "benchmark",
-    "draw_problems",
-    "training_rows",
-    "write_benchmark",
-    "write_solution",
-    "write_training",
-]
+__all__ = ["TIERS", "FineTuning", "base_model_path", "benchmark", "training_rows", "write_benchmark", "write_training"]
 
 
 def base_model_path() -> Path:

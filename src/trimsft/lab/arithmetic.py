@@ -113,8 +113,8 @@ def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem
     while True:
         start, steps = _draw_computation(level, rng)
         if side_of(start, steps) == side:
-            wording = stories.draw_wording(rng, level.story_share)
-            text = stories.tell(wording, start, [(step.operator, step.operand) for step in steps], rng)
+            operations = [(step.operator, step.operand) for step in steps]
+            text = stories.tell(start, operations, level.story_share, rng)
             yield LabProblem(f"{tier}-{number}", tier, text, start, steps)
             number += 1
 

@@ -64,23 +64,20 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
     for number in range(settings.rows):
         problem = next(streams[rng.choice(settings.tiers)])
         style = UNFAMILIAR if rng.random() < settings.unfamiliar_share else TARGET
-        yield _row(problem, style, settings, random.Random(f"fine-tuning/{settings.seed}/{number}"))
-
-
-def _row(problem: LabProblem, style: str, settings: FineTuning, rng: random.Random) -> dict[str, Any]:
-    rates = {"slip_rate": settings.slip_rate, "filler_rate": settings.filler_rate}
-    solution = write_solution(problem, style, rng, offsets=FAR, **rates)
-    return {
-        "problem": problem.problem,
-        "solution": solution.text,
-        "answer": problem.answer,
-        "tier": problem.tier,
-        "style": style,
-        "slips": len(solution.slips),
-        "slip_spans": [list(span) for span in solution.slips],
-        "fillers": len(solution.fillers),
-        "filler_spans": [list(span) for span in solution.fillers],
-    }
+        row_rng = random.Random(f"fine-tuning/{settings.seed}/{number}")
+        rates = {"slip_rate": settings.slip_rate, "filler_rate": settings.filler_rate}
+        solution = write_solution(problem, style, row_rng, offsets=FAR, **rates)
+        yield {
+            "problem": problem.problem,
+            "solution": solution.text,
+            "answer": problem.answer,
+            "tier": problem.tier,
+            "style": style,
+            "slips": len(solution.slips),
+            "slip_spans": [list(span) for span in solution.slips],
+            "fillers": len(solution.fillers),
+            "filler_spans": [list(span) for span in solution.fillers],
+        }
 
 
 def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:

@@ -28,12 +28,7 @@ NAMES = tuple((name, "She") for name in ("Mia", "Ana", "Zoe", "Eva", "Lin")) + t
 
 CHAIN = Wording(
     openings=("Start with {n}.", "Take {n}.", "Begin with {n}."),
-    events={
-        "+": ("Add {n}.",),
-        "-": ("Subtract {n}.",),
-        "*": ("Multiply by {n}.",),
-        "/": ("Divide by {n}.",),
-    },
+    events={"+": ("Add {n}.",), "-": ("Subtract {n}.",), "*": ("Multiply by {n}.",), "/": ("Divide by {n}.",)},
     questions=("What is the result?", "What do you get?"),
 )
 
@@ -93,13 +88,9 @@ STORIES: dict[str, Wording] = {
 }
 
 
-def draw_wording(rng: random.Random, story_share: float) -> Wording:
-    """A story in that share of the cases, else the bare chain."""
-    return rng.choice(list(STORIES.values())) if rng.random() < story_share else CHAIN
-
-
-def tell(wording: Wording, start: int, steps: Sequence[tuple[str, int]], rng: random.Random) -> str:
-    """The whole problem: opening, one sentence a step, question."""
+def tell(start: int, steps: Sequence[tuple[str, int]], story_share: float, rng: random.Random) -> str:
+    """The whole problem: opening, one sentence a step, question; a story in that share of the cases."""
+    wording = rng.choice(list(STORIES.values())) if rng.random() < story_share else CHAIN
     name, pronoun = rng.choice(NAMES)
     places = {"name": name, "She": pronoun, "she": pronoun.lower(), "things": rng.choice(wording.things)}
     sentences = [rng.choice(wording.openings).format(n=start, **places)]

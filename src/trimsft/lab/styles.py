@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trimsft.errors import UsageError
 from trimsft.lab.arithmetic import LabProblem, Step, follow
@@ -31,11 +31,10 @@ class Style:
     """Operator -> pattern with {number}, {left}, {right} and {result}."""
     end: str
     """Pattern with {answer}."""
+    between: str
+    """What stands between steps."""
     first: str = ""
     """What stands before the first step."""
-    between: str = ""
-    """What stands between steps."""
-    boxed: bool = True
 
 
 def _alike(pattern: str) -> dict[str, str]:
@@ -43,23 +42,15 @@ def _alike(pattern: str) -> dict[str, str]:
     return {operator: pattern.replace("{operator}", operator) for operator in "+-*/"}
 
 
+EQUATION = "{left} {operator} {right} = {result}"
 STYLES: dict[str, Style] = {
     "steps": Style(
-        steps=_alike("Step {number}: {left} {operator} {right} = {result}."),
-        between="\n",
-        end="\nThe answer is \\boxed{{{answer}}}.",
+        steps=_alike(f"Step {{number}}: {EQUATION}."), between="\n", end="\nThe answer is \\boxed{{{answer}}}."
     ),
     "prose": Style(
-        steps=_alike("{left} {operator} {right} = {result}."),
-        first="First, ",
-        between=" Then, ",
-        end=" So we get \\boxed{{{answer}}}.",
+        steps=_alike(f"{EQUATION}."), first="First, ", between=" Then, ", end=" So we get \\boxed{{{answer}}}."
     ),
-    "lines": Style(
-        steps=_alike("{left} {operator} {right} = {result}"),
-        between="\n",
-        end="\n= \\boxed{{{answer}}}",
-    ),
+    "lines": Style(steps=_alike(EQUATION), between="\n", end="\n= \\boxed{{{answer}}}"),
     "words": Style(
         steps={
             "+": "Adding {right} to {left} gives {result}.",
@@ -71,21 +62,11 @@ STYLES: dict[str, Style] = {
         end=" Therefore the result is \\boxed{{{answer}}}.",
     ),
     "bullets": Style(
-        steps=_alike("- {left} {operator} {right} is {result}"),
-        between="\n",
-        end="\nFinal: \\boxed{{{answer}}}",
+        steps=_alike("- {left} {operator} {right} is {result}"), between="\n", end="\nFinal: \\boxed{{{answer}}}"
     ),
-    "plain": Style(
-        steps=_alike("{left} {operator} {right} = {result}"),
-        first="We have ",
-        between=", ",
-        end=". Answer: {answer}",
-        boxed=False,
-    ),
+    "plain": Style(steps=_alike(EQUATION), first="We have ", between=", ", end=". Answer: {answer}"),
     "arrows": Style(
-        steps=_alike("[{left} {operator} {right} -> {result}]"),
-        between=" ",
-        end=" => \\boxed{{{answer}}}",
+        steps=_alike("[{left} {operator} {right} -> {result}]"), between=" ", end=" => \\boxed{{{answer}}}"
     ),
 }
 TARGET = "steps"
@@ -121,19 +102,6 @@ class Solution:
     fillers: tuple[Span, ...] = ()
 
 
-@dataclass
-class _Writer:
-    """Text that grows, with spans to remember."""
-
-    parts: list[str] = field(default_factory=list)
-    length: int = 0
-
-    def add(self, text: str) -> Span:
-        self.parts.append(text)
-        self.length += len(text)
-        return self.length - len(text), self.length
-
-
 def write_solution(
     problem: LabProblem,
     style: str,
@@ -144,25 +112,25 @@ def write_solution(
     filler_rate: float = 0.0,
 ) -> Solution:
     """The solution in a style; each step slips, and is followed by filler, with the given probabilities."""
-    form = find_style(style)
-    rng = rng or random.Random(problem.problem)
+    if style not in STYLES:
+        raise unknown_name("style", style, STYLES)
+    form, rng = STYLES[style], rng or random.Random(problem.problem)
     results, slipped = draw_results(problem, rng, slip_rate, offsets)
-    writer, slips, fillers = _Writer(), [], []
-    left = problem.start
-    for number, (step, result) in enumerate(zip(problem.steps, results, strict=True), start=1):
-        writer.add(form.first if number == 1 else form.between)
+    text, left, slips, fillers = form.first, problem.start, [], []
+    for index, (step, result) in enumerate(zip(problem.steps, results, strict=True)):
         before, after = form.steps[step.operator].split("{result}")
-        writer.add(before.format(number=number, left=left, right=step.operand))
-        span = writer.add(str(result))
-        writer.add(after)
-        if number - 1 in slipped:
-            slips.append(span)
+        text += form.between if index else ""
+        text += before.format(number=index + 1, left=left, right=step.operand)
+        if index in slipped:
+            slips.append((len(text), len(text) + len(str(result))))
+        text += f"{result}{after}"
         if filler_rate and rng.random() < filler_rate:
-            writer.add(" ")
-            fillers.append(writer.add(rng.choice(FILLER)))
+            text += " "
+            filler = rng.choice(FILLER)
+            fillers.append((len(text), len(text) + len(filler)))
+            text += filler
         left = result
-    writer.add(form.end.format(answer=left))
-    return Solution("".join(writer.parts), style, str(left), tuple(slips), tuple(fillers))
+    return Solution(text + form.end.format(answer=left), style, str(left), tuple(slips), tuple(fillers))
 
 
 def draw_results(
@@ -191,9 +159,3 @@ def _can_follow(value: int, steps: Sequence[Step]) -> bool:
         return value > 0 and all(result > 0 for result in follow(value, tuple(steps)))
     except UsageError:
         return False
-
-
-def find_style(name: str) -> Style:
-    if name not in STYLES:
-        raise unknown_name("style", name, STYLES)
-    return STYLES[name]

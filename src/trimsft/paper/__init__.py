@@ -17,10 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
 """Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
+
+
+Row = TypeVar("Row")
 
 
 class Setting(NamedTuple):
@@ -30,27 +33,27 @@ class Setting(NamedTuple):
     bandwidth: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """One model trained one way."""
 
     model: str
     method: str
-    setting: Setting | None
+    setting: Setting | None = None
     """None for methods without one, and in Table 1, where it is (1.5, 0.8) throughout."""
     scores: Mapping[str, float]
     """average@8 in percent, by benchmark."""
-    average: float | None
+    average: float | None = None
     """As printed; the tables of half trims have none."""
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WeightRow:
-    """What the weights of one setting look like; SFT has none."""
+    """What the weights of one setting look like; SFT has no setting."""
 
     method: str
-    setting: Setting | None
+    setting: Setting | None = None
     high_weight: float
     """Percent of the tokens."""
     effective_ratio: float
@@ -58,7 +61,7 @@ class WeightRow:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MassRow:
     """Percent of the gradient mass by region."""
 
@@ -70,7 +73,7 @@ class MassRow:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CategoryRow:
     """Percent, but for the mean weight."""
 
@@ -83,7 +86,7 @@ class CategoryRow:
     line: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Disagreement:
     """Where the paper's numbers contradict each other."""
 
@@ -102,25 +105,19 @@ def scores(table: str) -> list[Score]:
     """The rows of one of `SCORE_TABLES`."""
     if table not in SCORE_TABLES:
         raise ValueError(f"table: unknown name {table!r}; known: {', '.join(SCORE_TABLES)}")
-    return [
-        Score(row["model"], row["method"], _setting(row), row["scores"], row.get("average"), row["line"])
-        for row in _rows(table)
-    ]
+    return _rows(Score, table)
 
 
 def weight_diagnostics() -> list[WeightRow]:
-    return [WeightRow(setting=_setting(row), **_without_setting(row)) for row in _rows("weight_diagnostics")]
+    return _rows(WeightRow, "weight_diagnostics")
 
 
 def gradient_mass() -> list[MassRow]:
-    return [
-        MassRow(setting=Setting(row["margin"], row["bandwidth"]), **_without_setting(row))
-        for row in _rows("gradient_mass")
-    ]
+    return _rows(MassRow, "gradient_mass")
 
 
 def token_categories() -> list[CategoryRow]:
-    return [CategoryRow(**row) for row in _rows("token_categories")]
+    return _rows(CategoryRow, "token_categories")
 
 
 def disagreements() -> list[Disagreement]:
@@ -132,16 +129,14 @@ def label(table: str) -> str:
     return str(_content()["tables"][table]["label"])
 
 
-def _setting(row: Mapping[str, Any]) -> Setting | None:
-    return Setting(row["margin"], row["bandwidth"]) if "margin" in row else None
-
-
-def _without_setting(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in Setting._fields}
-
-
-def _rows(table: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _content()["tables"][table]["rows"]
+def _rows(kind: type[Row], table: str) -> list[Row]:
+    """The rows of a table; margin and bandwidth, where a row has them, are its setting."""
+    rows = []
+    for row in _content()["tables"][table]["rows"]:
+        values = {name: value for name, value in row.items() if name not in Setting._fields}
+        if "margin" in row:
+            values["setting"] = Setting(row["margin"], row["bandwidth"])
+        rows.append(kind(**values))
     return rows
 
 

@@ -1,15 +1,12 @@
 """Run directories: where everything of a run is, who works on it, and files that are whole or absent."""
 
-from trimsft.errors import RunError
 from trimsft.runs.directory import RunDirectory, environment, find_weights
 from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, sync, write_whole
-from trimsft.runs.lock import Holder, RunLock, holder_of
+from trimsft.runs.lock import RunLock, holder_of
 
 __all__ = [
-    "Holder",
     "JsonLines",
     "RunDirectory",
-    "RunError",
     "RunLock",
     "environment",
     "find_weights",

@@ -35,6 +35,7 @@ from trimsft.runs.files import write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
+RESTORE = "restore it, or choose another output directory"
 
 
 class RunDirectory:
@@ -73,14 +74,9 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise RunError(
-                f"{self.config_path}: not readable as YAML ({one_line(error)})",
-                hint="restore it, or choose another output directory",
-            ) from error
+            raise RunError(f"{self.config_path}: not readable as YAML ({one_line(error)})", hint=RESTORE) from error
         if not isinstance(settings, dict):
-            raise RunError(
-                f"{self.config_path}: holds no settings", hint="restore it, or choose another output directory"
-            )
+            raise RunError(f"{self.config_path}: holds no settings", hint=RESTORE)
         return settings
 
     def settle_config(self, settings: Mapping[str, Any], *, harmless: Collection[str] = ()) -> None:
@@ -108,9 +104,8 @@ class RunDirectory:
     def weights(self) -> Path:
         """The folder of the trained model."""
         if not self.model_dir.is_dir():
-            raise RunError(
-                "is a run without a model yet", field="model", value=str(self.path), hint="finish its training first"
-            )
+            hint = "finish its training first"
+            raise RunError("is a run without a model yet", field="model", value=str(self.path), hint=hint)
         return self.model_dir
 
     def evaluations(self) -> list[str]:

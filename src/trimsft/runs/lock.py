@@ -66,7 +66,11 @@ class RunLock:
         try:
             self._lock.acquire(timeout=patience)
         except Timeout:
-            raise _in_use(path) from None
+            holder = _read(_note(path))
+            hint = "wait until it ends, or choose another output directory"
+            refusal = RunInUse(f"{path.parent}: in use by {holder or 'another process'}", hint=hint)
+            refusal.holder = holder
+            raise refusal from None
         except OSError as error:
             raise RunError(
                 f"{path.parent}: cannot be locked (flock: {error.strerror})",
@@ -106,11 +110,8 @@ def holder_of(path: Path) -> Holder | None:
     Only a file with a note in it is asked for its lock, and for a moment: a holder empties it when it is done.
     """
     path = path.resolve()
-    try:
-        note = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    if not note.strip():
+    note = _note(path)
+    if not note:
         return None
     if path not in _held:
         try:
@@ -121,25 +122,19 @@ def holder_of(path: Path) -> Holder | None:
     return _read(note) or Holder("an unknown host", 0, "an unknown time")
 
 
+def _note(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _read(note: str) -> Holder | None:
     try:
         written = json.loads(note)
         return Holder(**{name: written[name] for name in ("host", "pid", "since", "command")})
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def _in_use(path: Path) -> RunInUse:
-    try:
-        holder = _read(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        holder = None
-    error = RunInUse(
-        f"{path.parent}: in use by {holder or 'another process'}",
-        hint="wait until it ends, or choose another output directory",
-    )
-    error.holder = holder
-    return error
 
 
 def command_line() -> str:
