@@ -18,37 +18,17 @@ from trimsft.grading.qwen import extract_answer as extract_leniently
 
 GOLDS = ["5", "x", "(1,2)", r"\{1,2\}", "y=2x+1", r"\begin{pmatrix}1&2\end{pmatrix}", "x<3", r"\text{even}", "1,000"]
 STATIC = {
-    "factorial": "1000000000!",
-    "factorials": "((9!)!)!",
-    "tower": "9^{9^{9^{9^{9}}}}",
-    "tower of symbols": "2^{2^{2^{2^{2^{x}}}}}",
-    "power": "10^{1000000000}",
-    "compound": "(1.0000001)^{999999999999}",
-    "decimal": "1e999999",
-    "parentheses": "(" * 2000 + "1" + ")" * 2000,
-    "unbalanced": "(" * 1900,
-    "braces": "{" * 1000 + "1" + "}" * 1000,
-    "digits": "7" * 1_000_000,
-    "places": "0." + "3" * 1900,
-    "signs": "-" * 1900 + "1",
-    "sums": "+1" * 900,
-    "items": "1," * 900 + "1",
-    "relations": "a=" * 600 + "1",
-    "bars": "|" * 1000,
-    "fractions": r"\frac{1}{" * 300 + "2" + "}" * 300,
-    "roots": r"\sqrt{" * 35 + "2" + "}" * 35,
-    "products": "x " * 900,
-    "control": "\x00\x01\x1b[31m1\ud800",
-    "direction": "\u202e1\u202c",
-    "accents": "1" + "\u0301" * 1500,
-    "expanding": "\ufdfa" * 1900,
-    "zero": r"\frac{1}{0}",
-    "logarithm": r"\log_{0}(0)",
-    "environments": r"\begin{pmatrix}" * 100,
-    "percents": r"\%" * 900,
-    "exponentials": r"\exp(\exp(\exp(\exp(9))))",
+    "factorial": "1000000000!", "factorials": "((9!)!)!", "tower": "9^{9^{9^{9^{9}}}}",
+    "tower of symbols": "2^{2^{2^{2^{2^{x}}}}}", "power": "10^{1000000000}", "compound": "(1.0000001)^{999999999999}",
+    "decimal": "1e999999", "parentheses": "(" * 2000 + "1" + ")" * 2000, "unbalanced": "(" * 1900,
+    "braces": "{" * 1000 + "1" + "}" * 1000, "digits": "7" * 1_000_000, "places": "0." + "3" * 1900,
+    "signs": "-" * 1900 + "1", "sums": "+1" * 900, "items": "1," * 900 + "1", "relations": "a=" * 600 + "1",
+    "bars": "|" * 1000, "fractions": r"\frac{1}{" * 300 + "2" + "}" * 300, "roots": r"\sqrt{" * 35 + "2" + "}" * 35,
+    "products": "x " * 900, "control": "\x00\x01\x1b[31m1\ud800", "direction": "\u202e1\u202c",
+    "accents": "1" + "\u0301" * 1500, "expanding": "\ufdfa" * 1900, "zero": r"\frac{1}{0}", "logarithm": r"\log_{0}(0)",
+    "environments": r"\begin{pmatrix}" * 100, "percents": r"\%" * 900, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
     "subscript": "x_{" + "1" * 1500 + "}",
-}
+}  # fmt: skip
 RUNAWAY = {
     "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
     "binomial": r"\binom{10^9}{5\cdot 10^8}",
@@ -66,12 +46,7 @@ def hurried() -> Iterator[Grader]:
 def test_refused_or_decided_within_limits(name: str, hurried: Grader) -> None:
     """None of them is correct, and each comes back; unbounded, many would not."""
     for gold in GOLDS:
-        assert hurried.grade(rf"\boxed{{{STATIC[name]}}}", gold).status in (
-            "wrong",
-            "unparsable",
-            "no_answer",
-            "timeout",
-        )
+        assert not hurried.grade(rf"\boxed{{{STATIC[name]}}}", gold).correct
 
 
 @pytest.mark.parametrize("name", RUNAWAY)
@@ -107,18 +82,11 @@ def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "gold", "correct"),
     [
-        (r"\max{5}", "5", True),
-        (r"\max(2, 5)", "5", True),
-        (r"\min\{5\}", "5", True),
-        (r"\max \pi", r"\pi", True),
-        (r"\max(3, 1+i)", "3", False),
-        (r"3=\sqrt{2}", "3=x", False),
-        (r"\pi=3", "x=3", False),
-        (r"2\pi y=4\pi x", "y=2x", True),
-        (r"\binom{\pi}{2}", "1", False),
-        (r"\sqrt[i]{2}", "2", False),
+        (r"\max{5}", "5", True), (r"\max(2, 5)", "5", True), (r"\min\{5\}", "5", True), (r"\max \pi", r"\pi", True),
+        (r"\max(3, 1+i)", "3", False), (r"3=\sqrt{2}", "3=x", False), (r"\pi=3", "x=3", False),
+        (r"2\pi y=4\pi x", "y=2x", True), (r"\binom{\pi}{2}", "1", False), (r"\sqrt[i]{2}", "2", False),
     ],
-)
+)  # fmt: skip
 def test_what_small_models_have_written(answer: str, gold: str, correct: bool, grader: Grader) -> None:
     assert grader.grade(rf"\boxed{{{answer}}}", gold).correct is correct
 

