@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "grade", "majority_at_k", "pass_at_k"]
 
+_RUN, _GRADING, _METRICS = "trimsft.evaluate.run", "trimsft.grading", "trimsft.scoring.metrics"
 _HOMES = {
-    "EvalSettings": "trimsft.evaluate.settings",
-    "Evaluated": "trimsft.evaluate.run",
-    "Grade": "trimsft.grading",
-    "evaluate": "trimsft.evaluate.run",
-    "evaluate_model": "trimsft.evaluate.run",
-    "grade": "trimsft.grading",
-    "majority_at_k": "trimsft.scoring.metrics",
-    "pass_at_k": "trimsft.scoring.metrics",
-}
+    "EvalSettings": "trimsft.evaluate.settings", "Evaluated": _RUN, "evaluate": _RUN, "evaluate_model": _RUN,
+    "Grade": _GRADING, "grade": _GRADING, "majority_at_k": _METRICS, "pass_at_k": _METRICS,
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

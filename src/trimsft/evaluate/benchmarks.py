@@ -33,19 +33,15 @@ SUFFIXES = (".jsonl", ".jsonl.gz")
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem, its answer, and what grading has to know about it."""
+    """One problem, its answer, and what grading has to know about it (see `trimsft.grading.Rules`)."""
 
     id: str
     problem: str
     answer: str
     multiple: bool = False
-    """The answer is a list of values, all of which are asked for."""
     tolerance: float | None = None
-    """How far a number may be off, relative to it, where the benchmark says so."""
     absolute: float | None = None
-    """The same in absolute terms."""
     unit: str | None = None
-    """The unit that the answer is in, where the benchmark says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,21 +221,18 @@ def _find_in_folder(name: str, folder: Path) -> Path:
 def _load_from_hub(name: str) -> list[Problem]:
     import datasets
 
-    published = BENCHMARKS[name]
+    source = BENCHMARKS[name]
     try:
-        rows = datasets.load_dataset(
-            published.hub, published.config, split=published.split, revision=published.revision
-        )
+        rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
         raise DataError(
-            f"cannot load {name!r} from the hub, {published.source}: {one_line(error).rstrip('.')}",
+            f"cannot load {name!r} from the hub, {source.source}: {one_line(error).rstrip('.')}",
             field="benchmarks",
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
-    return _with_distinct_ids(
-        (f"{published.hub}, row {number}", from_hub(name, row, number)) for number, row in enumerate(rows)
-    )
+    problems = (from_hub(name, row, number) for number, row in enumerate(rows))
+    return _with_distinct_ids((f"{source.hub}, row {number}", problem) for number, problem in enumerate(problems))
 
 
 def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:

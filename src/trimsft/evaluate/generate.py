@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.evaluate.benchmarks import Problem, fingerprint
-from trimsft.evaluate.engines.base import Completion, Engine, EngineError, Request, Sampling
+from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
 from trimsft.evaluate.settings import EvalSettings
@@ -163,10 +163,15 @@ def _ask(
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Record each completion, and each failure, as it comes."""
-    keys, in_a_row = list(requests), 0
-    with contextlib.closing(_completions(engine, list(requests.values()))) as completions:
+    keys, in_a_row = dict(enumerate(requests)), 0
+    completions = engine.generate(list(requests.values()))
+    try:
         for completion in completions:
-            key = keys[completion.index]
+            key = keys.pop(completion.index, None)
+            if key is None:
+                raise EngineError(
+                    f"{engine.name} answers request {completion.index} twice, or nobody's", field="engine"
+                )
             if completion.finish == "error":
                 progress.failed += 1
                 in_a_row += 1
@@ -180,24 +185,9 @@ def _ask(
             on_progress(progress)
             if in_a_row == GIVE_UP_AFTER:
                 return
-
-
-def _completions(engine: Engine, requests: Sequence[Request]) -> Generator[Completion, None, None]:
-    """What the engine gives, checked; the engine is told where it is not listened to any more."""
-    answered: set[int] = set()
-    completions = engine.generate(requests)
-    try:
-        for completion in completions:
-            if completion.index in answered or not 0 <= completion.index < len(requests):
-                raise EngineError(
-                    f"{engine.name} answers request {completion.index} twice, or nobody's", field="engine"
-                )
-            answered.add(completion.index)
-            yield completion
     finally:
-        close = getattr(completions, "close", None)
-        if close is not None:
-            close()
+        if close := getattr(completions, "close", None):
+            close()  # so that the engine knows that nobody listens any more
 
 
 def _refuse_other_prompts(record: SampleRecord, shas: Mapping[str, str]) -> None:

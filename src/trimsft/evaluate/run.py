@@ -84,12 +84,8 @@ def evaluate(
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     tokenizer = getattr(engine, "tokenizer", None)
-    prompts = make_prompts(
-        [problem.problem for problem in problems],
-        tokenizer,
-        template=settings.template,
-        system_prompt=settings.system_prompt,
-    )
+    texts = [problem.problem for problem in problems]
+    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=settings.system_prompt)
     taught = _trained_template(settings, tokenizer)
     if settings.template != "auto" or taught in (None, prompts.template):
         return prompts

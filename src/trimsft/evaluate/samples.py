@@ -136,12 +136,14 @@ class SampleRecord:
         """All recorded samples, in the order in which they came."""
         samples: dict[Key, Sample] = {}
         for number, line in enumerate(self._samples.read(), start=1):
-            sample = _as_sample(line, f"{self._samples.path}, line {number}")
+            place = f"{self._samples.path}, line {number}"
+            try:
+                sample = Sample(**{field.name: line[field.name] for field in fields(Sample)})
+            except KeyError as error:
+                raise RunError(f"{place}: no field {error}; this is no sample") from None
             if sample.key in samples:
-                raise RunError(
-                    f"{self._samples.path}, line {number}: sample {sample.sample} of {sample.problem!r} occurs twice",
-                    hint="remove one of them",
-                )
+                twice = f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice"
+                raise RunError(twice, hint="remove one of them")
             samples[sample.key] = sample
         return list(samples.values())
 
@@ -149,8 +151,7 @@ class SampleRecord:
         """All samples that the settings ask for; refuses where some are missing."""
         keys = wanted_keys(self.settings(), (problem.id for problem in self.problems()))
         samples = {sample.key: sample for sample in self.read()}
-        missing = [key for key in keys if key not in samples]
-        if missing:
+        if missing := [key for key in keys if key not in samples]:
             errors = self.errors()
             why = f" (last error: {errors[-1]['error']})" if errors else ""
             raise IncompleteEvaluation(
@@ -198,17 +199,8 @@ def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> list[Ke
     return [Key(problem, number) for problem in problems for number in numbers]
 
 
-def _as_sample(line: Mapping[str, Any], place: str) -> Sample:
-    try:
-        return Sample(**{field.name: line[field.name] for field in fields(Sample)})
-    except KeyError as error:
-        raise RunError(f"{place}: no field {error}; this is no sample") from None
-
-
 # ---- whether a record may go on under new settings: it may grow, and nothing else
 
-HARMLESS = ("details",)
-"""Settings that may differ between two starts of one evaluation."""
 OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
 """Settings that say nothing about a greedy answer."""
 
@@ -258,10 +250,10 @@ def _other_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) ->
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """What differs, by name and in words, but for what may always differ."""
+    """What differs, by name and in words, but for the details, which may always differ."""
     old, new, changed = dict(_flat(was)), dict(_flat(now)), {}
     for name in old | new:
-        if name.startswith(HARMLESS) or (name in old and name in new and old[name] == new[name]):
+        if name.startswith("details") or (name in old and name in new and old[name] == new[name]):
             continue
         texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
         # of two long prompts, show where they part

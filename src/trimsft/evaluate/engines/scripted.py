@@ -31,27 +31,19 @@ class ScriptedEngine:
         self._script = script
         self._delay = delay
         self._fails = fails
-        self._identity = dict(identity or {})
+        self.identity: Mapping[str, Any] = dict(identity or {})
+        self.details: Mapping[str, Any] = {}
         self.requests: list[Request] = []
         """Everything that was asked, in order."""
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self._identity
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return {}
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         for index, request in enumerate(requests):
             self.requests.append(request)
             time.sleep(self._delay)
-            error = self._fails(request)
-            yield Completion(index, "", 0, "error", error) if error else self._answer(index, request)
-
-    def _answer(self, index: int, request: Request) -> Completion:
-        script = self._script
-        words = (script(request) if callable(script) else script[request.prompt]).split(" ")
-        kept = words[: request.sampling.max_tokens]
-        return Completion(index, " ".join(kept), len(kept), "stop" if len(kept) == len(words) else "length")
+            if error := self._fails(request):
+                yield Completion(index, "", 0, "error", error)
+                continue
+            script = self._script
+            words = (script(request) if callable(script) else script[request.prompt]).split(" ")
+            kept = words[: request.sampling.max_tokens]
+            yield Completion(index, " ".join(kept), len(kept), "stop" if len(kept) == len(words) else "length")

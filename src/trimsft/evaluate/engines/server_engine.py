@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -62,18 +62,14 @@ class ServerEngine:
             self.dialect: Dialect = dialect or _ask_dialect(client, served)
         self.model = self._choose_model(model, [str(entry.get("id")) for entry in served])
         self._concurrency = concurrency or (1 if self.dialect == "transformers" else 64)
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return {"model": self.model, "dialect": self.dialect}
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return {"address": self.address, "concurrency": self._concurrency}
+        self.identity: Mapping[str, Any] = {"model": self.model, "dialect": self.dialect}
+        self.details: Mapping[str, Any] = {"address": self.address, "concurrency": self._concurrency}
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        for request in requests:
-            self._refuse_what_has_no_effect(request.sampling)
+        filtered = next((request.sampling.top_k for request in requests if request.sampling.top_k), None)
+        if self.dialect == "openai" and filtered:
+            problem = f"has no effect on {self.address}, whose interface has none"
+            raise EngineError(problem, field="top_k", value=filtered, hint="remove it")
         with self._connect() as client, ThreadPoolExecutor(self._concurrency) as pool:
             futures: list[Future[Completion]] = [
                 pool.submit(self._complete, client, index, request) for index, request in enumerate(requests)
@@ -87,13 +83,14 @@ class ServerEngine:
     def _connect(self) -> httpx.Client:
         import httpx
 
-        key = os.environ.get(_KEY)
+        key, host = os.environ.get(_KEY), urlsplit(self.address).hostname or ""
+        is_local = host in ("localhost", "::1") or host.startswith("127.")
         return httpx.Client(
             base_url=self.address,
             timeout=httpx.Timeout(self._timeout, connect=10.0),
             headers={"Authorization": f"Bearer {key}"} if key else {},
             limits=httpx.Limits(max_connections=None),
-            trust_env=not _is_local(self.address),  # a proxy cannot reach this machine's own ports
+            trust_env=not is_local,  # a proxy cannot reach this machine's own ports
         )
 
     def _complete(self, client: httpx.Client, index: int, request: Request) -> Completion:
@@ -102,8 +99,7 @@ class ServerEngine:
         path, body = self._question(request)
         error = ""
         for attempt in range(self._retries + 1):
-            pause = min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0
-            time.sleep(pause)
+            time.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
             try:
                 response = client.post(path, json=body)
             except httpx.TransportError as failure:
@@ -128,7 +124,7 @@ class ServerEngine:
             "max_tokens": sampling.max_tokens,
             "seed": request.seed,
             **({"stop": list(sampling.stop)} if sampling.stop else {}),
-            **_EXTRAS[self.dialect](sampling),
+            **_extras(self.dialect, sampling),
         }
         if self.dialect == "vllm" and request.tokens is not None:
             return "/v1/completions", {**body, "prompt": list(request.tokens)}
@@ -164,15 +160,6 @@ class ServerEngine:
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=f"it serves {names}")
         return model
 
-    def _refuse_what_has_no_effect(self, sampling: Sampling) -> None:
-        if self.dialect == "openai" and sampling.top_k:
-            raise EngineError(
-                f"has no effect on {self.address}, whose interface has none",
-                field="top_k",
-                value=sampling.top_k,
-                hint="remove it",
-            )
-
     def _refused(self, status: int, problem: str) -> EngineError:
         key = f"put the key that the server asks for into the environment variable {_KEY}"
         hint = f"does it know the model {self.model!r}?" if status == 404 else key
@@ -191,17 +178,13 @@ def _ask_dialect(client: httpx.Client, served: Sequence[Mapping[str, Any]]) -> D
     return "transformers" if "/load_model" in paths else "openai"
 
 
-def _vllm_extras(sampling: Sampling) -> dict[str, Any]:
-    return {
-        "top_k": sampling.top_k or -1,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": list(sampling.stop_tokens),
-        "skip_special_tokens": True,
-    }
-
-
-def _transformers_extras(sampling: Sampling) -> dict[str, Any]:
+def _extras(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
+    """What a server of this kind has to be told beside the published interface."""
+    if dialect == "vllm":
+        neutral = {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
+        return {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens), **neutral}
+    if dialect == "openai":
+        return {}
     config = {
         "do_sample": not sampling.is_greedy,
         "temperature": sampling.temperature,
@@ -212,13 +195,6 @@ def _transformers_extras(sampling: Sampling) -> dict[str, Any]:
         **({"eos_token_id": list(sampling.stop_tokens)} if sampling.stop_tokens else {}),
     }
     return {"generation_config": json.dumps(config)}
-
-
-_EXTRAS: dict[Dialect, Callable[[Sampling], dict[str, Any]]] = {
-    "vllm": _vllm_extras,
-    "transformers": _transformers_extras,
-    "openai": lambda sampling: {},
-}
 
 
 def _read_answer(index: int, response: httpx.Response, sampling: Sampling) -> Completion:
@@ -245,8 +221,3 @@ def _message(response: httpx.Response) -> str:
     except (ValueError, AttributeError):
         text = response.text
     return " ".join(str(text).split())[:300]
-
-
-def _is_local(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")

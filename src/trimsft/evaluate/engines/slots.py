@@ -120,11 +120,8 @@ class SlotDecoder:
 
         The row is that of the shortest prompt, which was padded most.
         """
-        taken = [
-            (job, row)
-            for row, (job, made) in enumerate(zip(self._jobs, self.made.tolist(), strict=True))
-            if job is not None and made == step
-        ]
+        made = self.made.tolist()
+        taken = [(job, row) for row, job in enumerate(self._jobs) if job is not None and made[row] == step]
         if not taken:
             return 0.0
         job, row = min(taken, key=lambda item: len(item[0].prompt))
@@ -185,7 +182,8 @@ class SlotDecoder:
             if self._graph:
                 self._graph.replay()
             else:
-                self._show_what_is_used()
+                if self.device.type == "cpu":  # where asking costs nothing
+                    self.cache.seen = int(self.cache.position.max()) + 1
                 self._step()
         self._steps += 1
 
@@ -271,10 +269,6 @@ class SlotDecoder:
         for name in ("token", "made", "active", "history"):
             setattr(self, name, getattr(self, name)[where])
         self._jobs = [self._jobs[row] for row in kept]
-
-    def _show_what_is_used(self) -> None:
-        if self.device.type == "cpu":  # where asking costs nothing
-            self.cache.seen = int(self.cache.position.max()) + 1
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)

@@ -61,7 +61,8 @@ class TransformersEngine:
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self._source = model if isinstance(model, str | Path) else None
         self._revision = revision
-        self.model: Any = _load_model(model, revision, dtype, device) if self._source else model
+        loaded: Any = _load_model(model, revision, dtype, device) if self._source else model
+        self.model = loaded
         if tokenizer is None and self._source is None:
             raise ValueError("tokenizer: must be given with a loaded model, got None")
         self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
@@ -69,7 +70,9 @@ class TransformersEngine:
         self.batch_size = batch_size
         self.decoding = decoding
         self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
-        self._model_eos = _eos_of(self.model)
+        eos = getattr(self.model.generation_config, "eos_token_id", None)
+        eos = [] if eos is None else eos if isinstance(eos, list | tuple) else [eos]
+        self._model_eos = [int(token) for token in eos]
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -222,14 +225,12 @@ class TransformersEngine:
         text = self.tokenizer.decode(kept, skip_special_tokens=True)
         cuts = [text.index(stop) for stop in sampling.stop if stop in text]
         if cuts:  # first, because after a stop text the row is padded with a stop token
-            return Completion(index, text[: min(cuts)], self._tokens_until(kept, sampling.stop), "stop")
+            # the fewest tokens whose text holds a stop text: what came after is padding
+            tokens = bisect.bisect_left(range(1, len(kept)), True, key=lambda n: self._says(sampling.stop, kept[:n]))
+            return Completion(index, text[: min(cuts)], 1 + tokens, "stop")
         if end is not None:
             return Completion(index, text, end + 1, "stop")
         return Completion(index, text, len(row), "length")
-
-    def _tokens_until(self, row: list[int], stops: Sequence[str]) -> int:
-        """The fewest tokens whose text holds a stop text: what came after is padding."""
-        return 1 + bisect.bisect_left(range(1, len(row)), True, key=lambda count: self._says(stops, row[:count]))
 
     def _stops(self, sampling: Sampling) -> list[int]:
         own = [] if self.tokenizer.eos_token_id is None else [int(self.tokenizer.eos_token_id)]
@@ -290,13 +291,6 @@ def _load_model(model: str | Path, revision: str | None, dtype: str, device: str
         elsewhere = "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
         raise EngineError(f"cannot load {str(model)!r}{elsewhere}: {one_line(error)}", field="model") from error
     return loaded.to(device)
-
-
-def _eos_of(model: Any) -> list[int]:
-    eos = getattr(model.generation_config, "eos_token_id", None)
-    if eos is None:
-        return []
-    return [int(token) for token in (eos if isinstance(eos, list | tuple) else [eos])]
 
 
 def _alike(requests: Sequence[Request]) -> list[dict[int, Request]]:

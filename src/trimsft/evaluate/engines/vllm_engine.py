@@ -46,7 +46,6 @@ class VllmEngine:
                 hint="install trimsft[vllm], or use another engine",
             ) from error
         self._vllm = vllm
-        self._source, self._revision = model, revision
         try:
             self._llm = vllm.LLM(
                 model=str(model),
@@ -59,21 +58,16 @@ class VllmEngine:
             )
         except Exception as error:  # vLLM raises whatever it likes
             raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
-        self._dtype = str(self._llm.llm_engine.model_config.dtype).removeprefix("torch.")
-        self._limit = int(self._llm.llm_engine.model_config.max_model_len)
+        config = self._llm.llm_engine.model_config
+        self._limit = int(config.max_model_len)
+        dtype = str(config.dtype).removeprefix("torch.")
+        self.identity: Mapping[str, Any] = {**identify_model(model, revision), "dtype": dtype}
+        self.details: Mapping[str, Any] = {"versions": {"vllm": vllm.__version__}, "model": str(model)}
 
     @property
     def tokenizer(self) -> Any:
         """The model's tokenizer."""
         return self._llm.get_tokenizer()
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return {**identify_model(self._source, self._revision), "dtype": self._dtype}
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return {"versions": {"vllm": self._vllm.__version__}, "model": str(self._source)}
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         engine = self._llm.llm_engine
