@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MARGIN, BANDWIDTH, GAMMA = 1.5, 0.8, 2.0
 """The paper's values of m, tau and gamma."""
 PARAMETERS = {"margin": MARGIN, "bandwidth": BANDWIDTH, "gamma": GAMMA}
-_SMALLEST_FLOAT32 = 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class _Band:
 
     def _gaussian(self, distance: Tensor) -> Tensor:
         # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
-        return (-0.5 * (distance / max(self.bandwidth, _SMALLEST_FLOAT32)) ** 2).exp()
+        return (-0.5 * (distance / max(self.bandwidth, 2.0**-126)) ** 2).exp()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,6 @@
-"""`trimsft bench`: the fused head against plain and compiled torch on one shape; its settings.
+"""Settings of `trimsft bench`. The measuring is in `trimsft.bench.head`, which imports torch:
 
-    from trimsft.bench.head import run
-    report = run(BenchSettings(tokens=8192, hidden=4096, vocabulary=128_256))
-    report["results"][0]     # {"method": "trimsft: TrimSFT, default skip", "milliseconds": 10.1, "extra_gib": 1.4, ...}
-
-The measuring is in `trimsft.bench.head`, which imports torch; the command line needs only this.
+report = run(BenchSettings(tokens=8192, hidden=4096, vocabulary=128_256))
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The command line: `trimsft quickstart | train | eval | compare | tokens | report | study | sweep | bench | doctor`.
 
-Thin; what is heavy is imported inside its command.
-
-How commands end, and with which exit code: `trimsft.cli.ending`.
+Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
 from trimsft.cli import analysis, benching, evaluation, study, training

@@ -9,12 +9,11 @@ What the function takes beyond the settings are options of the command alone. Er
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -104,7 +103,7 @@ def _plain_type(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         kinds = [_plain_type(kind) for kind in arguments if kind is not type(None)]
         return kinds[0] | None if type(None) in arguments else kinds[0]
-    if origin in (tuple, list, collections.abc.Sequence):
+    if origin in (tuple, list, Sequence):
         return list[_plain_type(arguments[0])]  # type: ignore[misc]
     return hint if hint in (str, int, float, bool, Path) else str
 

@@ -19,8 +19,6 @@ import typer
 
 from trimsft.errors import Stopped, TrimSFTError, exit_code, one_line
 
-RESUMES = "what is done is kept; run the same command again to continue"
-
 
 @contextmanager
 def ending(names: Mapping[str, str], *, level: int = logging.WARNING) -> Iterator[None]:
@@ -48,7 +46,8 @@ def _last_line(error: BaseException, names: Mapping[str, str]) -> str | None:
         return "" if error.is_told else error.told_with(names)
     if isinstance(error, KeyboardInterrupt):
         how = "terminated" if isinstance(error, Stopped) else "interrupted"
-        return str(error) or f"{how}; {RESUMES}" if is_first_process() else ""
+        said = str(error) or f"{how}; what is done is kept; run the same command again to continue"
+        return said if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if isinstance(error, RuntimeError):

@@ -35,9 +35,7 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
 
     with status_line() as status:
         evaluated = run.evaluate(
-            settings,
-            on_start=_show_prompt,
-            on_progress=lambda name, progress: status(f"{name}: {progress.line()}"),
+            settings, on_start=_show_prompt, on_progress=lambda name, progress: status(f"{name}: {progress.line()}")
         )
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))

@@ -16,7 +16,6 @@ from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending, tell
 from trimsft.errors import FAILED
 from trimsft.study import command
-from trimsft.study.command import StudySettings
 from trimsft.study.quickstart import QuickstartSettings
 from trimsft.study.scales import ScaleOptions
 from trimsft.study.sweeps.command import SweepSettings
@@ -64,8 +63,8 @@ def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) 
 
 
 @study_app.command("run")
-@command_of(StudySettings)
-def study_run(settings: StudySettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
+@command_of(command.StudySettings)
+def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Run what is missing of a study and write its tables beside the paper's; the same command continues.
 
     Several of these may run at once in one folder, on one machine or on many that share it.

@@ -12,7 +12,6 @@ from trimsft.cli.base import JsonFlag, make_console
 from trimsft.cli.ending import ending, is_first_process
 from trimsft.errors import UsageError
 
-DRY_RUN = ("--dry-run", "--dry_run")
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
 
@@ -46,7 +45,7 @@ def train(
 
         Parser().print_help()
         return
-    words = [word for word in context.args if word not in DRY_RUN]
+    words = [word for word in context.args if word not in ("--dry-run", "--dry_run")]
     with ending({}, level=logging.INFO):
         if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")

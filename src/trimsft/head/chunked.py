@@ -37,14 +37,16 @@ def solve(problem: Problem) -> Solution:
     kept = int(kept_T.sum())
     if problem.wants_gradient:
         kept += _revive(problem, matmuls, tokens, weights_T, kept_T)
+    gradients = (matmuls.grad_weight_VH, matmuls.grad_bias_V)
+    grad_weight_VH, grad_bias_V = (None if one is None else one.to(problem.weight_VH.dtype) for one in gradients)
     return Solution(
         tokens=tokens,
         weights=weights_T,
         kept=kept,
         finite=all_finite(tokens, weights_T),
         grad_hidden_TH=matmuls.grad_hidden_TH,
-        grad_weight_VH=_cast(matmuls.grad_weight_VH, problem.weight_VH),
-        grad_bias_V=_cast(matmuls.grad_bias_V, problem.weight_VH),
+        grad_weight_VH=grad_weight_VH,
+        grad_bias_V=grad_bias_V,
     )
 
 
@@ -158,7 +160,3 @@ def _concatenate(chunks: list[TokenStats]) -> TokenStats:
     columns = zip(*(vars(chunk).values() for chunk in chunks), strict=True)
     values: list[Any] = [None if parts[0] is None else torch.cat(parts) for parts in columns]
     return TokenStats(*values)
-
-
-def _cast(gradient: Tensor | None, like: Tensor) -> Tensor | None:
-    return None if gradient is None else gradient.to(like.dtype)

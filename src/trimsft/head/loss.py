@@ -15,21 +15,11 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from trimsft.head import chunked, reference
-from trimsft.head.problem import (
-    DEFAULT_SKIP_BELOW,
-    IGNORED,
-    BackendUnavailable,
-    Problem,
-    Solution,
-    has_triton,
-    is_positive_number,
-    require_finite,
-)
-from trimsft.objectives import Objective, TokenStats, WeighsTokens
+from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, BackendUnavailable, Problem, Solution, has_triton
+from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -100,7 +90,8 @@ def linear_cross_entropy(
         dtype = torch.get_autocast_dtype(device)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias)
-    _check_settings(objective, normalizer, logit_scale, softcap, skip_below)
+    positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
+    _check_settings(objective, normalizer, skip_below, positive)
     solve = choose_backend(backend, hidden, low_memory)
 
     hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1).long()
@@ -131,7 +122,7 @@ def linear_cross_entropy(
         if solve is None:
             problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
             loss, solution = reference.solve(problem)
-            require_finite(solution, objective)
+            _require_finite(solution, objective)
         else:
             loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
     kept = solution.kept if problem.wants_gradient else 0
@@ -152,7 +143,7 @@ class _Fused(torch.autograd.Function):
         solve: Callable[[Problem], Solution],
     ) -> tuple[Tensor, Solution]:
         solution = solve(problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows]))
-        require_finite(solution, problem.objective)
+        _require_finite(solution, problem.objective)
         grad_hidden_NH = solution.grad_hidden_TH
         if grad_hidden_NH is not None and rows is not None:
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
@@ -180,6 +171,21 @@ class _Fused(torch.autograd.Function):
             if gradient is not None:
                 _scale_(gradient, factor)
         return (*gradients, None, None, None)
+
+
+def _require_finite(solution: Solution, objective: Objective) -> None:
+    """Raise if a logit of a trained token, or a weight, is not finite, and say where."""
+    if solution.finite:
+        return
+    tokens = solution.tokens
+    finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
+    if not finite.all():
+        rows = (~finite).nonzero().flatten()
+        raise FloatingPointError(
+            f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
+            "look for NaN or inf in the hidden states, the head's weight or a diverged step"
+        )
+    raise FloatingPointError(f"objective {objective!r} returned a weight that is not finite")
 
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
@@ -222,7 +228,7 @@ def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tenso
 
 
 def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:
-    if hidden.dtype not in _DTYPES:
+    if hidden.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"hidden: must be float32, bfloat16, float16 or float64, got {hidden.dtype}")
     if weight.dtype != hidden.dtype:
         raise TypeError(f"weight: must have the dtype of hidden, {hidden.dtype}, got {weight.dtype}")
@@ -249,23 +255,19 @@ def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor 
 
 
 def _check_settings(
-    objective: Objective,
-    normalizer: float | Tensor | None,
-    logit_scale: float,
-    softcap: float | None,
-    skip_below: float,
+    objective: Objective, normalizer: float | Tensor | None, skip_below: float, positive: dict[str, Any]
 ) -> None:
     if isinstance(objective, type) or not (isinstance(objective, WeighsTokens) or callable(objective)):
         raise TypeError(f"objective: must be an object such as TrimSFT() or a function, got {objective!r}")
     if isinstance(normalizer, Tensor):
         if normalizer.numel() != 1:
             raise ValueError(f"normalizer: must be a scalar, got shape {tuple(normalizer.shape)}")
-    elif normalizer not in (None, 0) and not is_positive_number(normalizer):
-        raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r}")
-    for name, value in (("logit_scale", logit_scale), ("softcap", 1.0 if softcap is None else softcap)):
-        if not is_positive_number(value):
+    elif normalizer not in (None, 0):
+        positive = {**positive, "normalizer": normalizer}
+    for name, value in positive.items():
+        if not (is_finite_number(value) and value > 0):
             raise ValueError(f"{name}: must be a number > 0, got {value!r}")
-    if not (skip_below == 0 or is_positive_number(skip_below)):
+    if not (is_finite_number(skip_below) and skip_below >= 0):
         raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.objectives import Objective, TokenStats, is_finite_number
+from trimsft.objectives import Objective, TokenStats
 
 # sizes of the Triton backend, here so that an estimate can be made where there is no Triton
 CHUNK_ROWS = 1536
@@ -163,30 +163,11 @@ def all_finite(tokens: TokenStats, weights: Tensor) -> bool:
     return bool(((tokens.nll - tokens.nll) + (tokens.gap - tokens.gap) + (weights - weights)).sum() == 0)
 
 
-def require_finite(solution: Solution, objective: Objective) -> None:
-    """Raise if a logit of a trained token, or a weight, is not finite, and say where."""
-    if solution.finite:
-        return
-    tokens = solution.tokens
-    finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
-    if not finite.all():
-        rows = (~finite).nonzero().flatten()
-        raise FloatingPointError(
-            f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
-            "look for NaN or inf in the hidden states, the head's weight or a diverged step"
-        )
-    raise FloatingPointError(f"objective {objective!r} returned a weight that is not finite")
-
-
 def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Tensor:
     """softcap * tanh(scale * z / softcap), or scale * z without a cap."""
     if softcap is None:
         return logits if logit_scale == 1.0 else logits * logit_scale
     return softcap * torch.tanh(logits * (logit_scale / softcap))
-
-
-def is_positive_number(value: Any) -> bool:
-    return is_finite_number(value) and value > 0
 
 
 class Matmul:

@@ -28,8 +28,6 @@ CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
 """Size of one chunk of float32 logits: small enough for the cache of a CPU, large enough for a full-speed matmul."""
 _BLOCK = 256
 """Neighbours of which only the largest is looked at first, in the search for alternatives."""
-_FLOOR = -1e4
-"""Stands for s = -inf in s * e^s, which is 0 from far above it on."""
 
 Backend = Literal["auto", "torch", "triton"]
 
@@ -72,7 +70,11 @@ def token_statistics(
         backend: auto is triton for CUDA tensors, torch elsewhere and for float64.
     """
     vocabulary, tokens = len(weight_VH), len(labels_T)
-    _check(hidden_TH, weight_VH, labels_T, top)
+    if labels_T.shape != hidden_TH.shape[:1]:
+        raise ValueError(f"labels_T: must have shape ({len(hidden_TH)},), got {tuple(labels_T.shape)}")
+    if labels_T.device.type == "cpu" and tokens and not 0 <= labels_T.min() <= labels_T.max() < vocabulary:
+        low, high = int(labels_T.min()), int(labels_T.max())
+        raise ValueError(f"labels_T: must be 0 to {vocabulary - 1}, got {low if low < 0 else high}")
     kernel = backend == "triton" or (
         backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and has_triton()
     )
@@ -96,24 +98,6 @@ def token_statistics(
     log_total_T1 = (found.tokens.nll + found.tokens.gold_logit)[:, None]
     logprobs_TK = softcapped(highest_TK, logit_scale, softcap).float() - log_total_T1
     return TokenStatistics(found.tokens, found.rank, found.gradient_norm, ids_TK.int(), logprobs_TK)
-
-
-def _check(hidden_TH: Tensor, weight_VH: Tensor, labels_T: Tensor, top: int) -> None:
-    if hidden_TH.dim() != 2 or weight_VH.dim() != 2 or hidden_TH.shape[1] != weight_VH.shape[1]:
-        raise ValueError(
-            f"hidden_TH: must be [tokens, {weight_VH.shape[-1]}] to go with a weight of {tuple(weight_VH.shape)}, "
-            f"got {tuple(hidden_TH.shape)}"
-        )
-    if labels_T.shape != hidden_TH.shape[:1]:
-        raise ValueError(f"labels_T: must have shape ({len(hidden_TH)},), got {tuple(labels_T.shape)}")
-    if len(weight_VH) < 2:
-        raise ValueError(f"weight_VH: a vocabulary of {len(weight_VH)} leaves no competitor; at least 2 are needed")
-    if top < 0:
-        raise ValueError(f"top: must be 0 or more, got {top}")
-    if labels_T.device.type == "cpu" and len(labels_T):
-        low, high = int(labels_T.min()), int(labels_T.max())
-        if low < 0 or high >= len(weight_VH):
-            raise ValueError(f"labels_T: must be 0 to {len(weight_VH) - 1}, got {low if low < 0 else high}")
 
 
 class _Sums(NamedTuple):
@@ -140,7 +124,7 @@ def _add_up_in_torch(
     highest_R, competitor_R = logits_RV.max(dim=1)
     exps_RV = torch.exp(logits_RV.sub_(highest_R[:, None]), out=spare_RV)
     total_R = exps_RV.sum(dim=1)
-    moment_R = logits_RV.clamp_(min=_FLOOR).mul_(exps_RV).sum(dim=1)
+    moment_R = logits_RV.clamp_(min=-1e4).mul_(exps_RV).sum(dim=1)  # s * e^s is 0 far above, and at -inf
     squares_R = torch.linalg.vector_norm(exps_RV, dim=1).square()
     return _Sums(gold_R1[:, 0], highest_R, competitor_R, above_R, total_R, moment_R, squares_R)
 

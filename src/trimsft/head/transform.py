@@ -1,9 +1,5 @@
-"""What a model does to its logits after the head: read from its configuration, and checked on the model itself.
-
-scale, softcap = logit_transform(model)
-# the model's forward has run with PROBE in place of its logits
-check_transform(outputs.logits, scale, softcap, "GemmaForCausalLM", harm="the fused loss would be wrong")
-"""
+"""What a model does to its logits after the head: read from its configuration, and checked on the model itself,
+whose forward pass has run with `PROBE` in place of its logits."""
 
 from __future__ import annotations
 

@@ -21,8 +21,6 @@ from trimsft.options import unknown_name
 
 Side = Literal["training", "benchmark"]
 SIDES: tuple[Side, ...] = ("training", "benchmark")
-BENCHMARK_SHARE = 8
-"""One in so many computations belongs to the benchmarks."""
 LARGEST_FACTOR = 9
 
 
@@ -36,10 +34,9 @@ class Step:
     def apply(self, value: int) -> int:
         """The result; a division must leave nothing over."""
         if self.operator == "/":
-            result, rest = divmod(value, self.operand)
-            if rest:
+            if rest := value % self.operand:
                 raise UsageError(f"{value} / {self.operand} leaves {rest}; divisions must be exact", field="step")
-            return result
+            return value // self.operand
         if self.operator == "+":
             return value + self.operand
         return value - self.operand if self.operator == "-" else value * self.operand
@@ -98,9 +95,9 @@ def follow(start: int, steps: tuple[Step, ...]) -> tuple[int, ...]:
 
 
 def side_of(start: int, steps: tuple[Step, ...]) -> Side:
-    """To which side a computation belongs, for good."""
+    """To which side a computation belongs, for good: one in eight to the benchmarks."""
     text = f"{start}" + "".join(f" {step.operator}{step.operand}" for step in steps)
-    return "training" if hashlib.sha256(text.encode()).digest()[0] % BENCHMARK_SHARE else "benchmark"
+    return "training" if hashlib.sha256(text.encode()).digest()[0] % 8 else "benchmark"
 
 
 def draw_problems(tier: str, seed: int | str, side: Side) -> Iterator[LabProblem]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,9 @@ class FineTuning:
 
     rows: int = option(1200, help="Rows of the set.", least=1)
     seed: int = 0
-    slip_rate: float = option(
-        0.05, help="Chance of each step to end in a wrong result that is carried on.", least=0, most=1
-    )
-    filler_rate: float = option(
-        0.1, help="Chance of each step to be followed by a sentence that says nothing.", least=0, most=1
-    )
-    unfamiliar_share: float = option(
-        0.0, help="Share of solutions in a format that the base model has never seen.", least=0, most=1
-    )
+    slip_rate: float = option(0.05, help="Chance of a step to end in a wrong result, carried on.", least=0, most=1)
+    filler_rate: float = option(0.1, help="Chance of a step to be followed by an empty phrase.", least=0, most=1)
+    unfamiliar_share: float = option(0.0, help="Share of solutions in a format new to the base.", least=0, most=1)
     tiers: tuple[str, ...] = tuple(TIERS)
     """Drawn from equally often."""
 
@@ -89,10 +83,7 @@ def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
         seen.setdefault(problem.problem, problem)
         if len(seen) == count:
             break
-    return [
-        LabProblem(f"{tier}-{number}", tier, problem.problem, problem.start, problem.steps)
-        for number, problem in enumerate(seen.values())
-    ]
+    return [replace(problem, id=f"{tier}-{number}") for number, problem in enumerate(seen.values())]
 
 
 def write_training(path: Path, settings: FineTuning) -> Path:

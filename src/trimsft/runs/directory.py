@@ -9,13 +9,6 @@ runs/trim/
   eval/NAME/      the record of a benchmark: samples.jsonl, grades.jsonl, scores.json
   tokens.parquet  the token table
   report.html
-
-run = RunDirectory(Path("runs/trim"))
-with run.lock():
-    run.settle_config({"objective": "trim", "margin": 1.5, "save_steps": 50}, harmless={"save_steps"})
-    run.write_manifest(seed=0, data=fingerprint_file(Path("train.jsonl")), **environment())
-    ...
-    run.mark_finished()
 """
 
 from __future__ import annotations
@@ -56,6 +49,10 @@ class RunDirectory:
         """Whether a training, or something of the same form, was begun here."""
         return self.manifest_path.is_file()
 
+    def evaluations(self) -> list[str]:
+        """The benchmarks that have scores."""
+        return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
+
     def lock(self, *, patience: float = 0.0) -> RunLock:
         """Keep other processes out: `with run.lock():`, or call it once and hold it until the process ends.
 
@@ -90,7 +87,8 @@ class RunDirectory:
         content = yaml.safe_dump(_plain(settings), sort_keys=False, allow_unicode=True)
         before = self.read_config()
         changed = {} if before is None else _differences(before, yaml.safe_load(content))
-        refused = [text for name, text in changed.items() if not _is_named(name, harmless)]
+        may_change = tuple(f"{name}." for name in harmless)
+        refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
             raise RunError(
                 f"{self.path} holds a run with other settings: {'; '.join(refused)}. "
@@ -98,19 +96,6 @@ class RunDirectory:
             )
         if before is None or changed:
             write_whole(self.config_path, content.encode())
-
-    # ---- what there is
-
-    def weights(self) -> Path:
-        """The folder of the trained model."""
-        if not self.model_dir.is_dir():
-            hint = "finish its training first"
-            raise RunError("is a run without a model yet", field="model", value=str(self.path), hint=hint)
-        return self.model_dir
-
-    def evaluations(self) -> list[str]:
-        """The benchmarks that have scores."""
-        return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
 
     # ---- the manifest
 
@@ -196,16 +181,15 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _is_named(setting: str, names: Collection[str]) -> bool:
-    parts = setting.split(".")
-    return any(".".join(parts[:length]) in names for length in range(1, len(parts) + 1))
-
-
 def find_weights(model: str | Path) -> str:
     """What `from_pretrained` loads: a run directory's trained model, a model folder, or a name of the hub."""
     folder = Path(model).expanduser()
-    if RunDirectory(folder).is_run():
-        return str(RunDirectory(folder).weights())
+    run = RunDirectory(folder)
+    if run.is_run():
+        if not run.model_dir.is_dir():
+            hint = "finish its training first"
+            raise RunError("is a run without a model yet", field="model", value=str(folder), hint=hint)
+        return str(run.model_dir)
     if str(model).startswith(("/", "./", "../", "~")) and not folder.is_dir():
         raise RunError(f"no such folder: {str(model)!r}", field="model")
     return str(folder) if folder.is_dir() else str(model)

@@ -49,8 +49,6 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Have a file, or the names in a folder, on disk before going on."""
-    if os.name == "nt" and path.is_dir():  # Windows opens no folders
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

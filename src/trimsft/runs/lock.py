@@ -100,8 +100,7 @@ class RunLock:
         self.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
+os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
 
 
 def holder_of(path: Path) -> Holder | None:

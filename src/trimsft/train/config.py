@@ -9,8 +9,7 @@ from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
-from trimsft.head.problem import is_positive_number
-from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, make_objective
+from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, is_finite_number, make_objective
 
 
 @dataclass
@@ -75,7 +74,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             self._share_batch(self.global_batch)
 
     def _check_head(self) -> None:
-        if not (self.skip_below == 0 or is_positive_number(self.skip_below)):
+        if not (is_finite_number(self.skip_below) and self.skip_below >= 0):
             raise ValueError(f"skip_below: must be a number >= 0, got {self.skip_below!r}")
         if self.head_backend not in BACKENDS:
             raise ValueError(f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}")
