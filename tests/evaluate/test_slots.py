@@ -111,12 +111,8 @@ def test_a_stop_text_ends_the_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_filters_hold_row_by_row() -> None:
     model = make_model()
-    requests = [
-        Request("", seed, sampling, (5, 6, 7))
-        for seed, sampling in enumerate(
-            [Sampling(max_tokens=8, top_k=2), Sampling(max_tokens=8, top_p=0.3), Sampling(max_tokens=8)] * 3
-        )
-    ]
+    samplings = [Sampling(max_tokens=8, **filters) for filters in ({"top_k": 2}, {"top_p": 0.3}, {})] * 3
+    requests = [Request("", seed, sampling, (5, 6, 7)) for seed, sampling in enumerate(samplings)]
     assert complete(model, requests) == complete(model, requests, decoding="batches")
 
 
@@ -130,21 +126,16 @@ def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
     assert [found[at] for at in range(len(requests))] == complete(model, requests, decoding="batches")
 
 
-def test_wrong_logits_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("short", "factor"), [(1, 1.0), (0, torch.nan)])
+def test_wrong_logits_are_found_out(short: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     right = slot_attention.attend
-    monkeypatch.setattr(slot_attention, "attend", lambda q, k, v, lengths, *rest: right(q, k, v, lengths - 1, *rest))
-    engine = TransformersEngine(make_model(), make_tokenizer())
-    requests = make_requests()[4:]
+    wrong = lambda q, k, v, lengths, *rest: factor * right(q, k, v, lengths - short, *rest)  # noqa: E731
+    monkeypatch.setattr(slot_attention, "attend", wrong)
     with pytest.warns(UserWarning, match=r"logits differ by .* of their spread"):
-        list(engine.generate(requests))
+        list(TransformersEngine(make_model(), make_tokenizer()).generate(make_requests()[4:]))
 
 
-def test_numbers_that_are_none_are_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = slot_attention.attend
-    with monkeypatch.context() as patch:
-        patch.setattr(slot_attention, "attend", lambda *args: right(*args) * torch.nan)
-        with pytest.warns(UserWarning, match=r"logits differ by nan"):
-            list(TransformersEngine(make_model(), make_tokenizer()).generate(make_requests()))
+def test_logits_that_are_not_finite_are_no_answers() -> None:
     model = make_model()
     model.lm_head.weight.data[5] = torch.inf
     with pytest.raises(EngineError, match=r"model: its logits for a prompt of \d+ tokens are not finite in float32"):
@@ -163,12 +154,10 @@ def test_all_kinds_of_sampling_are_known_before_the_first_step(monkeypatch: pyte
     monkeypatch.setattr(Drawer, "choose", seen)
     long = Request("", 1, Sampling(max_tokens=4), tuple(range(1, 30)))
     short = Request("", 2, Sampling(max_tokens=4, top_k=1), (1, 2))
+    greedy = Request("", 2, Sampling(max_tokens=4, temperature=0.0), (1, 2))
     found = complete(make_model(), [long, short], batch_size=1)
     assert ways == {True}
-    assert (
-        found[1].text
-        == complete(make_model(), [Request("", 2, Sampling(temperature=0.0, max_tokens=4), (1, 2))])[0].text
-    )
+    assert found[1].text == complete(make_model(), [greedy])[0].text
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -216,12 +205,22 @@ def test_nothing_is_answered_twice_when_slots_fail_late(monkeypatch: pytest.Monk
     assert sorted(found, key=lambda c: c.index) == plain
 
 
-def test_what_cannot_be_asked() -> None:
+@pytest.mark.parametrize(
+    ("tokens", "new", "says"),
+    [
+        ((1, 262), 2, "has a token 262, but the model knows 262"),
+        ((), 2, "the prompt of request 0 has no tokens"),
+        ((1, 2), 255, "max_tokens: 255 new tokens after a prompt of 2 exceed the model's 256 .*; use at most 254"),
+    ],
+)
+def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> None:
     engine = TransformersEngine(make_model(), make_tokenizer())
-    with pytest.raises(EngineError, match="has a token 262, but the model knows 262"):
-        next(engine.generate([Request("", 1, Sampling(max_tokens=2), (1, 262))]))
+    with pytest.raises(EngineError, match=says):
+        next(engine.generate([Request("", 1, Sampling(max_tokens=new), tokens)]))
     with pytest.raises(ValueError, match="tokenizer: must be given with a loaded model"):
         TransformersEngine(make_model())
+    with pytest.raises(ValueError, match="batch_size: must be at least 1, got 0"):
+        TransformersEngine(make_model(), make_tokenizer(), batch_size=0)
 
 
 # kernels ------------------------------------------------------------------------------------------------------------
@@ -278,14 +277,6 @@ def test_triton_draws_what_torch_draws() -> None:
     assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(chosen, logits.argmax(dim=1))
     tied = torch.zeros(1, size)
     assert slot_kernel.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
-
-
-def test_steps_of_rows_are_those_of_a_batch() -> None:
-    logits = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
-    drawer = Drawer(range(4), [Sampling()] * 4, logits.device)
-    apart = drawer.scores(logits, torch.tensor([0, 1, 5, 2000]))
-    for row, step in enumerate([0, 1, 5, 2000]):
-        assert torch.equal(apart[row], drawer.scores(logits, step)[row])
 
 
 # on a GPU -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """One grader for the whole session: starting a worker costs more than all grades of a test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -2,8 +2,6 @@ r"""What counts as the same answer. Each row of a table is a gold and an answer;
 math-verify included, and both ways round.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from trimsft.grading import Grader

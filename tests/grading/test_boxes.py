@@ -1,7 +1,5 @@
 """Where a response states its answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from trimsft.grading import extract_answer

@@ -1,7 +1,5 @@
 """The golds of the seven benchmarks, where the data folder lies beside the repository."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever a model writes: no hang, no crash, nothing executed, and no other answer pays for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Workers that are killed, that die, that run out of memory: each costs one question."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

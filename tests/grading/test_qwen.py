@@ -1,7 +1,5 @@
 """The lenient rules: what they accept that the strict ones do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Statuses, and what a benchmark may declare."""
 
-from __future__ import annotations
-
 import pytest
 
 from trimsft.grading import Grade, Grader, Rules, grade

@@ -17,20 +17,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: fl
     key_heads, positions = key.shape[1:3]
     out = torch.empty(rows, heads, width, dtype=query.dtype, device=query.device)
     shared = heads // key_heads
+    states = (query.contiguous(), key, value, lengths, out)
     _attend_row[(rows, key_heads)](
-        query.contiguous(),
-        key,
-        value,
-        lengths,
-        out,
+        *states,
         scale,
         positions if window is None else window,
-        key.stride(0),
-        key.stride(1),
-        value.stride(0),
-        value.stride(1),
-        key.stride(2),
-        value.stride(2),
+        *key.stride()[:3],
+        *value.stride()[:3],
         SHARED=shared,
         WIDTH=width,
         BLOCK_SHARED=max(16, triton.next_power_of_2(shared)),  # the least that tl.dot takes
@@ -43,26 +36,11 @@ def attend(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: fl
 
 @triton.jit
 def _attend_row(
-    query_ptr,
-    key_ptr,
-    value_ptr,
-    lengths_ptr,
-    out_ptr,
-    scale,
-    window,
-    key_row_stride,
-    key_head_stride,
-    value_row_stride,
-    value_head_stride,
-    key_stride,
-    value_stride,
-    SHARED: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK_SHARED: tl.constexpr,
-    BLOCK_WIDTH: tl.constexpr,
-    BLOCK_KEYS: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    query_ptr, key_ptr, value_ptr, lengths_ptr, out_ptr, scale, window,
+    key_row_stride, key_head_stride, key_stride, value_row_stride, value_head_stride, value_stride,
+    SHARED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_SHARED: tl.constexpr, BLOCK_WIDTH: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """The queries that share key head `head` of one row, over its keys in blocks, with a running softmax."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64)

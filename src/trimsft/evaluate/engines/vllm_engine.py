@@ -19,6 +19,8 @@ from trimsft.evaluate.engines.base import Completion, EngineError, Request, Samp
 AHEAD = 2048
 """Requests given to vLLM before the first of them is done: enough to fill it, few enough to abort."""
 
+_NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
 
 class VllmEngine:
     """A model served by vLLM's own scheduler, without a server."""
@@ -115,10 +117,7 @@ class VllmEngine:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
-            min_p=0.0,
-            repetition_penalty=1.0,
-            presence_penalty=0.0,
-            frequency_penalty=0.0,
+            **_NEUTRAL,
             max_tokens=sampling.max_tokens,
             seed=request.seed,
             stop=list(sampling.stop) or None,
