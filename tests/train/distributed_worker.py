@@ -62,34 +62,28 @@ def train_all(cases: dict[str, Case], folder: Path) -> None:
 
 def train(case: Case, folder: Path) -> None:
     """Leaves logs and kept rows of each rank in `rank-N.json`, the final weights in `model/`."""
-    trainer = _trainer(case, folder)
+    trainer = _Recording(case, folder)
     trainer.train()
     if case.resumes:
         trainer.accelerator.wait_for_everyone()
         if trainer.is_world_process_zero():
             (folder / "train" / f"checkpoint-{STEPS}").rename(folder / "gone")
-        trainer = _trainer(case, folder)
+        trainer = _Recording(case, folder)
         trainer.train(resume_from_checkpoint=True)
     logs = [log for log in trainer.state.log_history if "loss" in log]
-    facts = {"logs": logs, "kept": trainer.kept, "nearest": trainer.nearest, "is_sharded": _is_sharded(trainer.model)}
+    is_sharded = all(isinstance(weight, DTensor) for weight in trainer.model.parameters())
+    facts = {"logs": logs, "kept": trainer.kept, "nearest": trainer.nearest, "is_sharded": is_sharded}
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
     trainer.save_model(str(folder / "model"))
-
-
-def _trainer(case: Case, folder: Path) -> "_Recording":
-    return _Recording(
-        make_model(tied=case.tied),
-        _settings(case, folder),
-        train_dataset=Dataset.from_list(make_rows()),
-        processing_class=make_tokenizer(),
-    )
 
 
 class _Recording(TrimSFTTrainer):
     """Notes of each micro-batch how many tokens were trained and kept; and the gap nearest to one that decides."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, case: Case, folder: Path) -> None:
+        rows = Dataset.from_list(make_rows())
+        settings = _settings(case, folder)
+        super().__init__(make_model(tied=case.tied), settings, train_dataset=rows, processing_class=make_tokenizer())
         self.kept: list[tuple[int, int]] = []
         self.nearest = math.inf
 
@@ -105,23 +99,12 @@ class _Recording(TrimSFTTrainer):
 
 def _settings(case: Case, folder: Path) -> TrimSFTConfig:
     usual: dict[str, Any] = {
-        "objective": "trim",
-        "per_device_train_batch_size": case.micro_batch,
-        "gradient_accumulation_steps": case.accumulation,
-        "max_steps": STEPS,
-        "train_sampling_strategy": "sequential",
+        "per_device_train_batch_size": case.micro_batch, "gradient_accumulation_steps": case.accumulation,
+        "max_steps": STEPS, "train_sampling_strategy": "sequential", "learning_rate": 0.1, "max_grad_norm": 0.0,
         "optim": "sgd",  # unlike Adam it does not forgive a gradient of the wrong size
-        "learning_rate": 0.1,
-        "max_grad_norm": 0.0,
-        "logging_steps": 1,
-        "save_strategy": "steps" if case.resumes else "no",
-        "save_steps": STEPS // 2,
-        "report_to": "none",
-        "disable_tqdm": True,
-        "bf16": False,
-        "use_cpu": True,
-        "gradient_checkpointing": False,
-    }
+        "save_strategy": "steps" if case.resumes else "no", "save_steps": STEPS // 2, "logging_steps": 1,
+        "report_to": "none", "disable_tqdm": True, "bf16": False, "use_cpu": True, "gradient_checkpointing": False,
+    }  # fmt: skip
     if case.fsdp:
         usual |= {"fsdp": True, "fsdp_config": {"version": 2}}
     return TrimSFTConfig(output_dir=str(folder / "train"), **usual | dict(case.settings))
@@ -138,17 +121,9 @@ def _let_accelerate_shard_on_cpu() -> None:
 def make_model(*, tied: bool) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        tie_word_embeddings=tied,
-        initializer_range=0.2,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
-    )
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        tie_word_embeddings=tied, initializer_range=0.2, pad_token_id=0, bos_token_id=None, eos_token_id=1,
+    )  # fmt: skip
     model = LlamaForCausalLM(config)
     for weight in {model.get_input_embeddings().weight, model.get_output_embeddings().weight}:
         # one direction that all hidden states share, and that speaks against the last tokens
@@ -163,7 +138,7 @@ def make_rows() -> list[dict[str, list[int]]]:
     for number in range(STEPS * BATCH):
         length = draw.choice((2, 3, 5, 48))
         ids = [draw.randrange(2, VOCABULARY - OUT_OF_REACH) for _ in range(length)]
-        labels = list(ids)
+        labels = ids
         if 8 <= number < 12:
             labels = [ids[0]] + [-100] * (length - 1)
         if 28 <= number < 32:
@@ -221,25 +196,19 @@ def _loop(model: LlamaForCausalLM, *, pieces: list[int], scale: int) -> torch.Te
         trained = sum(label != -100 for row in batch for label in row["labels"][1:])
         total = torch.zeros(())
         for piece in pieces:
-            ids, labels = (_padded(batch[piece * 4 : piece * 4 + 4], name) for name in ("input_ids", "labels"))
-            mask = (labels != _PADDING).long()
-            labels = labels.masked_fill(mask == 0, -100)
-            loss = model(ids, attention_mask=mask, labels=labels, num_items_in_batch=trained).loss * scale
+            ids, labels = (
+                [torch.tensor(row[name]) for row in batch[piece * 4 : piece * 4 + 4]]
+                for name in ("input_ids", "labels")
+            )
+            inputs = {
+                "input_ids": pad_sequence(ids, batch_first=True),
+                "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+                "labels": pad_sequence(labels, batch_first=True, padding_value=-100),
+            }
+            loss = model(**inputs, num_items_in_batch=trained).loss * scale
             loss.backward()
             total += loss.detach()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(total)
     return torch.stack(losses)
-
-
-_PADDING = -101
-
-
-def _padded(rows: list[dict[str, list[int]]], name: str) -> torch.Tensor:
-    tensors = [torch.tensor(row[name]) for row in rows]
-    return pad_sequence(tensors, batch_first=True, padding_value=_PADDING if name == "labels" else 0)
-
-
-def _is_sharded(model: torch.nn.Module) -> bool:
-    return all(isinstance(weight, DTensor) for weight in model.parameters())

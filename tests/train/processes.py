@@ -42,24 +42,11 @@ class Child:
         self._process.start()
         atexit.register(self.end)  # after a failed test, pytest would wait for it
 
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._process.is_alive()
-
-    def send(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
     def end(self) -> None:
         """Kill it, with all that it started, if it still runs."""
         while self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)  # not there before it has made its group
+                os.killpg(self._process.pid, signal.SIGKILL)  # not there before it has made its group
             self._process.join(0.1)
 
     def wait(self, timeout: float = TIMEOUT) -> Finished:
@@ -79,18 +66,17 @@ def command(arguments: Sequence[str], log: Path, **environment: str) -> Child:
 
 def ranks(target: Callable[..., None], *args: Any, count: int, log: Path) -> list[Finished]:
     """The same function on `count` processes, which find each other."""
-    environments = rank_environments(count, free_port())
     children = [
         Child(target, *args, log=log.with_name(f"{log.name}-{rank}"), **environment)
-        for rank, environment in enumerate(environments)
+        for rank, environment in enumerate(rank_environments(count))
     ]
     return [child.wait() for child in children]
 
 
-def rank_environments(count: int, port: int) -> list[dict[str, str]]:
+def rank_environments(count: int) -> list[dict[str, str]]:
     """What torchrun tells each process."""
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(count)]
 
 
@@ -136,17 +122,10 @@ SAVING = {
 
 
 def signalled(
-    arguments: Sequence[str],
-    log: Path,
-    number: int,
-    *,
-    step: int,
-    moment: str = "step",
-    rank: int = 0,
-    **environment: str,
+    arguments: Sequence[str], log: Path, number: int, *, step: int, moment: str = "step", rank: int = 0, **ranks: str
 ) -> Child:
     """`trimsft ...` that one of its ranks sends a signal to: in the middle of a step, or of the save after it."""
-    return Child(_run_signalled, list(arguments), number, step, moment, rank, log=log, **environment)
+    return Child(_run_signalled, list(arguments), number, step, moment, rank, log=log, **ranks)
 
 
 def _run_signalled(arguments: list[str], number: int, step: int, moment: str, rank: int) -> None:

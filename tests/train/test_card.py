@@ -9,7 +9,7 @@ import yaml
 from datasets import Dataset
 from torch import Tensor
 
-from tests.train.tiny import PAIRS, TEXTS, make_model, make_tokenizer, make_trainer
+from tests.train.tiny import PAIRS, make_model, make_ours, make_tokenizer, make_trainer
 from trimsft import TokenStats
 from trimsft.train import TrimSFTTrainer
 
@@ -27,7 +27,7 @@ def base_named(name: str) -> Any:
     return model
 
 
-def test_after_a_training(tmp_path: Path) -> None:
+def test_after_a_training(tmp_path) -> None:
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
     settings = {"margin": 0.25, "bandwidth": 2.0, "learning_rate": 0.0123, "eval_strategy": "steps", "eval_steps": 1}
     trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options, **settings)
@@ -59,14 +59,14 @@ def sure(tokens: TokenStats) -> Tensor:
         ({"objective": sure}, {}, "`sure`"),
     ],
 )
-def test_before_any_training(options: Any, settings: Any, says: str, tmp_path: Path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, options, **settings)
+def test_before_any_training(options, settings, says, tmp_path) -> None:
+    trainer = make_ours(tmp_path, options=options, **settings)
     _, text = card_of(trainer)
     assert f"with the objective {says}." in text
     assert "Nothing was logged." in text
 
 
-def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path: Path) -> None:
+def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path) -> None:
     folder = tmp_path / "base"
     make_model().save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
@@ -76,18 +76,15 @@ def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path: Path) -> None
     assert "base_model" not in header and "datasets" not in header
 
 
-def test_an_adapter(tmp_path: Path) -> None:
+def test_an_adapter(tmp_path) -> None:
     options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"])}
-    trainer = make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options)
-    header, _ = card_of(trainer)
+    header, text = card_of(make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options))
     assert header["library_name"] == "peft" and header["base_model"] == "some/base"
+    assert "An adapter for `some/base`" in text
 
 
-def test_it_is_saved_with_a_checkpoint(tmp_path: Path) -> None:
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path / "my run", PAIRS, max_steps=1, save_strategy="steps", save_steps=1
-    )
-    trainer.train()
+def test_it_is_saved_with_a_checkpoint(tmp_path) -> None:
+    make_ours(tmp_path / "my run", max_steps=1, save_strategy="steps", save_steps=1).train()
     cards = list((tmp_path / "my run").rglob("README.md"))
     assert cards and all("with the objective `TrimSFT(" in card.read_text() for card in cards)
     assert any("# my run" in card.read_text() for card in cards)

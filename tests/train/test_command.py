@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.processes import SAVING, Child, Finished, command, free_port, rank_environments, signalled
+from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import Stopped
 from trimsft.runs import RunDirectory
@@ -75,26 +75,24 @@ def last_line(done: Finished) -> str:
     return line
 
 
-def test_the_process_makes_what_the_function_makes(
-    whole: RunDirectory, fields: dict[str, Any], run: RunDirectory
-) -> None:
+def test_the_process_makes_what_the_function_makes(whole, fields, run) -> None:
     assert weights(train_model(**fields, output_dir=run.path).run) == weights(whole)
     other = train_model(**fields, output_dir=run.path.with_name("other"), seed=7).run
     assert weights(other) != weights(whole)  # else the tests below would say nothing
 
 
-def test_a_refusal_is_one_line_and_exit_code_2(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
-    done = command([*words, "--objective", "trimm"], tmp_path / "log").wait()
-    assert done.code == 2 and not done.out and not run.path.exists()
-    assert "objective: unknown name 'trimm'; did you mean 'trim'?" in last_line(done)
-    nothing = command(["train"], tmp_path / "log").wait()
-    assert nothing.code == 2 and "nothing to train" in last_line(nothing)
+def test_a_refusal_is_one_line_and_exit_code_2(words, run, tmp_path) -> None:
+    for wrong, says in (
+        ([*words, "--objective", "trimm"], "objective: unknown name 'trimm'; did you mean 'trim'?"),
+        (["train"], "nothing to train"),
+    ):
+        done = command(wrong, tmp_path / "log").wait()
+        assert done.code == 2 and not done.out and not run.path.exists()
+        assert says in last_line(done)
 
 
 @pytest.mark.parametrize("wrong", [("--learning_rate", "0.5"), ("--dataset_name", "./nowhere.jsonl")])
-def test_all_ranks_are_refused_together(
-    wrong: tuple[str, str], whole: RunDirectory, words: list[str], tmp_path: Path
-) -> None:
+def test_all_ranks_are_refused_together(wrong, whole, words, tmp_path) -> None:
     """By the main process: another's run, data that is not there."""
     if wrong[0] == "--learning_rate":
         words = [*words, "--output_dir", str(whole.path)]
@@ -103,35 +101,30 @@ def test_all_ranks_are_refused_together(
     assert wrong[1] in last_line(first) and "trimsft:" not in second.err
 
 
-def test_a_dry_run_prints_and_writes_nothing(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
-    done = command([*words, "--dry-run"], tmp_path / "log").wait()
-    assert done.code == 0, done.err[-4000:]
-    for word in ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows"):
-        assert word in done.out
+FIELDS = ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")
+
+
+def test_what_is_printed_without_training(words, run, tmp_path) -> None:
+    for arguments, parts in (
+        ([*words, "--dry-run"], ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows")),
+        (["train", "--help"], ("trimsft train --config recipes/",)),
+        (["train", "--help-all"], FIELDS),
+    ):
+        done = command(arguments, tmp_path / "log").wait()
+        assert done.code == 0, done.err[-4000:]
+        assert [part for part in parts if part not in done.out] == []
     assert not run.path.exists()
-
-
-def test_help_shows_an_example_and_the_fields(tmp_path: Path) -> None:
-    done = command(["train", "--help"], tmp_path / "log").wait()
-    assert done.code == 0 and "trimsft train --config recipes/" in done.out
-    everything = command(["train", "--help-all"], tmp_path / "log").wait()
-    assert everything.code == 0
-    for field in ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp"):
-        assert field in everything.out
 
 
 # signals -------------------------------------------------------------------------------------------------------------
 
 
 def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
-    environments = rank_environments(2, free_port())
-    children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(environments)]
+    children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(rank_environments(2))]
     return [child.wait() for child in children]
 
 
-def test_asked_to_end_it_saves_and_goes_on_later(
-    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
-) -> None:
+def test_asked_to_end_it_saves_and_goes_on_later(whole, words, run, fields, tmp_path) -> None:
     """Also as shells start what stands in the background: with SIGINT ignored."""
     for number, code, how, step in ((signal.SIGINT, 130, "interrupted", 3), (signal.SIGTERM, 143, "terminated", 5)):
         done = signalled(words, tmp_path / "log", number, step=step).wait()
@@ -144,7 +137,7 @@ def test_asked_to_end_it_saves_and_goes_on_later(
     assert_as_if_never_interrupted(run, whole)
 
 
-def test_all_ranks_end_after_the_same_step(words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+def test_all_ranks_end_after_the_same_step(words, run, tmp_path) -> None:
     """Though only the second was asked to."""
     first, second = two_ranks(
         lambda log, **ranks: signalled(words, log, signal.SIGTERM, step=3, rank=1, **ranks), tmp_path
@@ -154,7 +147,7 @@ def test_all_ranks_end_after_the_same_step(words: list[str], run: RunDirectory, 
     assert sorted(path.name for path in run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
 
 
-def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Stopping() as heeding:
         with pytest.raises(Stopped):  # nothing is trained yet
@@ -172,9 +165,7 @@ def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch, capfd: py
 # kills ---------------------------------------------------------------------------------------------------------------
 
 
-def test_killed_while_it_saves_it_goes_on(
-    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
-) -> None:
+def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -> None:
     done = signalled(words, tmp_path / "log", signal.SIGKILL, step=4, moment="optimizer").wait()
     assert done.code == -signal.SIGKILL
     assert sorted(path.name for path in run.train_dir.iterdir() if path.is_dir()) == ["_saving", "checkpoint-2"]
@@ -185,9 +176,7 @@ def test_killed_while_it_saves_it_goes_on(
 
 
 @pytest.mark.soak
-def test_killed_at_every_step_and_moment_of_a_save(
-    whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
-) -> None:
+def test_killed_at_every_step_and_moment_of_a_save(whole, words, run, fields, tmp_path) -> None:
     words = [*words, "--save_steps", "1"]
     for step, moment in enumerate(SAVING, start=1):
         assert signalled(words, tmp_path / "log", signal.SIGKILL, step=step, moment=moment).wait().code == -9
@@ -201,18 +190,8 @@ def test_killed_at_every_step_and_moment_of_a_save(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("step", range(1, STEPS + 1))
-def test_killed_in_any_step(
-    step: int, whole: RunDirectory, words: list[str], run: RunDirectory, fields: dict[str, Any], tmp_path: Path
-) -> None:
-    assert signalled(words, tmp_path / "log", signal.SIGKILL, step=step).wait().code == -9
-    train_model(**fields, output_dir=run.path)
-    assert_as_if_never_interrupted(run, whole)
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_two_ranks_are_ended_and_go_on(number: int, words: list[str], run: RunDirectory, tmp_path: Path) -> None:
+def test_two_ranks_are_ended_and_go_on(number, words, run, tmp_path) -> None:
     def never(log: Path, **ranks: str) -> Child:
         return command([*words, "--output_dir", str(tmp_path / "whole")], log, **ranks)
 

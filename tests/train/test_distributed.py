@@ -4,10 +4,12 @@ In every 8 rows of `distributed_worker`, rank 0 has the first four and rank 1 th
 same pieces one after the other must arrive at the same weights.
 """
 
+import functools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,23 +86,16 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> "OneProcess":
-    return OneProcess(tmp_path_factory.mktemp("one"))
-
-
-class OneProcess:
+def one(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Trained]:
     """Trains each case once, in this process."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._done = folder, dict[Case, Trained]()
+    @functools.cache
+    def train_once(case: Case) -> Trained:
+        folder = tmp_path_factory.mktemp("one")
+        train(case, folder)
+        return Trained.read(folder, case, 1)
 
-    def __getitem__(self, case: Case) -> Trained:
-        if case not in self._done:
-            place = self._folder / str(len(self._done))
-            place.mkdir()
-            train(case, place)
-            self._done[case] = Trained.read(place, case, 1)
-        return self._done[case]
+    return train_once
 
 
 def distance(one: Weights, other: Weights) -> float:
@@ -133,20 +128,19 @@ def assert_same_training(got: Trained, expected: Trained) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_ranks_train_as_one_process_with_the_same_pieces(
-    name: str, two: dict[str, Trained], one: OneProcess
-) -> None:
+def test_two_ranks_train_as_one_process_with_the_same_pieces(name, two, one) -> None:
     case = CASES[name]
     settings = ADAM if case.settings == ADAM else ()
     pieces = Case(tied=case.tied, micro_batch=case.micro_batch, accumulation=2 * case.accumulation, settings=settings)
+    expected = one(pieces)
     assert two[name].is_sharded == case.fsdp
-    assert movement(one[pieces].weights, tied=case.tied) > 100 * rounding(one[pieces].weights)
-    assert_same_training(two[name], one[pieces])
+    assert movement(expected.weights, tied=case.tied) > 100 * rounding(expected.weights)
+    assert_same_training(two[name], expected)
 
 
-def test_two_ranks_train_as_one_process_with_one_piece(two: dict[str, Trained], one: OneProcess) -> None:
-    assert_same_training(two["ddp, untied, exact"], one[Case(tied=False, settings=EXACT)])
-    skipping, whole = two["ddp, untied"], one[Case(tied=False)]
+def test_two_ranks_train_as_one_process_with_one_piece(two, one) -> None:
+    assert_same_training(two["ddp, untied, exact"], one(Case(tied=False, settings=EXACT)))
+    skipping, whole = two["ddp, untied"], one(Case(tied=False))
     moved = movement(whole.weights, tied=False)
     assert distance(skipping.weights, whole.weights) < SKIPPED_ERROR * moved
     for log, expected in zip(skipping.logs, whole.logs, strict=True):
@@ -154,7 +148,7 @@ def test_two_ranks_train_as_one_process_with_one_piece(two: dict[str, Trained], 
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
-def test_a_rank_may_have_nothing_to_train_on_or_to_keep(name: str, two: dict[str, Trained]) -> None:
+def test_a_rank_may_have_nothing_to_train_on_or_to_keep(name, two) -> None:
     first, second = two[name].kept
     assert first[1] == [0, 0] and second[1][1] > 0  # no token
     assert second[3][0] > 0 and second[3][1] == 0 and first[3][1] > 0  # no weight
@@ -162,8 +156,8 @@ def test_a_rank_may_have_nothing_to_train_on_or_to_keep(name: str, two: dict[str
     assert any(a[0] > 5 * b[0] > 0 for a, b in zip(first, second, strict=True))
 
 
-def test_fsdp2_in_bfloat16_is_near_float32(two: dict[str, Trained], one: OneProcess) -> None:
-    half, single = two["fsdp2, bf16"], one[Case(micro_batch=4, accumulation=2)]
+def test_fsdp2_in_bfloat16_is_near_float32(two, one) -> None:
+    half, single = two["fsdp2, bf16"], one(Case(micro_batch=4, accumulation=2))
     assert all(weight.dtype == torch.float32 for weight in half.weights.values())
     assert 0 < distance(half.weights, single.weights) < 0.1 * movement(single.weights, tied=True)
     for log, expected in zip(half.logs, single.logs, strict=True):
@@ -171,13 +165,13 @@ def test_fsdp2_in_bfloat16_is_near_float32(two: dict[str, Trained], one: OneProc
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "fsdp2, untied, recomputed"])
-def test_fsdp2_has_nothing_to_warn_of(name: str, two: dict[str, Trained]) -> None:
+def test_fsdp2_has_nothing_to_warn_of(name, two) -> None:
     """It loses its hook on an output that is a view, should someone write `loss /= 2`."""
     for path in two[name].folder.glob("err-*"):
         assert "Warning" not in path.read_text()
 
 
-def test_a_model_saved_by_fsdp2_loads_anywhere(two: dict[str, Trained]) -> None:
+def test_a_model_saved_by_fsdp2_loads_anywhere(two) -> None:
     run = two["fsdp2"]
     model, info = AutoModelForCausalLM.from_pretrained(run.folder / "model", output_loading_info=True)
     assert not any(info[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -185,7 +179,7 @@ def test_a_model_saved_by_fsdp2_loads_anywhere(two: dict[str, Trained]) -> None:
         assert torch.equal(weight, run.weights[name]), name
 
 
-def test_fsdp2_resumes_bit_for_bit(two: dict[str, Trained]) -> None:
+def test_fsdp2_resumes_bit_for_bit(two) -> None:
     whole, again = two["fsdp2, adam and clipping"], two["fsdp2, adam and clipping, resumed"]
     assert [log["step"] for log in again.logs] == list(range(1, STEPS + 1))
     assert len(again.kept[0]) == STEPS // 2  # only the second half was trained again
@@ -206,7 +200,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_patched_model_can_be_sharded_by_hand(layout: str, by_hand: Path) -> None:
+def test_a_patched_model_can_be_sharded_by_hand(layout, by_hand) -> None:
     (losses, weights), (expected_losses, expected) = (
         torch.load(by_hand / f"{layout}, {kind}.pt") for kind in ("sharded", "whole")
     )
@@ -230,7 +224,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("accelerate", marks=pytest.mark.soak), "torchrun"])
-def test_the_command_runs_under_a_launcher(launcher: str, tmp_path: Path) -> None:
+def test_the_command_runs_under_a_launcher(launcher, tmp_path) -> None:
     run = tmp_path / "run"
     words = as_words(make_fields(tmp_path, output_dir=run, max_steps=2, save_strategy="no"))
     command = [sys.executable, "-m", *LAUNCHERS[launcher], str(free_port()), "-m", "trimsft", "train", *words]

@@ -8,161 +8,122 @@ from contextlib import nullcontext
 import pytest
 import torch
 from peft import LoraConfig
+from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3Config, Trainer
+from trl import ModelConfig
 
 from trimsft.train import footprint
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.estimate import Plan, describe, estimate, peak_flops, plan_from
+from trimsft.train.estimate import Estimate, Plan, describe, estimate, peak_flops, plan_from
 
 SMALL = {
-    "hidden_size": 64,
-    "intermediate_size": 176,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": 100,
-}
+    "hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 3, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 100,
+}  # fmt: skip
 PRECISIONS = {"float32": (torch.float32, False), "bfloat16": (torch.bfloat16, False), "autocast": (torch.float32, True)}
 
 
-def make_args(tmp_path, **fields) -> TrimSFTConfig:
+QWEN = Qwen2Config(
+    hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12,
+    num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
+)  # fmt: skip
+LLAMA = LlamaConfig(
+    hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+    num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=False,
+)  # fmt: skip
+
+
+def make_args(**fields) -> TrimSFTConfig:
     fields = {"bf16": False, "per_device_train_batch_size": 4, "num_train_epochs": 1, **fields}
-    args = TrimSFTConfig(output_dir=str(tmp_path), use_cpu=True, report_to="none", **fields)
+    args = TrimSFTConfig(output_dir="unused", use_cpu=True, report_to="none", **fields)
     args.use_cpu = False  # bf16 would be refused without a GPU; the estimate is for one
     return args
 
 
-def make_plan(tmp_path, model=None, lengths=(32,) * 8, trained=None, **fields) -> Plan:
+def make_plan(model=None, lengths=(32,) * 8, trained=None, **fields) -> Plan:
     of_plan = {field.name for field in dataclasses.fields(Plan)}
     plan = {name: fields.pop(name) for name in list(fields) if name in of_plan}
-    return Plan(
-        model=model or LlamaConfig(**SMALL),
-        args=make_args(tmp_path, **fields),
-        lengths=lengths,
-        trained_tokens=sum(lengths) if trained is None else trained,
-        **plan,
-    )
+    tokens = sum(lengths) if trained is None else trained
+    return Plan(model=model or small(), args=make_args(**fields), lengths=lengths, trained_tokens=tokens, **plan)
 
 
-# ---- parameters
+def small(kind=LlamaConfig, **changes):
+    return kind(**{**SMALL, **changes})
 
 
-@pytest.mark.parametrize(
-    ("config", "parameters"),
-    [
-        pytest.param(
-            Qwen2Config(
-                hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12,
-                num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
-            ),
-            1_543_714_304,
-            id="Qwen2.5-Math-1.5B",
-        ),
-        pytest.param(
-            LlamaConfig(
-                hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
-                num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=False,
-            ),
-            8_030_261_248,
-            id="Llama-3.1-8B",
-        ),
-    ],
-)  # fmt: skip
-def test_parameters_are_those_the_models_are_known_to_have(tmp_path, config, parameters) -> None:
-    result = estimate(make_plan(tmp_path, config))
-    assert result.parameters == result.trainable == parameters
+def estimated(*args, **fields) -> Estimate:
+    return estimate(make_plan(*args, **fields))
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_parameters_and_weights_are_exact(tmp_path, tied) -> None:
-    config = LlamaConfig(**SMALL, tie_word_embeddings=tied)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    result = estimate(make_plan(tmp_path, config, dtype=torch.bfloat16))
-    assert result.parameters == sum(p.numel() for p in model.parameters())
-    assert result.weights_bytes == sum(p.nbytes for p in model.parameters())
+# ---- parameters, weights, gradients, optimizer
 
 
-def test_a_lora_trains_its_adapters_only(tmp_path) -> None:
+def test_parameters_and_weights_are_exact() -> None:
+    for config, parameters in ((QWEN, 1_543_714_304), (LLAMA, 8_030_261_248)):  # as they are published
+        result = estimated(config)
+        assert result.parameters == result.trainable == parameters
+    for tied in (True, False):
+        config = small(tie_word_embeddings=tied)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        result = estimated(config, dtype=torch.bfloat16)
+        assert result.parameters == sum(p.numel() for p in model.parameters())
+        assert result.weights_bytes == sum(p.nbytes for p in model.parameters())
+
+
+def test_a_lora_trains_its_adapters_only() -> None:
     adapter = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    full, lora = (estimate(make_plan(tmp_path, adapter=chosen, skip_below=0.0)) for chosen in (None, adapter))
+    full, lora = (estimated(adapter=chosen, skip_below=0.0) for chosen in (None, adapter))
     a_layer = 4 * (64 + 64) + 4 * (64 + 16)
-    assert lora.trainable == 3 * a_layer
-    assert lora.parameters == full.parameters + 3 * a_layer
-    assert lora.gradient_bytes == 4 * lora.trainable
-    assert lora.optimizer_bytes == 8 * lora.trainable
-    assert lora.flops < full.flops
-    assert lora.head_bytes < full.head_bytes
-
-
-# ---- weights, gradients, optimizer
+    assert lora.trainable == 3 * a_layer and lora.parameters == full.parameters + 3 * a_layer
+    assert (lora.gradient_bytes, lora.optimizer_bytes) == (4 * lora.trainable, 8 * lora.trainable)
+    assert lora.flops < full.flops and lora.head_bytes < full.head_bytes
 
 
 @pytest.mark.parametrize(
     ("optim", "bytes_each"),
     [("adamw_torch", 8), ("adamw_torch_fused", 8), ("adamw_8bit", 2), ("lion_32bit", 4), ("adagrad", 4), ("sgd", 0)],
 )
-def test_optimizer_state(tmp_path, optim, bytes_each) -> None:
-    result = estimate(make_plan(tmp_path, optim=optim))
+def test_optimizer_state(optim, bytes_each) -> None:
+    result = estimated(optim=optim)
     assert result.optimizer_bytes == bytes_each * result.trainable
 
 
-def test_adamw_state_is_what_torch_allocates(tmp_path) -> None:
+def test_adamw_state_is_what_torch_allocates() -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        model = AutoModelForCausalLM.from_config(LlamaConfig(**SMALL), dtype=dtype)
+        model = AutoModelForCausalLM.from_config(small(), dtype=dtype)
         optimizer = torch.optim.AdamW(model.parameters())
         model(input_ids=torch.arange(8)[None]).logits.sum().backward()
         optimizer.step()
         kept = [t for state in optimizer.state.values() for t in state.values() if t.dim()]
-        assert estimate(make_plan(tmp_path, dtype=dtype)).optimizer_bytes == sum(t.nbytes for t in kept)
+        assert estimated(dtype=dtype).optimizer_bytes == sum(t.nbytes for t in kept)
 
 
-def test_an_unknown_optimizer_is_refused_by_name(tmp_path) -> None:
-    with pytest.raises(ValueError, match=r"optim: there is no estimate for 'lomo'; known: .*adamw_torch"):
-        estimate(make_plan(tmp_path, optim="lomo"))
-
-
-def test_sharding_divides_what_is_kept(tmp_path) -> None:
-    config = LlamaConfig(**{**SMALL, "num_hidden_layers": 40})
-    one = estimate(make_plan(tmp_path, config, bf16=True))
-    four = estimate(make_plan(tmp_path, config, bf16=True, processes=4, sharded=True))
-    assert four.optimizer_bytes * 4 == one.optimizer_bytes
-    assert four.gradient_bytes * 4 == one.gradient_bytes
+def test_several_processes_share_what_they_keep() -> None:
+    config = small(num_hidden_layers=40)
+    one, four = estimated(config, bf16=True), estimated(config, bf16=True, processes=4, sharded=True)
+    assert (four.optimizer_bytes * 4, four.gradient_bytes * 4) == (one.optimizer_bytes, one.gradient_bytes)
     gathered = 2 * (2 * (one.parameters - 2 * 6400) // 40 + 6400)
     assert four.weights_bytes == pytest.approx(one.parameters * 4 / 4 + gathered, abs=4)
-
-
-def test_fsdp2_keeps_float32_whatever_was_loaded(tmp_path) -> None:
-    plans = [
-        make_plan(tmp_path, bf16=True, dtype=d, processes=2, sharded=True) for d in (torch.float32, torch.bfloat16)
-    ]
-    assert estimate(plans[0]) == estimate(plans[1])
-
-
-def test_gradients_wait_whole_for_the_last_micro_batch_unless_each_is_reduced(tmp_path) -> None:
+    # FSDP2 keeps float32 whatever was loaded
+    assert estimated(config, bf16=True, processes=4, sharded=True, dtype=torch.bfloat16) == four
+    # gradients wait whole for the last micro-batch unless each is reduced
     settings = {"bf16": True, "processes": 16, "sharded": True, "gradient_accumulation_steps": 2}
     sync = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
-    whole = estimate(make_plan(tmp_path, **settings))
-    reduced = estimate(make_plan(tmp_path, **settings, accelerator_config=sync))
+    whole, reduced = estimated(**settings), estimated(**settings, accelerator_config=sync)
     assert whole.gradient_bytes == 2 * whole.trainable
     assert reduced.gradient_bytes == round(4 * reduced.trainable / 16)
-
-
-def test_ddp_holds_its_buckets_too(tmp_path) -> None:
-    result = estimate(make_plan(tmp_path, processes=2))
-    assert result.gradient_bytes == 2 * 4 * result.trainable
+    replicated = estimated(processes=2)
+    assert replicated.gradient_bytes == 2 * 4 * replicated.trainable, "DDP holds its buckets too"
 
 
 # ---- activations
 
 
-def kept_by_autograd(config, batch, length, dtype, autocast, attention, padded, checkpointing=False) -> int:
+def kept_by_autograd(config, batch, length, dtype, autocast, attention, padded) -> int:
     """Bytes of the storages that autograd saves in a forward pass of the layers, weights and their casts aside."""
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention).train()
-    if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
     weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
     shapes = {shape for p in model.parameters() for shape in (p.shape, p.shape[::-1])}
     kept: dict[int, torch.Tensor] = {}
@@ -183,58 +144,36 @@ def kept_by_autograd(config, batch, length, dtype, autocast, attention, padded, 
 
 
 KINDS, ATTENTIONS = (LlamaConfig, Qwen2Config, Qwen3Config), ("sdpa", "sdpa, padded", "eager")
+LATIN_SQUARE = [  # every pair of two of them once
+    (kind, precision, ATTENTIONS[(row + column) % 3])
+    for row, kind in enumerate(KINDS)
+    for column, precision in enumerate(PRECISIONS)
+]
 
 
-# every pair of two of them once: a Latin square
 @pytest.mark.parametrize(
-    ("kind", "precision", "attention"),
-    [
-        (kind, precision, ATTENTIONS[(row + column) % 3])
-        for row, kind in enumerate(KINDS)
-        for column, precision in enumerate(PRECISIONS)
-    ],
-    ids=lambda value: getattr(value, "model_type", value),
+    ("kind", "precision", "attention"), LATIN_SQUARE, ids=lambda value: getattr(value, "model_type", value)
 )
-def test_what_a_layer_keeps_is_exact(tmp_path, kind, precision, attention) -> None:
+def test_what_a_layer_keeps_is_exact(kind, precision, attention) -> None:
     (dtype, autocast), batch, length = PRECISIONS[precision], 4, 32
     name, padded = attention.split(",")[0], "padded" in attention
-    sizes = [
-        kept_by_autograd(kind(**{**SMALL, "num_hidden_layers": layers}), batch, length, dtype, autocast, name, padded)
+    one, two = (
+        kept_by_autograd(small(kind, num_hidden_layers=layers), batch, length, dtype, autocast, name, padded)
         for layers in (1, 2)
-    ]
+    )
     # without padding no mask is made, as in padding-free batches
-    plan = make_plan(
-        tmp_path, kind(**SMALL), dtype=dtype, bf16=autocast, attention=name,
-        padding_free=attention == "sdpa", lengths=(length,) * 8,
-    )  # fmt: skip
-    assert footprint.layer_bytes(plan, footprint.Shape.of(plan.model)) * batch * length == sizes[1] - sizes[0]
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize(
-    "config",
-    [
-        LlamaConfig(**SMALL),
-        Qwen2Config(**{**SMALL, "num_hidden_layers": 6, "intermediate_size": 512}),
-        Qwen3Config(**{**SMALL, "hidden_size": 128, "head_dim": 32, "vocab_size": 1000}),
-    ],
-    ids=lambda config: config.model_type,
-)
-def test_what_a_whole_forward_pass_keeps(tmp_path, config, checkpointing) -> None:
-    batch, length = 4, 48
-    measured = kept_by_autograd(config, batch, length, torch.float32, False, "sdpa", True, checkpointing)
-    plan = make_plan(tmp_path, config, lengths=(length,) * 8, gradient_checkpointing=checkpointing)
-    output_and_gradient = 2 * batch * length * config.hidden_size * 4  # which the model has, but autograd does not keep
-    assert estimate(plan).activation_bytes - output_and_gradient == pytest.approx(measured, rel=0.03)
+    settings = {"attention": name, "padding_free": attention == "sdpa", "lengths": (length,) * 8}
+    plan = make_plan(small(kind), dtype=dtype, bf16=autocast, **settings)
+    assert footprint.layer_bytes(plan, footprint.Shape.of(plan.model)) * batch * length == two - one
 
 
 class LiveMemory(TorchDispatchMode):
     """Adds up the storages that operations make, until they are gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: set[int]) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self.seen: set[int] = set()
+        self.seen = known
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
@@ -248,43 +187,38 @@ class LiveMemory(TorchDispatchMode):
         self.seen.add(key)
         self.now += size
         self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self.remove, key, size)
 
-        def gone() -> None:
-            self.seen.discard(key)
-            self.now -= size
-
-        weakref.finalize(storage, gone)
+    def remove(self, key: int, size: int) -> None:
+        self.seen.discard(key)
+        self.now -= size
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_live_memory_of_a_backward_pass(tmp_path, precision, checkpointing) -> None:
+def test_live_memory_of_a_backward_pass(precision, checkpointing) -> None:
     (dtype, autocast), batch, length = PRECISIONS[precision], 32, 64
-    config = LlamaConfig(**{**SMALL, "intermediate_size": 320})
+    config = small(intermediate_size=320)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     ids = torch.randint(config.vocab_size, (batch, length))
-    live = LiveMemory()
-    live.seen = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    with live:
+    with LiveMemory({parameter.untyped_storage()._cdata for parameter in model.parameters()}) as live:
         with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
         hidden.backward(torch.ones_like(hidden))
-    plan = make_plan(
-        tmp_path, config, lengths=(length,) * 64, dtype=dtype, bf16=autocast, padding_free=True,
+    result = estimated(
+        config, lengths=(length,) * 64, dtype=dtype, bf16=autocast, padding_free=True,
         per_device_train_batch_size=batch, gradient_checkpointing=checkpointing,
     )  # fmt: skip
-    result = estimate(plan)
     assert result.activation_bytes + result.layer_bytes == pytest.approx(live.peak, rel=0.1)
 
 
-def test_checkpointing_and_offloading_keep_less(tmp_path) -> None:
-    everything = estimate(make_plan(tmp_path, gradient_checkpointing=False))
-    inputs = estimate(make_plan(tmp_path, gradient_checkpointing=True))
-    nothing = estimate(make_plan(tmp_path, activation_offloading=True))
+def test_checkpointing_and_offloading_keep_less() -> None:
+    everything, inputs = (estimated(gradient_checkpointing=checkpointing) for checkpointing in (False, True))
+    nothing = estimated(activation_offloading=True)
     assert everything.activation_bytes > inputs.activation_bytes > nothing.activation_bytes
     assert inputs.flops > everything.flops
 
@@ -292,6 +226,10 @@ def test_checkpointing_and_offloading_keep_less(tmp_path) -> None:
 # ---- the head
 
 SHAPES = {"qwen": (8192, 1536, 151_936), "llama": (8192, 4096, 128_256), "smollm2": (16_384, 576, 49_152)}
+MODES = {
+    "default": {}, "low_memory": {"low_memory": True}, "exact": {"skip_below": 0.0},
+    "reference": {"head_backend": "reference", "skip_below": 0.0},
+}  # fmt: skip
 MEASURED_GIB = {
     ("default", "qwen"): 1.39, ("default", "llama"): 1.82, ("default", "smollm2"): 0.76,
     ("low_memory", "qwen"): 0.58, ("low_memory", "llama"): 1.22, ("low_memory", "smollm2"): 0.23,
@@ -302,130 +240,92 @@ MEASURED_GIB = {
 
 
 @pytest.mark.parametrize(("mode", "shape"), MEASURED_GIB)
-def test_the_head_takes_what_was_measured(tmp_path, monkeypatch, mode, shape) -> None:
+def test_the_head_takes_what_was_measured(monkeypatch, mode, shape) -> None:
     monkeypatch.setitem(footprint.KEPT_SHARE, "trim", 0.354)
     tokens, hidden, vocabulary = SHAPES[shape]
-    settings = {
-        "default": {},
-        "low_memory": {"low_memory": True},
-        "exact": {"skip_below": 0.0},
-        "reference": {"head_backend": "reference", "skip_below": 0.0},
-    }[mode]
-    config = LlamaConfig(**{**SMALL, "hidden_size": hidden, "vocab_size": vocabulary, "num_hidden_layers": 1})
-    plan = make_plan(
-        tmp_path, config, lengths=(tokens // 4,) * 4, bf16=True, dtype=torch.bfloat16, max_length=None, **settings
-    )
-    assert estimate(plan).head_bytes / 2**30 == pytest.approx(MEASURED_GIB[mode, shape], rel=0.06)
+    config = small(hidden_size=hidden, vocab_size=vocabulary, num_hidden_layers=1)
+    settings = {"bf16": True, "dtype": torch.bfloat16, "max_length": None, **MODES[mode]}
+    result = estimated(config, lengths=(tokens // 4,) * 4, **settings)
+    assert result.head_bytes / 2**30 == pytest.approx(MEASURED_GIB[mode, shape], rel=0.06)
 
 
-def test_sizes_of_chunks_are_those_of_the_kernels() -> None:
-    kernels = pytest.importorskip("trimsft.head.triton")
-    for name in ("CHUNK_ROWS", "CHUNK_BYTES", "SLICE_BYTES"):
-        assert getattr(footprint, name) == getattr(kernels, name), name
-
-
-def test_masked_prompts_make_the_head_smaller(tmp_path) -> None:
-    config = LlamaConfig(**{**SMALL, "vocab_size": 50_000})
-    everything, half = (
-        estimate(make_plan(tmp_path, config, lengths=(512,) * 8, trained=trained)) for trained in (4096, 2048)
-    )
-    assert half.head_bytes < everything.head_bytes
-    assert half.flops < everything.flops
+def test_masked_prompts_make_the_head_smaller() -> None:
+    config = small(vocab_size=50_000)
+    everything, half = (estimated(config, lengths=(512,) * 8, trained=trained) for trained in (4096, 2048))
+    assert half.head_bytes < everything.head_bytes and half.flops < everything.flops
 
 
 # ---- steps, tokens, time
 
 
 @pytest.mark.parametrize(
-    ("settings", "processes", "steps"),
+    ("settings", "processes", "steps", "rows"),
     [
-        ({"gradient_accumulation_steps": 3}, 2, 834),  # the paper: 20,000 rows, global batch 24
-        ({"gradient_accumulation_steps": 6}, 1, 834),
-        ({"gradient_accumulation_steps": 3, "num_train_epochs": 2}, 2, 1668),
-        ({"gradient_accumulation_steps": 3, "max_steps": 100}, 2, 100),
+        ({"gradient_accumulation_steps": 3}, 2, 834, 20_000),  # the paper: 20,000 rows, global batch 24
+        ({"gradient_accumulation_steps": 6}, 1, 834, 20_000),
+        ({"gradient_accumulation_steps": 3, "num_train_epochs": 2}, 2, 1668, 40_000),
+        ({"gradient_accumulation_steps": 3, "max_steps": 100}, 2, 100, 2400),
     ],
 )
-def test_steps(tmp_path, settings, processes, steps) -> None:
-    result = estimate(make_plan(tmp_path, lengths=(16,) * 20_000, processes=processes, **settings))
-    assert result.steps == steps
-    assert result.global_batch == 24
-    assert result.tokens == pytest.approx(
-        16 * 20_000 * settings.get("num_train_epochs", 1) if "max_steps" not in settings else 16 * 2400, rel=0.01
-    )
+def test_steps(settings, processes, steps, rows) -> None:
+    result = estimated(lengths=(16,) * 20_000, processes=processes, **settings)
+    assert (result.steps, result.global_batch) == (steps, 24)
+    assert result.tokens == pytest.approx(16 * rows, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("rows", "batch", "accumulation", "drop"), [(10, 4, 2, False), (13, 4, 3, False), (11, 4, 2, True)]
 )
 def test_steps_are_those_of_the_trainer(tmp_path, rows, batch, accumulation, drop) -> None:
-    from transformers import Trainer
-
     settings = {
         "per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation, "dataloader_drop_last": drop,
         "num_train_epochs": 1.5,
     }  # fmt: skip
-    plan = make_plan(tmp_path, lengths=(16,) * rows, **settings)
-    args = make_args(tmp_path, **settings)
-    args.use_cpu = True
-    model = AutoModelForCausalLM.from_config(plan.model)
+    args = make_args(**settings)
+    args.use_cpu, args.output_dir = True, str(tmp_path)
+    model = AutoModelForCausalLM.from_config(small())
     trainer = Trainer(model=model, args=args, train_dataset=[{"input_ids": [1]}] * rows)
     values = trainer.set_initial_training_values(args, trainer.get_train_dataloader())
-    assert estimate(plan).steps == values[-1]
+    assert estimated(lengths=(16,) * rows, **settings).steps == values[-1]
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])
-def test_padding_is_the_mean_over_all_batches(tmp_path, batch) -> None:
+def test_padding_is_the_mean_over_all_batches(batch) -> None:
     lengths = (3, 9, 9, 1, 40, 12, 5)
     batches = list(itertools.combinations(lengths, batch))
     longest = sum(map(max, batches)) / len(batches)
-    plan = make_plan(tmp_path, lengths=lengths, per_device_train_batch_size=batch)
-    assert plan.positions == round(longest * len(lengths))
-    assert make_plan(tmp_path, lengths=lengths, padding_free=True).positions == sum(lengths)
+    assert make_plan(lengths=lengths, per_device_train_batch_size=batch).positions == round(longest * len(lengths))
+    assert make_plan(lengths=lengths, padding_free=True).positions == sum(lengths)
 
 
-def test_packing_makes_full_rows(tmp_path) -> None:
-    lengths = (100,) * 96
-    packed = estimate(make_plan(tmp_path, lengths=lengths, packing=True, max_length=400))
-    padded = estimate(make_plan(tmp_path, lengths=lengths, max_length=400))
+def test_packing_makes_full_rows() -> None:
+    packed, padded = (estimated(lengths=(100,) * 96, packing=packing, max_length=400) for packing in (True, False))
     assert (packed.steps, padded.steps) == (6, 24)
     assert packed.positions == packed.tokens == 9600
     assert packed.activation_bytes == 4 * padded.activation_bytes  # rows are four times as long
 
 
-def test_flops_are_six_a_parameter_and_token(tmp_path) -> None:
-    config = LlamaConfig(**{**SMALL, "hidden_size": 512, "intermediate_size": 2048, "tie_word_embeddings": False})
-    plan = make_plan(tmp_path, config, gradient_checkpointing=False, skip_below=0.0)
-    result = estimate(plan)
-    worked = result.parameters - 512 * 100
-    assert result.flops == pytest.approx(6 * worked * 256, rel=0.02)
+def test_flops_are_six_a_parameter_and_token() -> None:
+    config = small(hidden_size=512, intermediate_size=2048, tie_word_embeddings=False)
+    result = estimated(config, gradient_checkpointing=False, skip_below=0.0)
+    assert result.flops == pytest.approx(6 * (result.parameters - 512 * 100) * 256, rel=0.02)
 
 
-def test_time_is_claimed_for_known_devices_only(tmp_path) -> None:
-    plan = make_plan(tmp_path, processes=2, bf16=True)
+def test_time_is_claimed_for_known_devices_only() -> None:
+    plan = make_plan(processes=2, bf16=True)
     assert estimate(plan).seconds is None
-    assert estimate(make_plan(tmp_path), device_flops=1e9).seconds is None, "the peak is that of bfloat16"
+    assert estimate(make_plan(), device_flops=1e9).seconds is None, "the peak is that of bfloat16"
     assert peak_flops("Some New Chip") is None
     assert peak_flops("NVIDIA H100 80GB HBM3") == 989e12 > peak_flops("NVIDIA H100 PCIe") == 756e12
     result = estimate(plan, device_flops=1e9)
     assert result.seconds == pytest.approx(result.flops / (2 * 0.4 * 1e9))
 
 
-def test_fits_leaves_room(tmp_path) -> None:
-    plan = make_plan(tmp_path)
+def test_fits_leaves_room() -> None:
+    plan = make_plan()
     total = estimate(plan).total_bytes
-    assert estimate(plan).fits is None
-    assert estimate(plan, device_bytes=total).fits is False
-    assert estimate(plan, device_bytes=round(total * 1.12)).fits is True
-
-
-@pytest.mark.parametrize("settings", [{"gradient_accumulation_steps": 2}, {"processes": 2}, {}], ids=str)
-@pytest.mark.parametrize("vocabulary", [100, 100_000])
-def test_total_is_the_sum_of_what_is_there_at_once(tmp_path, vocabulary, settings) -> None:
-    result = estimate(make_plan(tmp_path, LlamaConfig(**{**SMALL, "vocab_size": vocabulary}), **settings))
-    together = sum if settings else max  # gradients of a single backward pass replace activations
-    grown = together((result.gradient_bytes, result.activation_bytes))
-    at_work = max(result.layer_bytes, result.head_bytes)
-    assert result.total_bytes == result.weights_bytes + result.optimizer_bytes + grown + at_work
+    verdicts = [estimate(plan, device_bytes=room).fits for room in (None, total, round(total * 1.12))]
+    assert verdicts == [None, False, True]
 
 
 MEASURED_STEPS = {
@@ -436,43 +336,31 @@ MEASURED_STEPS = {
 
 
 @pytest.mark.parametrize(("objective", "batch"), MEASURED_STEPS)
-def test_whole_steps_take_what_was_measured(tmp_path, monkeypatch, objective, batch) -> None:
+def test_whole_steps_take_what_was_measured(monkeypatch, objective, batch) -> None:
     monkeypatch.setitem(footprint.KEPT_SHARE, "trim", 0.40)
-    config = Qwen2Config(
-        hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12,
-        num_key_value_heads=2, vocab_size=151936, tie_word_embeddings=True,
-    )  # fmt: skip
     # rows of one length need no mask
-    plan = make_plan(
-        tmp_path, config, lengths=(2048,) * batch, dtype=torch.bfloat16, bf16=True, padding_free=True,
+    result = estimated(
+        QWEN, lengths=(2048,) * batch, dtype=torch.bfloat16, bf16=True, padding_free=True,
         objective=objective, per_device_train_batch_size=batch, gradient_checkpointing=False,
         **({"skip_below": 0.0} if objective == "sft" else {}),
     )  # fmt: skip
-    measured = MEASURED_STEPS[objective, batch]
-    assert estimate(plan).total_bytes / 2**30 == pytest.approx(measured, rel=0.02)
+    assert result.total_bytes / 2**30 == pytest.approx(MEASURED_STEPS[objective, batch], rel=0.02)
 
 
 # ---- plans and words
 
 
-def test_plan_from_settings(tmp_path, monkeypatch) -> None:
-    from trl import ModelConfig
-
+def test_plan_from_settings(monkeypatch) -> None:
     model_args = ModelConfig(dtype="bfloat16", attn_implementation="flash_attention_2", use_peft=True, lora_r=3)
-    config, args = LlamaConfig(**SMALL), make_args(tmp_path)
-    plan = plan_from(config, args, model_args, lengths=[5], trained_tokens=4, processes=2, sharded=True)
+    config, args, data = small(), make_args(), {"lengths": [5], "trained_tokens": 4}
+    plan = plan_from(config, args, model_args, **data, processes=2, sharded=True)
     assert (plan.dtype, plan.attention, plan.processes) == (torch.bfloat16, "flash_attention_2", 2)
     assert plan.sharded and plan.adapter.r == 3
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    launched = plan_from(config, args, ModelConfig(), lengths=[5], trained_tokens=4)
+    launched = plan_from(config, args, ModelConfig(), **data)
     assert launched.sharded and launched.processes == 1 and launched.attention == "sdpa"
     with pytest.raises(ValueError, match="load_in_4bit: there is no estimate"):
-        plan_from(config, args, ModelConfig(load_in_4bit=True), lengths=[5], trained_tokens=4)
-
-
-def test_mixtures_of_experts_are_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match="'mixtral', which has experts"):
-        estimate(make_plan(tmp_path, MixtralConfig(**SMALL)))
+        plan_from(config, args, ModelConfig(load_in_4bit=True), **data)
 
 
 @pytest.mark.parametrize(
@@ -482,40 +370,31 @@ def test_mixtures_of_experts_are_refused(tmp_path) -> None:
         ({"lengths": (4, 0)}, "lengths: must be one or more"),
         ({"lengths": (4,), "trained": 5}, "trained_tokens: must be from 0 to 4, got 5"),
         ({"processes": 0}, "processes: must be >= 1, got 0"),
+        ({"model": small(MixtralConfig)}, "'mixtral', which has experts"),
+        ({"optim": "lomo"}, r"optim: there is no estimate for 'lomo'; known: .*adamw_torch"),
     ],
 )
-def test_impossible_plans_are_refused(tmp_path, fields, message) -> None:
+def test_what_cannot_be_estimated_is_refused(fields, message) -> None:
     with pytest.raises(ValueError, match=message):
-        make_plan(tmp_path, **fields)
+        estimated(**fields)
 
 
-def test_the_plan_is_left_as_it_was(tmp_path) -> None:
-    plan = make_plan(tmp_path, LlamaConfig(**SMALL, attn_implementation="sdpa"))
+def test_the_plan_is_left_as_it_was() -> None:
+    plan = make_plan(LlamaConfig(**SMALL, attn_implementation="sdpa"))
     before = plan.model.to_dict()
     estimate(plan)
-    assert plan.model.to_dict() == before
-    assert plan.model._attn_implementation == "sdpa"
+    assert plan.model.to_dict() == before and plan.model._attn_implementation == "sdpa"
 
 
-def test_the_table_says_what_counts(tmp_path) -> None:
-    from rich.console import Console
-
+def test_the_table_says_what_counts() -> None:
     def shown(**device) -> str:
         console = Console(width=100)
         with console.capture() as capture:
-            console.print(describe(estimate(make_plan(tmp_path, lengths=(8, 32) * 12, bf16=True), **device)))
+            console.print(describe(estimate(make_plan(lengths=(8, 32) * 12, bf16=True), **device)))
         return capture.get()
 
     text = shown(device_bytes=1 << 30, device_flops=1e12)
-    for words in (
-        "estimate",
-        "parameters",
-        "optimizer",
-        "should fit",
-        "of padding",
-        "steps",
-        "40% of the device's peak",
-    ):
+    for words in ("estimate", "parameters", "optimizer", "should fit", "of padding", "steps", "40% of the device"):
         assert words in text
     assert "does not fit" in shown(device_bytes=1 << 10)
     assert "not known" in shown()

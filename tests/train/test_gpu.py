@@ -29,7 +29,6 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore"),  # other packages' news; this module is about numbers
 ]
-ON_GPU = {"use_cpu": False, "dataloader_pin_memory": True}
 
 
 def on_cuda(batch: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +37,7 @@ def on_cuda(batch: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 @pytest.mark.parametrize("objective", [SFT(), TrimSFT(**BAND)], ids=["sft", "trim"])
-def test_patched_model_agrees_with_the_formula(kind: str, objective: Any) -> None:
+def test_patched_model_agrees_with_the_formula(kind, objective) -> None:
     model = make_model(kind).cuda()
     batch = on_cuda(make_batch())
     expected_loss, expected = plain_step(unpatched(model).cuda(), [batch], objective)
@@ -50,53 +49,44 @@ def test_patched_model_agrees_with_the_formula(kind: str, objective: Any) -> Non
     assert_same_gradients(gradients_of(model), expected, 2e-4)
 
 
+def train(kind: type[Any], model: Any, folder: Path, **settings: Any) -> Any:
+    trainer = make_trainer(kind, model, folder, PAIRS, use_cpu=False, dataloader_pin_memory=True, **settings)
+    trainer.train()
+    return trainer
+
+
 @pytest.mark.parametrize("settings", [{}, {"packing": True, "max_length": 32}, {"gradient_checkpointing": True}])
-def test_sft_is_trl_sft(tmp_path: Path, settings: dict[str, Any]) -> None:
-    trainers = {}
-    for kind, objective in ((SFTTrainer, {}), (TrimSFTTrainer, {"objective": "sft"})):
-        trainer = make_trainer(kind, make_model(), tmp_path / kind.__name__, PAIRS, **ON_GPU, **settings, **objective)
-        trainer.train()
-        trainers[kind] = trainer
-    theirs, ours = trainers[SFTTrainer], trainers[TrimSFTTrainer]
+def test_sft_is_trl_sft(tmp_path, settings) -> None:
+    theirs = train(SFTTrainer, make_model(), tmp_path / "theirs", **settings)
+    ours = train(TrimSFTTrainer, make_model(), tmp_path / "ours", objective="sft", **settings)
     assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), rel=LOSS_ERROR)
     for got, expected in zip(ours.grads, theirs.grads, strict=True):
         assert_same_gradients(got, expected, 2e-4)
 
 
+def train_twice(kind: str, folder: Path, switch: str, **settings: Any) -> tuple[Any, Any]:
+    """Trained with a setting off and on."""
+    return tuple(
+        train(TrimSFTTrainer, make_model(kind), folder / str(on), **{switch: on}, **settings) for on in (False, True)
+    )
+
+
 @pytest.mark.parametrize("objective", ["sft", "dft", "trim"])
-def test_bfloat16_stays_near_float32(tmp_path: Path, objective: str) -> None:
-    losses = {}
-    for bf16 in (False, True):
-        trainer = make_trainer(
-            TrimSFTTrainer, make_model(), tmp_path / str(bf16), PAIRS, objective=objective, bf16=bf16, **ON_GPU
-        )
-        trainer.train()
-        losses[bf16] = logged(trainer, "loss")
-        assert logged(trainer, "peak_memory_gib")[0] > 0
-    assert losses[True] == pytest.approx(losses[False], rel=0.05)
+def test_bfloat16_stays_near_float32(tmp_path, objective) -> None:
+    single, half = train_twice("llama", tmp_path, "bf16", objective=objective)
+    assert logged(half, "loss") == pytest.approx(logged(single, "loss"), rel=0.05)
+    assert logged(single, "peak_memory_gib")[0] > 0 and logged(half, "peak_memory_gib")[0] > 0
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("liger_kernel"), reason="liger-kernel is not installed")
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
-def test_liger_layers_change_nothing(tmp_path: Path, kind: str) -> None:
-    runs = {}
-    for liger in (False, True):
-        trainer = make_trainer(
-            TrimSFTTrainer, make_model(kind), tmp_path / str(liger), PAIRS, use_liger_kernel=liger, **ON_GPU
-        )
-        trainer.train()
-        runs[liger] = trainer
-    assert logged(runs[True], "loss") == pytest.approx(logged(runs[False], "loss"), rel=1e-3)
-    assert logged(runs[True], "nll") == pytest.approx(logged(runs[False], "nll"), rel=1e-3)
+def test_liger_layers_change_nothing(tmp_path, kind) -> None:
+    plain, liger = train_twice(kind, tmp_path, "use_liger_kernel")
+    for name in ("loss", "nll"):
+        assert logged(liger, name) == pytest.approx(logged(plain, name), rel=1e-3)
 
 
-def test_compiled_layers_change_nothing(tmp_path: Path) -> None:
-    runs = {}
-    for compiled in (False, True):
-        trainer = make_trainer(
-            TrimSFTTrainer, make_model("qwen2"), tmp_path / str(compiled), PAIRS, torch_compile=compiled, **ON_GPU
-        )
-        trainer.train()
-        runs[compiled] = trainer
-        torch.compiler.reset()
-    assert logged(runs[True], "loss") == pytest.approx(logged(runs[False], "loss"), rel=1e-3)
+def test_compiled_layers_change_nothing(tmp_path) -> None:
+    plain, compiled = train_twice("qwen2", tmp_path, "torch_compile")
+    torch.compiler.reset()
+    assert logged(compiled, "loss") == pytest.approx(logged(plain, "loss"), rel=1e-3)

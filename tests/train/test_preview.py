@@ -88,7 +88,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u2
 
 
 @pytest.mark.parametrize("colour", [True, False])
-def test_hostile_text_stays_text(colour: bool) -> None:
+def test_hostile_text_stays_text(colour) -> None:
     text = shown(encoded(problem=HOSTILE, solution=HOSTILE), colour=colour)
     plain = re.sub(r"\x1b\[[\d;]*m", "", text) if colour else text
     assert all(character.isprintable() or character == "\n" for character in plain)

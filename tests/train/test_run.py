@@ -1,12 +1,12 @@
 """`train(settings)`: what a run leaves, how it is continued, and what it refuses."""
 
+import fcntl
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,7 +14,6 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.train.processes import Child
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, exit_code
 from trimsft.runs import RunDirectory
@@ -60,7 +59,7 @@ def telemetry(of: RunDirectory) -> list[dict[str, Any]]:
 # what a run leaves ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(whole: TrainResult, folder: Path) -> None:
+def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(whole, folder) -> None:
     assert whole.steps == STEPS and whole.metrics["train_loss"] > 0 and not whole.was_finished
     path = whole.run.path
     assert {entry.name for entry in path.iterdir()} == {".lock", "config.yaml", "manifest.json", "model", "train"}
@@ -74,7 +73,7 @@ def test_a_run_leaves_everything_to_look_at_and_to_do_it_again(whole: TrainResul
     assert manifest["train"]["steps"] == STEPS and manifest["finished"]
 
 
-def test_the_model_loads_without_trimsft(whole: TrainResult, fields: dict[str, Any]) -> None:
+def test_the_model_loads_without_trimsft(whole, fields) -> None:
     (model, tokenizer), (base, base_tokenizer) = (
         (AutoModelForCausalLM.from_pretrained(where), AutoTokenizer.from_pretrained(where))
         for where in (whole.run.model_dir, fields["model_name_or_path"])
@@ -86,7 +85,7 @@ def test_the_model_loads_without_trimsft(whole: TrainResult, fields: dict[str, A
     assert card.startswith("---\n") and "trimsft" in card
 
 
-def test_a_recipe_and_an_override_are_all_it_takes(whole: TrainResult, tmp_path: Path) -> None:
+def test_a_recipe_and_an_override_are_all_it_takes(whole, tmp_path) -> None:
     """The config.yaml of a run is such a recipe; it gives the same weights, another objective gives others."""
     config = whole.run.config_path
     again = train_model(config=config, output_dir=tmp_path / "again")
@@ -98,26 +97,30 @@ def test_a_recipe_and_an_override_are_all_it_takes(whole: TrainResult, tmp_path:
     assert any(not torch.equal(other[name], weights[name]) for name in weights)
 
 
-def test_fields_are_read_as_words_are(fields: dict[str, Any]) -> None:
+def test_fields_are_read_as_words_are(fields) -> None:
     settings, parsed = make_settings(fields), parse(as_words(fields))
     assert settings.overrides == parsed.overrides
     assert settings.args.to_dict() == parsed.args.to_dict()
+    with pytest.raises(UsageError, match="model_name_or_path: is missing"):
+        train_model(objective="sft")
+    with pytest.raises(UsageError, match=r"^marging: no such field; did you mean margin\?"):
+        train_model(marging=1)
 
 
 # continued -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_run_is_left_as_it_is(whole: TrainResult, fields: dict[str, Any]) -> None:
-    before = contents(whole.run.path)
-    again = train_model(**fields, output_dir=whole.run.path)
+def test_a_finished_run_is_left_as_it_is(whole, copied, fields) -> None:
+    again = train_model(**fields, output_dir=copied.path)
     assert (again.was_finished, again.steps, again.metrics) == (True, STEPS, whole.metrics)
-    assert contents(whole.run.path) == before
+    assert contents(copied.path) == contents(whole.run.path)
+    # what does not touch the weights may change
+    assert train_model(**{**fields, "save_steps": 5}, output_dir=copied.path).was_finished
+    assert copied.read_config()["save_steps"] == 5
 
 
 @pytest.mark.parametrize("lost", ["the end", "the model", "the last checkpoint", "half of the last checkpoint"])
-def test_what_a_kill_has_lost_is_made_again(
-    lost: str, copied: RunDirectory, whole: TrainResult, fields: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_kill_has_lost_is_made_again(lost, copied, whole, fields, caplog) -> None:
     """With the same bytes: dropout, shuffling and the schedule go on where they were."""
     manifest = copied.read_manifest()
     del manifest["finished"]
@@ -144,14 +147,7 @@ def test_what_a_kill_has_lost_is_made_again(
         assert f"continuing from {copied.train_dir / 'checkpoint-2'}" in caplog.text
 
 
-def test_what_does_not_touch_the_weights_may_change(copied: RunDirectory, fields: dict[str, Any]) -> None:
-    assert train_model(**{**fields, "save_steps": 5}, output_dir=copied.path).was_finished
-    assert copied.read_config()["save_steps"] == 5
-
-
-def test_other_settings_and_inputs_are_not_mixed_into_a_run(
-    whole: TrainResult, fields: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_settings_and_inputs_are_not_mixed_into_a_run(whole, fields, folder, monkeypatch) -> None:
     before = contents(whole.run.path)
     with pytest.raises(RunError, match=r"holds a run with other settings: learning_rate: was 0.01, now 0.5"):
         train_model(**{**fields, "learning_rate": 0.5}, output_dir=whole.run.path)
@@ -167,54 +163,40 @@ def test_other_settings_and_inputs_are_not_mixed_into_a_run(
     assert contents(whole.run.path) == before
 
 
-def hold(path: Path, ready: Path) -> None:
-    with RunDirectory(path).lock():
-        ready.touch()
-        while ready.exists():
-            time.sleep(0.01)
+def test_a_run_that_is_worked_on_is_refused(whole, fields) -> None:
+    with open(whole.run.path / ".lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RunInUse, match="in use by "):
+            train_model(**fields, output_dir=whole.run.path)
 
 
-def test_a_run_that_another_process_works_on_is_refused(
-    whole: TrainResult, fields: dict[str, Any], tmp_path: Path
-) -> None:
-    ready = tmp_path / "ready"
-    child = Child(hold, whole.run.path, ready, log=tmp_path / "log")
-    while not ready.exists():
-        assert child.is_running
-        time.sleep(0.01)
-    with pytest.raises(RunInUse, match=f"in use by process {child.pid} on ") as refused:
-        train_model(**fields, output_dir=whole.run.path)
-    assert refused.value.holder.pid == child.pid
-    ready.unlink()
-    assert child.wait().code == 0
+class Hub:
+    """Down at first."""
+
+    pushed: ClassVar[list[Path]] = []
+    is_down = True
+
+    def __init__(self, token: str) -> None:
+        assert token == "secret"
+
+    def create_repo(self, name: str, **_: Any) -> SimpleNamespace:
+        if self.is_down:
+            raise OSError("no\nroute")
+        return SimpleNamespace(repo_id=f"me/{name}")
+
+    def upload_folder(self, *, folder_path: Path, **_: Any) -> None:
+        self.pushed.append(folder_path)
 
 
-def test_a_model_is_pushed_once(copied: RunDirectory, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hub:
-        """Down at first."""
-
-        pushed: list[Path] = []  # noqa: RUF012
-        is_down = True
-
-        def __init__(self, token: str) -> None:
-            assert token == "secret"
-
-        def create_repo(self, name: str, **_: Any) -> SimpleNamespace:
-            if self.is_down:
-                raise OSError("no\nroute")
-            return SimpleNamespace(repo_id=f"me/{name}")
-
-        def upload_folder(self, *, folder_path: Path, **_: Any) -> None:
-            self.pushed.append(folder_path)
-
+def test_a_model_is_pushed_once(copied, fields, monkeypatch) -> None:
     monkeypatch.setattr(run, "HfApi", Hub)
-    asked = {**fields, "push_to_hub": True, "hub_token": "secret", "output_dir": copied.path}
+    pushing = {**fields, "push_to_hub": True, "hub_token": "secret", "output_dir": copied.path}
     with pytest.raises(TrimSFTError, match="push_to_hub: no route; the same command tries again") as failed:
-        train_model(**asked)
+        train_model(**pushing)
     assert exit_code(failed.value) == 1
-    Hub.is_down = False
+    monkeypatch.setattr(Hub, "is_down", False)
     for _ in range(2):
-        assert train_model(**asked).was_finished
+        assert train_model(**pushing).was_finished
     assert Hub.pushed == [copied.model_dir] and copied.read_manifest()["pushed"] == "me/copied"
 
 
@@ -230,13 +212,7 @@ env: {OF_THE_RECIPE: 7}
 """
 
 
-def test_a_recipe_with_everything(
-    fields: dict[str, Any],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_recipe_with_everything(fields, tmp_path, caplog, capsys, monkeypatch) -> None:
     """Half precision where there is none, secrets, and dictionaries that transformers writes into."""
     monkeypatch.setenv("OF_THE_RECIPE", "")
     (tmp_path / "recipe.yaml").write_text(RECIPE)
@@ -259,7 +235,7 @@ def test_a_recipe_with_everything(
 # before it begins ----------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_estimates_and_a_preview_shows(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_a_dry_run_estimates_and_a_preview_shows(fields, tmp_path) -> None:
     settings = make_settings({**fields, "output_dir": tmp_path / "run", "max_length": 100})
     result = dry_run(settings)
     assert (result.steps, result.global_batch) == (STEPS, 4) and result.total_bytes > result.parameters
@@ -313,18 +289,21 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
-def test_bad_settings_are_refused(words: str, says: str, fields: dict[str, Any], tmp_path: Path) -> None:
+def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: Path) -> None:
+    before = contents(folder)
     with pytest.raises((UsageError, RunError)) as refused:
-        train(parse([*as_words(fields), "--output_dir", str(tmp_path / "run"), *words.split()]))
+        train(parse([*as_words(fields), "--output_dir", str(folder / "run"), *words]))
     assert says in str(refused.value) and exit_code(refused.value) == 2
-    assert not contents(tmp_path / "run")
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
+    assert_refused(words.split(), says, fields, tmp_path)
 
 
 @pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
-def test_bad_files_are_refused(
-    field: str, name: str, text: str, says: str, fields: dict[str, Any], tmp_path: Path
-) -> None:
+def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -333,15 +312,4 @@ def test_bad_files_are_refused(
     if path.name == "weightless":
         for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
             shutil.copy(Path(fields["model_name_or_path"], part), path)
-    before = contents(tmp_path)
-    with pytest.raises((UsageError, RunError)) as refused:
-        train(parse([*as_words(fields), "--output_dir", str(tmp_path / "run"), field, str(path)]))
-    assert says in str(refused.value) and exit_code(refused.value) == 2
-    assert contents(tmp_path) == before
-
-
-def test_a_model_must_be_named() -> None:
-    with pytest.raises(UsageError, match="model_name_or_path: is missing"):
-        train_model(objective="sft")
-    with pytest.raises(UsageError, match=r"^marging: no such field; did you mean margin\?"):
-        train_model(marging=1)
+    assert_refused([field, str(path)], says, fields, tmp_path)

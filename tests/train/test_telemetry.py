@@ -3,7 +3,9 @@
 import json
 import logging
 import math
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,26 +15,26 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from tests.train.tiny import (
-    EOS,
-    PAIRS,
-    logged,
-    make_model,
-    make_trainer,
-    plain_loss,
-    record_batches,
-)
+from tests.train.tiny import EOS, PAIRS, logged, make_ours, plain_loss, record_batches
 from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train import TrimSFTTrainer
-from trimsft.train.telemetry import QUANTILES, Band, Telemetry, gradient_norm, warnings_for
+from trimsft.train.telemetry import (
+    QUANTILES,
+    Band,
+    ReadablePrinter,
+    ReadableProgress,
+    Telemetry,
+    gradient_norm,
+    warnings_for,
+)
 
 BIN = 0.05
-CPU = torch.device("cpu")
+PAPER = Band(1.5, 0.8)
 
 
-def alone(sums: Tensor) -> Tensor:
-    return sums
+def collect(telemetry: Telemetry, reduce: Any = lambda sums: sums) -> dict[str, float]:
+    return telemetry.collect(reduce, torch.device("cpu"))
 
 
 def stats(gaps: Any, nll: Any = None) -> TokenStats:
@@ -80,13 +82,13 @@ def assert_figures(record: dict[str, Any], expected: dict[str, float], prefix: s
 
 
 @pytest.mark.parametrize("objective", ["sft", "trim"])
-def test_every_figure_of_a_training(objective: str, tmp_path: Path) -> None:
+def test_every_figure_of_a_training(objective, tmp_path) -> None:
     """Two steps a log, two micro-batches a step, evaluation in between, lengths from 2 to 44."""
     options = {"eval_dataset": Dataset.from_list(PAIRS[:5])}
     settings: dict[str, Any] = {"logging_steps": 2, "max_steps": 4, "eval_strategy": "steps", "eval_steps": 1}
     if objective == "trim":
         settings |= {"margin": -3.5, "bandwidth": 1.0, "skip_below": 0.05}
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective=objective, **settings)
+    trainer = make_ours(tmp_path, PAIRS, options, objective=objective, **settings)
     modes: list[bool] = []
     trainer.model.register_forward_pre_hook(lambda module, _: modes.append(module.training))
     batches = record_batches(trainer)
@@ -118,8 +120,8 @@ def test_every_figure_of_a_training(objective: str, tmp_path: Path) -> None:
         assert not {"eval_skipped", "eval_tokens_per_second", "eval_seen_tokens"} & record.keys()
 
 
-def test_steps_after_the_last_log_are_in_the_final_one(tmp_path: Path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_steps=4, logging_steps=3)
+def test_steps_after_the_last_log_are_in_the_final_one(tmp_path) -> None:
+    trainer = make_ours(tmp_path, max_steps=4, logging_steps=3)
     batches = record_batches(trainer)
     trainer.train()
     final = trainer.state.log_history[-1]
@@ -129,38 +131,18 @@ def test_steps_after_the_last_log_are_in_the_final_one(tmp_path: Path) -> None:
     assert final["num_tokens"] == sum(int(batch["attention_mask"].sum()) for batch, _ in batches)
 
 
-def test_it_is_measured_on_what_the_model_says(tmp_path: Path) -> None:
-    """The loss of a first step from logits, to tie the figures to something that is not the fused head."""
-    trainer = make_trainer(TrimSFTTrainer, make_model("gemma2"), tmp_path, PAIRS, max_steps=1)
-    batches = record_batches(trainer)
-    trainer.train()
-    total = tokens = correct = entropy = 0.0
-    plain = make_model("gemma2")
-    for batch, _ in batches:
-        out = plain_loss(
-            plain(batch["input_ids"], attention_mask=batch["attention_mask"]).logits, batch["labels"], SFT()
-        )
-        total += out.tokens.nll.sum().item()
-        correct += (out.tokens.gap > 0).sum().item()
-        entropy += out.tokens.entropy.sum().item()
-        tokens += len(out.tokens)
-    record = trainer.state.log_history[0]
-    expected = {"nll": total / tokens, "mean_token_accuracy": correct / tokens, "entropy": entropy / tokens}
-    assert_figures(record, expected)
-
-
 # the sums -----------------------------------------------------------------------------------------------------------
 
 GAPS = st.lists(st.floats(-45, 45, width=32), min_size=1, max_size=50)
 
 
 @given(GAPS, st.integers(1, 5))
-def test_quantiles_are_within_a_bin(gaps: list[float], parts: int) -> None:
-    telemetry = Telemetry(Band(1.5, 0.8), (EOS,))
+def test_quantiles_are_within_a_bin(gaps, parts) -> None:
+    telemetry = Telemetry(PAPER, (EOS,))
     for part in range(parts):
         tokens = stats(gaps[part::parts])
         telemetry.add(tokens, torch.ones(len(tokens)), torch.full((len(tokens),), 7), kept=0, seen=0)
-    figures = telemetry.collect(alone, CPU)
+    figures = collect(telemetry)
     for name, share in QUANTILES.items():
         exact = np.quantile(np.float32(gaps), share, method="inverted_cdf").clip(-40, 40)
         # a gap near the edge of a bin: its distance from -40, up to 80, is rounded to float32
@@ -169,50 +151,44 @@ def test_quantiles_are_within_a_bin(gaps: list[float], parts: int) -> None:
 
 
 @given(GAPS, st.integers(0, 50))
-def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps: list[float], cut: int) -> None:
+def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut) -> None:
     objective = TrimSFT()
     labels = torch.arange(len(gaps)) % 3
-    whole, parts = (Telemetry(Band(1.5, 0.8), (EOS, 2)) for _ in range(2))
+    whole, parts = (Telemetry(PAPER, (EOS, 2)) for _ in range(2))
     tokens = stats(gaps)
     whole.add(tokens, objective.weights(tokens), labels, kept=3, seen=torch.tensor(90))
     for rows in (slice(None, cut), slice(cut, None)):
         some = tokens[rows]
         parts.add(some, objective.weights(some), labels[rows], kept=1, seen=45)
     parts.add(stats([]), torch.empty(0), torch.empty(0, dtype=torch.long), kept=1, seen=0)
-    assert parts.pending_tokens(CPU) == whole.pending_tokens(CPU) == 90
-    expected, got = whole.collect(alone, CPU), parts.collect(alone, CPU)
+    assert {part.pending_tokens(torch.device("cpu")).item() for part in (parts, whole)} == {90}
+    expected, got = collect(whole), collect(parts)
     assert expected.pop("tokens_per_second") > 0 and got.pop("tokens_per_second") > 0
     assert got == pytest.approx(expected, rel=1e-6, abs=1e-9)
     assert (expected["mass_low"] + expected["mass_middle"] + expected["mass_high"]) in (0, pytest.approx(1))
 
 
 def test_ranks_are_summed_and_a_rank_without_tokens_takes_part() -> None:
-    busy, idle = (Telemetry(Band(1.5, 0.8), ()) for _ in range(2))
-    tokens = stats([-1.0, 2.0])
-    busy.add(tokens, torch.tensor([0.5, 1.0]), torch.tensor([3, 4]), kept=1, seen=5)
+    busy, idle = (Telemetry(PAPER, ()) for _ in range(2))
+    busy.add(stats([-1.0, 2.0]), torch.tensor([0.5, 1.0]), torch.tensor([3, 4]), kept=1, seen=5)
     sums: list[Tensor] = []
-    assert idle.collect(lambda own: sums.append(own.clone()) or own, CPU).get("trained_tokens") is None
-    figures = busy.collect(lambda own: own + own + sums[0], CPU)
+    assert collect(idle, lambda own: sums.append(own.clone()) or own).get("trained_tokens") is None
+    figures = collect(busy, lambda own: own + own + sums[0])
     assert figures["trained_tokens"] == 4 and figures["mean_weight"] == 0.75 and figures["seen_tokens"] == 10
 
 
-def test_collecting_starts_anew() -> None:
-    telemetry = Telemetry(Band(1.5, 0.8), ())
+def test_collecting_starts_anew_and_weights_may_all_be_zero() -> None:
+    telemetry = Telemetry(PAPER, ())
     for gap in (-3.0, 5.0):
-        telemetry.add(stats([gap]), torch.ones(1), torch.tensor([3]), kept=1, seen=1)
-        assert telemetry.collect(alone, CPU)["gap_p50"] == pytest.approx(gap, abs=BIN)
-
-
-def test_weights_that_are_all_zero() -> None:
-    telemetry = Telemetry(Band(1.5, 0.8), ())
-    telemetry.add(stats([1.0, 2.0]), torch.zeros(2), torch.tensor([3, 4]), kept=0, seen=2)
-    figures = telemetry.collect(alone, CPU)
-    assert figures["effective_ratio"] == 0 and figures["mass_middle"] == 0 and figures["skipped"] == 1
-    assert all(math.isfinite(value) for value in figures.values())
+        telemetry.add(stats([gap]), torch.zeros(1), torch.tensor([3]), kept=0, seen=1)
+        figures = collect(telemetry)
+        assert figures["gap_p50"] == pytest.approx(gap, abs=BIN)
+        assert figures["effective_ratio"] == 0 and figures["mass_middle"] == 0 and figures["skipped"] == 1
+        assert all(math.isfinite(value) for value in figures.values())
 
 
 @given(st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=12), st.integers(0, 11))
-def test_gradient_norm_is_within_its_bound(logits: list[float], gold: int) -> None:
+def test_gradient_norm_is_within_its_bound(logits, gold) -> None:
     exact_logits, gold = torch.tensor([logits], dtype=torch.float64), gold % len(logits)
     # two positions, of which the first predicts the second
     out = plain_loss(exact_logits[:, None].expand(-1, 2, -1), torch.tensor([[0, gold]]), SFT())
@@ -239,28 +215,23 @@ FINE = {"out_of_reach": 0.4, "effective_ratio": 0.3, "gap_p50": 2.0, "eos_weight
         ({"eos_weight": 0.009}, "eos", "end-of-sequence token has a mean weight of 0.0090"),
     ],
 )
-def test_warnings(figures: dict[str, float], named: str | None, says: str) -> None:
-    said = warnings_for(FINE | figures, Band(1.5, 0.8), trims_low=True, weighs=True)
+def test_warnings(figures, named, says) -> None:
+    said = warnings_for(FINE | figures, PAPER, trims_low=True, weighs=True)
     assert list(said) == ([named] if named else [])
     for part in says.split(" .* "):
         assert part in " ".join(said.values())
-    uniform = warnings_for(FINE | figures, Band(1.5, 0.8), trims_low=False, weighs=False)
-    assert uniform == {}
-
-
-def test_no_end_of_sequence_is_no_reason_to_warn() -> None:
-    figures = {name: value for name, value in FINE.items() if not name.startswith("eos")}
-    assert warnings_for(figures, Band(1.5, 0.8), trims_low=True, weighs=True) == {}
+    assert warnings_for(FINE | figures, PAPER, trims_low=False, weighs=False) == {}
+    if named != "eos":  # no end of a sequence is no reason to warn
+        without = {name: value for name, value in (FINE | figures).items() if not name.startswith("eos")}
+        assert warnings_for(without, PAPER, trims_low=True, weighs=True) == said
 
 
 @pytest.mark.parametrize(
     ("objective", "warned"), [("trim", {"out of reach", "eos"}), ("trim-h", set()), ("sft", set()), ("fsft", set())]
 )
-def test_a_training_says_it_once(
-    objective: str, warned: set[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_training_says_it_once(objective, warned, tmp_path, caplog) -> None:
     band = {"margin": 3.5, "bandwidth": 0.8} if objective.startswith("trim") else {}
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, objective=objective, max_steps=3, **band)
+    trainer = make_ours(tmp_path, objective=objective, max_steps=3, **band)
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         trainer.train()
     assert len(logged(trainer, "loss")) == 3
@@ -275,52 +246,100 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_record_holds_every_log(tmp_path: Path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS)
+def test_the_record_holds_every_log(tmp_path) -> None:
+    trainer = make_ours(tmp_path)
     trainer.train()
     record = lines(tmp_path / "telemetry.jsonl")
     assert [line["step"] for line in record] == [1, 2, 2]
     for line, log in zip(record, trainer.state.log_history, strict=True):
         assert line.pop("time").startswith("20")
         assert line == log
-    again = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_steps=1)
-    again.train()
-    make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_steps=1).train()
-    assert lines(tmp_path / "telemetry.1.jsonl")[1]["nll"] == record[1]["nll"]
-    assert [len(lines(tmp_path / name)) for name in ("telemetry.1.jsonl", "telemetry.2.jsonl", "telemetry.jsonl")] == [
-        3,
-        2,
-        2,
-    ]
+    first = logged(trainer, "num_tokens")
+    trainer.train()
+    assert logged(trainer, "num_tokens") == first  # counted from nothing again
+    make_ours(tmp_path, max_steps=1).train()
+    old, older, new = (lines(tmp_path / f"telemetry{number}.jsonl") for number in (".1", ".2", ""))
+    assert old[1]["nll"] == record[1]["nll"] and [len(old), len(older), len(new)] == [3, 3, 2]
 
 
-def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path: Path) -> None:
-    settings = {"max_steps": 4, "logging_steps": 2, "save_strategy": "steps", "save_steps": 3}
-    whole = make_trainer(TrimSFTTrainer, make_model(), tmp_path / "whole", PAIRS, **settings)
+def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> None:
+    def start() -> Any:
+        return make_ours(tmp_path, max_steps=4, logging_steps=2, save_strategy="steps", save_steps=3)
+
+    whole, resumed, record = start(), start(), tmp_path / "telemetry.jsonl"
     whole.train()
-
-    def start(folder: Path, **changes: Any) -> Any:
-        return make_trainer(TrimSFTTrainer, make_model(), folder, PAIRS, **settings | changes)
-
-    first = start(tmp_path / "parts")
-    first.train()
-    record = tmp_path / "parts" / "telemetry.jsonl"
-    assert [line["step"] for line in lines(record)] == [2, 4, 4]
-    resumed = start(tmp_path / "parts")
-    resumed.train(resume_from_checkpoint=str(tmp_path / "parts" / "checkpoint-3"))
+    before = lines(record)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     # the checkpoint lies between two logs: the tokens of step 3 were in none of them yet
     assert logged(resumed, "num_tokens") == logged(whole, "num_tokens")
-    assert [line["step"] for line in lines(record)] == [2, 4, 4]
-    assert not (tmp_path / "parts" / "telemetry.1.jsonl").exists()
+    assert [line["step"] for line in before] == [line["step"] for line in lines(record)] == [2, 4, 4]
+    assert not (tmp_path / "telemetry.1.jsonl").exists()
     # the last log covers step 4 only, the one before it is the first training's
-    assert lines(record)[1]["trained_tokens"] < lines(tmp_path / "whole" / "telemetry.jsonl")[1]["trained_tokens"]
+    assert lines(record)[1]["trained_tokens"] < before[1]["trained_tokens"]
     for name, weight in whole.model.named_parameters():
         torch.testing.assert_close(resumed.model.get_parameter(name), weight)
 
 
-def test_training_twice_counts_from_nothing(tmp_path: Path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_steps=1)
+# lines on the terminal ----------------------------------------------------------------------------------------------
+
+LOGS = {
+    "loss": 0.14812, "nll": 0.9312, "mean_token_accuracy": 0.762, "gap_p05": -3.3, "gap_p50": 3.92, "gap_p95": 14.1,
+    "mean_weight": 0.2311, "effective_ratio": 0.35, "skipped": 0.43, "grad_norm": 1.25, "learning_rate": 5e-5,
+    "tokens_per_second": 31200.4, "peak_memory_gib": 20.06, "epoch": 0.1,
+}  # fmt: skip
+LINE = (
+    "step 3/9  loss 0.1481  nll 0.9312  acc 76.2%  gap 3.9 [-3.3, 14.1]  weight 0.231  R_eff 35%  skipped 43%  "
+    "grad 1.2  lr 5.0e-05  31,200 tok/s  20.1 GiB"
+)
+END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
+
+
+@pytest.mark.parametrize("kind", [ReadablePrinter, ReadableProgress])
+@pytest.mark.parametrize(
+    ("logs", "line"),
+    [
+        (LOGS, LINE),
+        ({f"eval_{name}": value for name, value in LOGS.items()}, "eval at " + LINE.replace("skipped 43%  ", "")),
+        ({"loss": 0.0}, "step 3/9  loss 0"),
+        (END, "trained in 1:02:05, mean loss 0.1235"),
+        # the steps since the last log are in the same record
+        ({**END, "nll": 2.5}, "step 3/9  nll 2.5\ntrained in 1:02:05, mean loss 0.1235"),
+        ({"my_figure": 2, "total_flos": 1e9}, "my_figure 2"),
+    ],
+)
+def test_lines_for_a_person(kind, logs, line, capsys) -> None:
+    callback = kind()
+    callback.training_bar = SimpleNamespace(write=print)
+    for is_first in (True, False):
+        state = SimpleNamespace(is_world_process_zero=is_first, global_step=3, max_steps=9)
+        callback.on_log(None, state, None, logs=logs)
+        assert capsys.readouterr().out == (line + "\n" if is_first else "")
+
+
+class Mine(PrinterCallback):
+    pass
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_they_replace_those_of_the_trainer_and_no_others(quiet, tmp_path) -> None:
+    trainer = make_ours(tmp_path, options={"callbacks": [Mine(), TrainerCallback()]}, disable_tqdm=quiet)
+    kinds = [type(callback) for callback in trainer.callback_handler.callbacks]
+    assert PrinterCallback not in kinds and ProgressCallback not in kinds
+    assert kinds.count(ReadablePrinter if quiet else ReadableProgress) == 1
+    assert (ReadableProgress if quiet else ReadablePrinter) not in kinds
+    assert Mine in kinds and TrainerCallback in kinds
+
+
+def test_a_whole_training(tmp_path, capsys) -> None:
+    options = {"eval_dataset": {"held": Dataset.from_list(PAIRS[:2])}}
+    trainer = make_ours(tmp_path, options=options, eval_strategy="steps", eval_steps=2)
+    capsys.readouterr()
     trainer.train()
-    first = logged(trainer, "num_tokens")
-    trainer.train()
-    assert logged(trainer, "num_tokens") == first
+    patterns = (
+        r"step 1/2  loss [\d.]+  nll [\d.]+  acc ",
+        r"step 2/2  loss ",
+        r"eval.*loss [\d.]+",
+        r"trained in 0:00:\d\d, mean loss [\d.]+",
+    )
+    for line, pattern in zip(capsys.readouterr().out.splitlines(), patterns, strict=True):
+        assert re.match(pattern, line)

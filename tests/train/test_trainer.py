@@ -28,6 +28,7 @@ from tests.train.tiny import (
     logged,
     make_config,
     make_model,
+    make_ours,
     make_tokenizer,
     make_trainer,
     plain_step,
@@ -65,42 +66,37 @@ def assert_same_training(ours: Any, plain: Any) -> None:
 
 # a drop-in ----------------------------------------------------------------------------------------------------------
 
+DATA = {
+    "text": (TEXTS, {}),
+    "text truncated": (TEXTS, {"max_length": 10}),
+    "text truncated at its start": (TEXTS, {"max_length": 10, "truncation_mode": "keep_end"}),
+    "prompt and completion": (PAIRS, {}),
+    "prompt trained too": (PAIRS, {"completion_only_loss": False}),
+    "messages": (MESSAGES, {}),
+    "assistant only": (MESSAGES, {"assistant_only_loss": True}),
+    "conversational prompt and completion": (CHATS, {}),
+    "tokenised": (TOKENS, {}),
+    "packed": (TEXTS, PACKED),
+    "packed, assistant only": (MESSAGES, PACKED | {"assistant_only_loss": True}),
+    "wrapped": (MESSAGES, PACKED | {"packing_strategy": "wrapped", "max_length": 20}),
+    "padding-free": (PAIRS, {"padding_free": True, "max_length": None}),
+    "accumulated": (PAIRS, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}),
+    "gradient checkpointing": (PAIRS, {"gradient_checkpointing": True}),
+    "shuffled": (PAIRS, {"shuffle_dataset": True, "seed": 3}),
+    "clipped": (PAIRS, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}),
+}
 
-@pytest.mark.parametrize(
-    ("rows", "settings"),
-    [
-        pytest.param(TEXTS, {}, id="text"),
-        pytest.param(TEXTS, {"max_length": 10}, id="text truncated"),
-        pytest.param(
-            TEXTS,
-            {"max_length": 10, "truncation_mode": "keep_end"},
-            id="text truncated at its start",
-            marks=pytest.mark.filterwarnings("ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning"),
-        ),
-        pytest.param(PAIRS, {}, id="prompt and completion"),
-        pytest.param(PAIRS, {"completion_only_loss": False}, id="prompt trained too"),
-        pytest.param(MESSAGES, {}, id="messages"),
-        pytest.param(MESSAGES, {"assistant_only_loss": True}, id="assistant only"),
-        pytest.param(CHATS, {}, id="conversational prompt and completion"),
-        pytest.param(TOKENS, {}, id="tokenised"),
-        pytest.param(TEXTS, PACKED, id="packed"),
-        pytest.param(MESSAGES, PACKED | {"assistant_only_loss": True}, id="packed, assistant only"),
-        pytest.param(MESSAGES, PACKED | {"packing_strategy": "wrapped", "max_length": 20}, id="wrapped"),
-        pytest.param(PAIRS, {"padding_free": True, "max_length": None}, id="padding-free"),
-        pytest.param(PAIRS, {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}, id="accumulated"),
-        pytest.param(PAIRS, {"gradient_checkpointing": True}, id="gradient checkpointing"),
-        pytest.param(PAIRS, {"shuffle_dataset": True, "seed": 3}, id="shuffled"),
-        pytest.param(PAIRS, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}, id="clipped"),
-    ],
-)
-def test_sft_is_sfttrainer_for_all_data(rows: Any, settings: dict[str, Any], tmp_path: Path) -> None:
+
+@pytest.mark.filterwarnings("ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning")
+@pytest.mark.parametrize(("rows", "settings"), DATA.values(), ids=DATA)
+def test_sft_is_sfttrainer_for_all_data(rows, settings, tmp_path) -> None:
     plain, ours = train_both(tmp_path, rows, **settings)
     assert_same_training(ours, plain)
     assert ours.train_dataset.to_list() == plain.train_dataset.to_list()
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "gemma2", "granite", "mixtral"])
-def test_sft_is_sfttrainer_for_all_models(kind: str, tmp_path: Path) -> None:
+def test_sft_is_sfttrainer_for_all_models(kind, tmp_path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, kind=kind, gradient_accumulation_steps=3)
     assert_same_training(ours, plain)
     if kind == "mixtral":
@@ -109,36 +105,34 @@ def test_sft_is_sfttrainer_for_all_models(kind: str, tmp_path: Path) -> None:
         assert logged(ours, "loss")[0] > logged(ours, "nll")[0] + 0.1
 
 
-def test_the_router_loss_can_be_turned_off(tmp_path: Path) -> None:
+def test_the_router_loss_can_be_turned_off(tmp_path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, kind="mixtral", router_aux_loss_coef=0.0)
     assert_same_training(ours, plain)
     assert logged(ours, "loss") == pytest.approx(logged(ours, "nll"), rel=LOSS_ERROR)
     assert not logged(ours, "aux_loss")
 
 
-@pytest.mark.parametrize("more", [{}, {"modules_to_save": ["lm_head"]}], ids=["adapter", "with a trained lm_head"])
-def test_sft_is_sfttrainer_with_lora(more: dict[str, Any], tmp_path: Path) -> None:
-    options = {"peft_config": peft.LoraConfig(target_modules=["q_proj", "down_proj"], r=4, **more)}
-    plain, ours = train_both(tmp_path, PAIRS, options, gradient_checkpointing=True)
+LORA = {"target_modules": ["q_proj", "down_proj"], "r": 4}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "trained"),
+    [
+        (peft.LoraConfig(**LORA), 8),
+        (peft.LoraConfig(**LORA, modules_to_save=["lm_head"]), 9),
+        # virtual tokens come before the row: hidden states and labels grow by as many
+        (peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3), 1),
+    ],
+    ids=["lora", "lora with a trained lm_head", "prompt tuning"],
+)
+def test_sft_is_sfttrainer_with_an_adapter(adapter, trained, tmp_path) -> None:
+    recomputed = isinstance(adapter, peft.LoraConfig)
+    plain, ours = train_both(tmp_path, PAIRS, {"peft_config": adapter}, gradient_checkpointing=recomputed)
     assert_same_training(ours, plain)
-    assert len(ours.grads[0]) == 8 + len(more)
+    assert len(ours.grads[0]) == trained
 
 
-def test_sft_is_sfttrainer_with_prompt_tuning(tmp_path: Path) -> None:
-    """Virtual tokens come before the row: hidden states and labels grow by as many."""
-    options = {"peft_config": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)}
-    plain, ours = train_both(tmp_path, PAIRS, options)
-    assert_same_training(ours, plain)
-    assert list(ours.grads[0]) == ["prompt_encoder.default.embedding.weight"]
-
-
-def test_an_adapter_on_the_head_is_refused(tmp_path: Path) -> None:
-    options = {"peft_config": peft.LoraConfig(target_modules=["lm_head"])}
-    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
-        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options)
-
-
-def test_sft_is_sfttrainer_in_evaluation(tmp_path: Path) -> None:
+def test_sft_is_sfttrainer_in_evaluation(tmp_path) -> None:
     options = {"eval_dataset": {"one": Dataset.from_list(PAIRS[:3]), "two": Dataset.from_list(PAIRS[2:])}}
     plain, ours = train_both(tmp_path, PAIRS, options, eval_strategy="steps", eval_steps=1)
     assert_same_training(ours, plain)
@@ -149,34 +143,31 @@ def test_sft_is_sfttrainer_in_evaluation(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
 @pytest.mark.parametrize("objective", ["sft", "trim"])
-def test_compute_metrics_sees_the_logits(objective: str, tmp_path: Path) -> None:
+def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
     def metrics(prediction: EvalPrediction) -> dict[str, float]:
         return {"sum": float(abs(prediction.predictions).sum()), "labels": float(prediction.label_ids.sum())}
 
     options = {"compute_metrics": metrics, "eval_dataset": Dataset.from_list(PAIRS)}
     plain = make_trainer(SFTTrainer, make_model(), tmp_path, PAIRS, options)
-    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective=objective)
+    ours = make_ours(tmp_path, PAIRS, options, objective=objective)
     expected, got = plain.evaluate(), ours.evaluate()
     assert got["eval_sum"] == pytest.approx(expected["eval_sum"], rel=1e-6) and got["eval_sum"] > 0
     assert got["eval_labels"] == expected["eval_labels"]
     assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
 
 
-def test_a_model_by_name_with_model_init_kwargs(tmp_path: Path) -> None:
+def test_a_model_by_name_with_model_init_kwargs(tmp_path) -> None:
     make_model("qwen3").save_pretrained(tmp_path / "model")
     make_tokenizer().save_pretrained(tmp_path / "model")
     settings = {"model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "eager"}}
-    trainers = [
-        make_trainer(kind, str(tmp_path / "model"), tmp_path / "out", PAIRS, {"processing_class": None}, **settings)
-        for kind in (SFTTrainer, TrimSFTTrainer)
-    ]
-    assert {trainer.model.dtype for trainer in trainers} == {torch.bfloat16}
-    assert trainers[1].model.config._attn_implementation == "eager"
-    trainers[1].train()
-    assert all(loss > 0 for loss in logged(trainers[1], "loss"))
+    options = {"processing_class": None}
+    trainer = make_trainer(TrimSFTTrainer, str(tmp_path / "model"), tmp_path / "out", PAIRS, options, **settings)
+    assert (trainer.model.dtype, trainer.model.config._attn_implementation) == (torch.bfloat16, "eager")
+    trainer.train()
+    assert all(loss > 0 for loss in logged(trainer, "loss"))
 
 
-def test_rows_that_stream(tmp_path: Path) -> None:
+def test_rows_that_stream(tmp_path) -> None:
     rows = Dataset.from_list(PAIRS).to_iterable_dataset()
     plain, ours = train_both(tmp_path, rows)
     assert_same_training(ours, plain)
@@ -197,13 +188,13 @@ def smoothed(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Te
         ({}, {"label_smoothing_factor": 0.2}, "label_smoothing_factor: 0.2 is only defined for objective='sft'"),
     ],
 )
-def test_losses_that_only_sft_has(options: Any, settings: Any, names: str, tmp_path: Path) -> None:
+def test_losses_that_only_sft_has(options, settings, names, tmp_path) -> None:
     plain, ours = train_both(tmp_path, PAIRS, options, **settings)
     assert_same_training(ours, plain)
     for name in ("entropy", "mean_token_accuracy"):
         assert logged(ours, name) == pytest.approx(logged(plain, name), rel=LOSS_ERROR)
     with pytest.raises(ValueError, match=names):
-        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, options, objective="trim", **settings)
+        make_ours(tmp_path, PAIRS, options, objective="trim", **settings)
 
 
 # other objectives ---------------------------------------------------------------------------------------------------
@@ -223,9 +214,7 @@ def sure(tokens: TokenStats) -> Tensor:
         ("llama", TrimSFT(margin=-3, bandwidth=2), {}, {"objective": TrimSFT(margin=-3, bandwidth=2)}),
     ],
 )
-def test_it_is_the_loop_written_by_hand(
-    kind: str, objective: Any, settings: dict[str, Any], options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_it_is_the_loop_written_by_hand(kind, objective, settings, options, tmp_path) -> None:
     trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, PAIRS, options, **settings)
     plain = unpatched(trainer.model).train()
     optimizer = torch.optim.SGD(plain.parameters(), lr=trainer.args.learning_rate)
@@ -244,25 +233,15 @@ def test_it_is_the_loop_written_by_hand(
         )
 
 
-def test_settings_reach_the_head(tmp_path: Path) -> None:
-    trainer = make_trainer(
-        TrimSFTTrainer,
-        make_model(),
-        tmp_path,
-        PAIRS,
-        objective="fsft",
-        gamma=1.0,
-        skip_below=0.1,
-        head_backend="chunked",
-    )
-    head = trainer.model.trimsft_head
+def test_settings_reach_the_head_and_the_telemetry(tmp_path) -> None:
+    head = make_ours(tmp_path, objective="fsft", gamma=1.0, skip_below=0.1, head_backend="chunked").model.trimsft_head
     assert (head.objective.gamma, head.skip_below, head.backend, head.entropy) == (1.0, 0.1, "chunked", True)
+    trainer = make_ours(tmp_path, options={"objective": TrimSFT(margin=5.0, bandwidth=9.0)})
+    assert trainer._telemetry["train"].band == Band(5.0, 9.0)
 
 
-def test_mixed_precision(tmp_path: Path) -> None:
-    trainers = [
-        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, bf16=bf16, max_steps=1) for bf16 in (False, True)
-    ]
+def test_mixed_precision(tmp_path) -> None:
+    trainers = [make_ours(tmp_path, bf16=bf16, max_steps=1) for bf16 in (False, True)]
     for trainer in trainers:
         trainer.train()
     exact, mixed = (logged(trainer, "loss")[0] for trainer in trainers)
@@ -273,24 +252,23 @@ def test_mixed_precision(tmp_path: Path) -> None:
 # what it is given and what it says ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [SFTConfig, TrainingArguments])
-def test_arguments_of_a_parent_class_are_taken_over(kind: type[Any], tmp_path: Path) -> None:
-    if kind is SFTConfig:
-        args = make_config(SFTConfig, tmp_path, max_length=9, learning_rate=0.25, eos_token="<assistant>")
-    else:
-        args = TrainingArguments(str(tmp_path), learning_rate=0.25, use_cpu=True, report_to=[], seed=7)
-    args.hub_token = "secret"
-    trainer = TrimSFTTrainer(
-        make_model(), args, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer()
-    )
-    assert type(trainer.args) is TrimSFTConfig
-    assert (trainer.args.learning_rate, trainer.args.seed, trainer.args.hub_token) == (0.25, args.seed, "secret")
-    assert trainer.args.max_length == (9 if kind is SFTConfig else 1024)
-    assert (trainer.args.eos_token, trainer.args.pad_token) == ("<assistant>" if kind is SFTConfig else None, None)
+@pytest.mark.parametrize(
+    ("kind", "changes", "max_length", "eos"),
+    [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
+)
+def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, eos, tmp_path, caplog) -> None:
+    config = make_config(kind, tmp_path, learning_rate=0.25, seed=7, hub_token="secret", **changes)
+    rows = Dataset.from_list(PAIRS)
+    trainer = TrimSFTTrainer(make_model(), config, train_dataset=rows, processing_class=make_tokenizer())
+    args = trainer.args
+    assert type(args) is TrimSFTConfig
+    assert (args.learning_rate, args.seed, args.hub_token) == (0.25, 7, "secret")
+    assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
     assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
+    assert f"objective: 'trim', the default, since {kind.__name__} names none" in caplog.text
 
 
-def test_no_arguments_mean_the_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_arguments_mean_the_defaults(tmp_path, monkeypatch) -> None:
     # a machine without a GPU refuses the default of bf16, here as in TRL
     here = functools.partial(TrimSFTConfig, use_cpu=True, bf16=False, report_to=[])
     monkeypatch.setattr("trimsft.train.trainer.TrimSFTConfig", here)
@@ -309,8 +287,8 @@ def test_it_takes_what_sfttrainer_takes() -> None:
     assert ours["objective"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def test_images_that_truncation_has_cut_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, max_length=6)
+def test_images_that_truncation_has_cut_are_explained(tmp_path, monkeypatch) -> None:
+    trainer = make_ours(tmp_path, PAIRS, max_length=6)
 
     def fail(**_: Any) -> None:
         raise ValueError("3 features, 2 tokens")
@@ -324,15 +302,21 @@ def test_images_that_truncation_has_cut_are_explained(tmp_path: Path, monkeypatc
             trainer.compute_loss(fail, inputs)
 
 
-def test_arguments_of_another_kind_are_refused() -> None:
+def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
     with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
         TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
+    with pytest.raises(TypeError, match="a name goes into TrimSFTConfig"):
+        make_ours(tmp_path, options={"objective": "dft"})
+    with pytest.raises(ValueError, match="objective: 'fsft' of TrimSFTConfig has no effect"):
+        make_ours(tmp_path, options={"objective": DFT()}, objective="fsft")
+    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
+        make_ours(tmp_path, options={"peft_config": peft.LoraConfig(target_modules=["lm_head"])})
 
 
-def test_what_truncation_costs_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
     with caplog.at_level(logging.INFO, logger="trimsft"):
         options = {"eval_dataset": Dataset.from_list(TEXTS[:2])}
-        trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, options, max_length=40)
+        trainer = make_ours(tmp_path, TEXTS, options, max_length=40)
     train, evaluation = [record for record in caplog.records if " data: " in record.message]
     assert train.levelno == logging.WARNING and evaluation.levelno == logging.INFO
     assert "max_length=40 cuts 1 row by 5 tokens" in train.message
@@ -340,38 +324,19 @@ def test_what_truncation_costs_is_said(tmp_path: Path, caplog: pytest.LogCapture
     assert (report.rows, report.longest, report.truncated) == (8, max(LENGTHS) + 1, 1)
     assert report.tokens == sum(LENGTHS) + 8
     assert max(map(len, trainer.train_dataset["input_ids"])) == 40
-
-
-def test_a_row_that_keeps_nothing_is_counted(tmp_path: Path) -> None:
+    # a row that keeps nothing goes
     rows = [{"prompt": " ".join(["w1"] * 12), "completion": " w2"}, *PAIRS]
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, rows, max_length=12)
-    assert trainer.length_reports["train"].dropped == 1
-    assert len(trainer.train_dataset) == len(rows) - 1
-
-
-def test_wrapping_cuts_nothing_off(tmp_path: Path) -> None:
-    settings = {"packing": True, "packing_strategy": "wrapped", "max_length": 10}
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, **settings)
+    trainer = make_ours(tmp_path, rows, max_length=12)
+    assert trainer.length_reports["train"].dropped == 1 and len(trainer.train_dataset) == len(PAIRS)
+    # wrapping cuts nothing off
+    trainer = make_ours(tmp_path, TEXTS, packing=True, packing_strategy="wrapped", max_length=10)
     assert trainer.length_reports["train"].truncated == 0
     assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
 
 
-def test_what_was_trained_is_a_plain_model(tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    trainer = make_trainer(TrimSFTTrainer, make_model("qwen3"), tmp_path, PAIRS)
-    trainer.train()
-    trainer.save_model(str(tmp_path / "model"))
-    loaded, model = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval(), trainer.model.eval()
-    inputs = torch.arange(5, 17)[None]
-    assert torch.equal(loaded(inputs).logits, model(inputs).logits)
-    outputs = [m.generate(inputs, max_new_tokens=4, do_sample=False) for m in (loaded, model)]
-    assert torch.equal(*outputs)
-
-
 @pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
-def test_a_non_finite_weight_names_the_place(where: str, tmp_path: Path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS)
+def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
+    trainer = make_ours(tmp_path)
     seen = record_batches(trainer)
 
     def spoil(*_: Any) -> None:
@@ -383,73 +348,34 @@ def test_a_non_finite_weight_names_the_place(where: str, tmp_path: Path) -> None
         trainer.train()
 
 
-# evaluation of several datasets --------------------------------------------------------------------------------------
+# evaluation and records of one's own ---------------------------------------------------------------------------------
 
 
-def test_figures_of_an_evaluation_are_of_its_dataset_alone(tmp_path: Path) -> None:
+def test_figures_of_an_evaluation_are_of_its_dataset_alone(tmp_path) -> None:
     few, many = Dataset.from_list(PAIRS[:2]), Dataset.from_list(PAIRS)
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"eval_dataset": few})
+    trainer = make_ours(tmp_path, options={"eval_dataset": few})
     first = trainer.evaluate()
     other = trainer.evaluate(many, metric_key_prefix="other")
     trainer.predict(trainer.train_dataset)
     again = trainer.evaluate()
     assert first["eval_trained_tokens"] == again["eval_trained_tokens"] < other["other_trained_tokens"]
     assert first["eval_nll"] == again["eval_nll"] != other["other_nll"]
+    both = make_ours(tmp_path, options={"eval_dataset": {"few": few, "many": many}}).evaluate()
+    assert both["eval_few_trained_tokens"] < both["eval_many_trained_tokens"] and "eval_nll" not in both
 
 
-def test_each_of_several_datasets_has_its_own_figures(tmp_path: Path) -> None:
-    sets = {"few": Dataset.from_list(PAIRS[:2]), "many": Dataset.from_list(PAIRS)}
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"eval_dataset": sets})
-    found = trainer.evaluate()
-    assert found["eval_few_trained_tokens"] < found["eval_many_trained_tokens"]
-    assert "eval_nll" not in found
-
-
-def test_a_record_of_the_user_takes_no_figures(tmp_path: Path) -> None:
+def test_a_record_of_the_user_takes_no_figures(tmp_path) -> None:
     """It may be made on one rank only: waiting for the others there would never end."""
 
     class Logs(TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            trainer.log({"eval_of_my_own": 0.5, "loss_of_my_own": 1.0})
+            numbers = {"numpy": np.float32(1.5), "torch": torch.tensor(2.5), "none": float("nan")}
+            trainer.log({"eval_of_my_own": 0.5, "loss_of_my_own": 1.0, **numbers})
 
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]})
+    trainer = make_ours(tmp_path, options={"callbacks": [Logs()]})
     trainer.train()
     own = [record for record in trainer.state.log_history if "eval_of_my_own" in record]
     assert len(own) == 2 and not any("nll" in record or "eval_nll" in record for record in own)
     assert len(logged(trainer, "trained_tokens")) == 2
-
-
-def test_the_band_is_that_of_the_objective(tmp_path: Path) -> None:
-    trainer = make_trainer(
-        TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"objective": TrimSFT(margin=5.0, bandwidth=9.0)}
-    )
-    assert trainer._telemetry["train"].band == Band(5.0, 9.0)
-
-
-def test_numbers_of_other_kinds_are_recorded(tmp_path: Path) -> None:
-    class Logs(TrainerCallback):
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            trainer.log({"numpy": np.float32(1.5), "torch": torch.tensor(2.5), "none": float("nan")})
-
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"callbacks": [Logs()]}, max_steps=1)
-    trainer.train()
-    record = json.loads((tmp_path / "telemetry.jsonl").read_text().splitlines()[0])
-    assert (record["numpy"], record["torch"], record["none"]) == (1.5, 2.5, None)
-
-
-@pytest.mark.parametrize(
-    ("objective", "settings", "says"),
-    [
-        ("dft", {}, "a name goes into TrimSFTConfig"),
-        (DFT(), {"objective": "fsft"}, "objective: 'fsft' of TrimSFTConfig has no effect"),
-    ],
-)
-def test_two_objectives_are_one_too_many(objective: Any, settings: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises((TypeError, ValueError), match=says):
-        make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, {"objective": objective}, **settings)
-
-
-def test_a_default_objective_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = make_config(SFTConfig, tmp_path)
-    TrimSFTTrainer(make_model(), config, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
-    assert "objective: 'trim', the default, since SFTConfig names none" in caplog.text
+    written = json.loads((tmp_path / "telemetry.jsonl").read_text().splitlines()[0])
+    assert (written["numpy"], written["torch"], written["none"]) == (1.5, 2.5, None)

@@ -8,9 +8,8 @@ trainer.grads     # of every optimizer step, by name
 import copy
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset, disable_progress_bars
@@ -28,6 +27,7 @@ from transformers import (
     Qwen2Config,
     Qwen3Config,
     TrainerCallback,
+    TrainingArguments,
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from trl import SFTConfig
@@ -70,17 +70,10 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 # models -------------------------------------------------------------------------------------------------------------
 
 _SIZE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 256,
-    "pad_token_id": PAD,
-    "bos_token_id": None,
-    "eos_token_id": EOS,
-}
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256,
+    "pad_token_id": PAD, "bos_token_id": None, "eos_token_id": EOS,
+}  # fmt: skip
 _MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.5}
 _MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 16}
 
@@ -139,13 +132,8 @@ MESSAGES = [
     }
     for seed, length in enumerate(LENGTHS)
 ]
-CHATS = [
-    {
-        "prompt": [{"role": "user", "content": row["prompt"]}],
-        "completion": [{"role": "assistant", "content": row["completion"].strip()}],
-    }
-    for row in PAIRS
-]
+ROLES = {"prompt": "user", "completion": "assistant"}
+CHATS = [{part: [{"role": ROLES[part], "content": row[part].strip()}] for part in row} for row in PAIRS]
 
 
 def make_batch(rows: int = 3, length: int = 11, *, seed: int = 0) -> dict[str, Tensor]:
@@ -172,34 +160,21 @@ class KeepsGradients(TrainerCallback):
 
 
 def gradients_of(model: Any) -> dict[str, Tensor]:
-    return {
-        name: parameter.grad.detach().clone()
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None
-    }
+    grads = ((name, parameter.grad) for name, parameter in model.named_parameters())
+    return {name: grad.detach().clone() for name, grad in grads if grad is not None}
 
 
-def make_config(kind: type[SFTConfig], folder: Path, **changes: Any) -> Any:
+def make_config(kind: type[TrainingArguments], folder: Path, **changes: Any) -> Any:
     """Two updates of plain gradient descent on 8 rows, logged each."""
     settings: dict[str, Any] = {
-        "per_device_train_batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "max_steps": 2,
-        "optim": "sgd",
-        "learning_rate": 0.03,
-        "lr_scheduler_type": "constant",
-        "max_grad_norm": 0.0,
-        "logging_steps": 1,
-        "logging_nan_inf_filter": False,
-        "save_strategy": "no",
-        "gradient_checkpointing": False,
-        "use_cpu": True,
-        "bf16": False,
-        "dataloader_pin_memory": False,
-        "report_to": [],
+        "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 2,
+        "optim": "sgd", "learning_rate": 0.03, "lr_scheduler_type": "constant", "max_grad_norm": 0.0,
+        "logging_steps": 1, "logging_nan_inf_filter": False, "save_strategy": "no", "report_to": [],
+        "gradient_checkpointing": False, "use_cpu": True, "bf16": False, "dataloader_pin_memory": False,
         "disable_tqdm": True,
-        "max_length": 64,
-    }
+    }  # fmt: skip
+    if issubclass(kind, SFTConfig):
+        settings["max_length"] = 64
     if issubclass(kind, TrimSFTConfig):
         settings["skip_below"] = 0.0  # exact
         if str(changes.get("objective", "trim")).startswith("trim"):
@@ -212,13 +187,17 @@ def make_trainer(
 ) -> Any:
     """A trainer of either kind; `options` go to the trainer, `settings` to its configuration."""
     config = make_config(TrimSFTConfig if issubclass(kind, TrimSFTTrainer) else SFTConfig, folder, **settings)
-    keeps = KeepsGradients()
-    options = {"processing_class": make_tokenizer(), **(options or {})}
-    options["callbacks"] = [keeps, *options.get("callbacks", [])]
-    dataset = Dataset.from_list(rows) if isinstance(rows, list) else rows
+    keeps, dataset = KeepsGradients(), Dataset.from_list(rows) if isinstance(rows, list) else rows
+    options = {"processing_class": make_tokenizer(), "callbacks": [], **(options or {})}
+    options["callbacks"] = [keeps, *options["callbacks"]]
     trainer = kind(model, args=config, train_dataset=dataset, **options)
     trainer.grads = keeps.steps
     return trainer
+
+
+def make_ours(folder: Path, rows: Any = None, options: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """`TrimSFTTrainer` of a small Llama on prompts and completions."""
+    return make_trainer(TrimSFTTrainer, make_model(), folder, PAIRS if rows is None else rows, options, **settings)
 
 
 def logged(trainer: Any, name: str) -> list[float]:
@@ -242,8 +221,7 @@ def record_batches(trainer: Any) -> list[tuple[dict[str, Tensor], Any]]:
 # the plain formula --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Plain:
+class Plain(NamedTuple):
     """What one batch yields by the formula, on logits, in float64."""
 
     loss: Tensor

@@ -12,13 +12,11 @@ from trl.trainer.utils import get_config_model_id
 
 from trimsft.runs import environment
 
-# fmt: off
 _SETTINGS = [
     "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm",
     "num_train_epochs", "max_length", "packing", "per_device_train_batch_size", "gradient_accumulation_steps", "bf16",
     "seed", "skip_below",
-]
-# fmt: on
+]  # fmt: skip
 _FIGURES = {
     "loss": "weighted loss",
     "nll": "nll",
@@ -54,7 +52,7 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         "## Data",
         *_data(trainer, dataset_name),
         "## Training",
-        _table(("setting", "value"), [(name, _plain(getattr(trainer.args, name, None))) for name in _SETTINGS]),
+        _table(("setting", "value"), _settings(trainer.args)),
         "## Measured while training",
         _measured(trainer.state.log_history),
         "## Use",
@@ -63,6 +61,11 @@ def model_card(trainer: Any, model_name: str | None, dataset_name: str | None, t
         ", ".join(f"{name} {versions[name]}" for name in ("trimsft", "trl", "transformers", "torch", "datasets")),
     ]
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")
+
+
+def _settings(args: Any) -> list[tuple[str, Any]]:
+    values = ((name, getattr(args, name, None)) for name in _SETTINGS)
+    return [(name, value.value if isinstance(value, Enum) else value) for name, value in values]
 
 
 def _use(trainer: Any, origin: str) -> str:
@@ -97,21 +100,14 @@ def _data(trainer: Any, dataset_name: str | None) -> list[str]:
 
 
 def _measured(history: list[dict[str, Any]]) -> str:
-    rows = []
-    for key, label in _FIGURES.items():
-        values = [record[key] for record in history if key in record]
-        if values:
-            rows.append((label, f"{values[0]:.4g}", f"{values[-1]:.4g}"))
+    logged = {key: [record[key] for record in history if key in record] for key in _FIGURES}
+    rows = [(_FIGURES[key], f"{values[0]:.4g}", f"{values[-1]:.4g}") for key, values in logged.items() if values]
     return _table(("", "first log", "last log"), rows) if rows else "Nothing was logged."
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
 
 
 def _code(text: Any) -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 
 from trimsft.errors import RunError, WriteError, one_line
 from trimsft.runs import sync, write_whole
@@ -57,22 +58,17 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = self._newest_checkpoint(folder)
+            # found by one process for all: two views of a network disk may differ
+            newest = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
+            broadcast_object_list(newest)
+            if not newest[0]:
+                nothing = f"{str(folder)!r} holds no whole checkpoint"
+                raise RunError(nothing, field="resume_from_checkpoint", hint="start without it")
+            resume_from_checkpoint = newest[0]
         elif resume_from_checkpoint and (problem := _what_is_torn(Path(resume_from_checkpoint))):
-            torn = f"{resume_from_checkpoint!r} is torn ({problem})"
-            raise RunError(torn, field="resume_from_checkpoint", hint="choose another")
+            problem = f"{resume_from_checkpoint!r} is torn ({problem})"
+            raise RunError(problem, field="resume_from_checkpoint", hint="choose another")
         return super().train(resume_from_checkpoint, *args, **kwargs)
-
-    def _newest_checkpoint(self, folder: Path) -> str:
-        """Found by one process for all: two views of a network disk may differ."""
-        from accelerate.utils import broadcast_object_list
-
-        newest = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
-        broadcast_object_list(newest)
-        if not newest[0]:
-            nothing = f"{str(folder)!r} holds no whole checkpoint"
-            raise RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-        return newest[0]
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
@@ -107,30 +103,25 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
-            self._name_best(trial)
+            # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
+            state = self.state
+            best = os.path.join(self._get_output_dir(trial), f"checkpoint-{state.best_global_step}")
+            if state.best_global_step and (state.best_global_step == state.global_step or os.path.isdir(best)):
+                state.best_model_checkpoint = best
             self.accelerator.wait_for_everyone()
             if self.args.should_save:
                 staged = folder / STAGING / final.name
                 # written again: its best checkpoint had the name of the staging folder
-                self.state.save_to_json(str(staged / STATE))
-                _seal(staged, self.state.global_step)
+                state.save_to_json(str(staged / STATE))
+                _seal(staged, state.global_step)
                 _publish(staged, final)
         if self.args.should_save:
-            best = self.state.best_model_checkpoint
-            _rotate(folder, self.args.save_total_limit, keep={final} | ({Path(best)} if best else set()))
+            keep = {final, Path(self.state.best_model_checkpoint or final)}
+            _rotate(folder, self.args.save_total_limit, keep)
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
             self._push_from_checkpoint(str(final))
-
-    def _name_best(self, trial: Any) -> None:
-        """Name the best checkpoint by the place where it will stand; Trainer saw the staging folder only."""
-        step = self.state.best_global_step
-        if not step:
-            return
-        best = os.path.join(self._get_output_dir(trial), f"checkpoint-{step}")
-        if step == self.state.global_step or os.path.isdir(best):
-            self.state.best_model_checkpoint = best
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -160,12 +151,8 @@ def clear_staging(folder: Path) -> None:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """By step, the oldest first."""
-    entries = folder.iterdir() if folder.is_dir() else iter(())
-    return sorted((one for one in entries if re.fullmatch(r"checkpoint-\d+", one.name) and one.is_dir()), key=_step)
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.partition("-")[2])
+    named = [one for one in folder.glob("checkpoint-*") if one.name[11:].isdecimal() and one.is_dir()]
+    return sorted(named, key=lambda one: int(one.name[11:]))
 
 
 # writing ------------------------------------------------------------------------------------------------------------
@@ -206,7 +193,7 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
         return
     checkpoints = _checkpoints(folder)
     kept = {one for one in checkpoints if any(other.exists() and one.samefile(other) for other in keep)}
-    removable = sorted(set(checkpoints) - kept, key=lambda path: (_what_is_torn(path) is None, _step(path)))
+    removable = sorted((one for one in checkpoints if one not in kept), key=lambda path: _what_is_torn(path) is None)
     excess = len(checkpoints) - max(limit, len(kept))
     for checkpoint in removable[: max(excess, 0)]:
         leaving = folder / STAGING / f"removed-{checkpoint.name}"
@@ -271,7 +258,11 @@ def _what_is_torn(checkpoint: Path) -> str | None:
         for path in sorted(entry for suffix in ("pt", "pth", "bin") for entry in checkpoint.glob(f"*.{suffix}")):
             if not zipfile.is_zipfile(path):
                 return f"{path.name} is cut short"
-        return _missing_shard(checkpoint)
+        for index in checkpoint.glob("*.index.json"):
+            for shard in sorted(set(json.loads(index.read_bytes())["weight_map"].values())):
+                if not (checkpoint / shard).exists():
+                    return f"{shard} is missing"
+        return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"a file cannot be read ({one_line(error)})"
 
@@ -297,14 +288,6 @@ def _size_by_header(path: Path) -> int:
     return 8 + length + max(ends, default=0)
 
 
-def _missing_shard(checkpoint: Path) -> str | None:
-    for index in checkpoint.glob("*.index.json"):
-        for shard in sorted(set(json.loads(index.read_bytes())["weight_map"].values())):
-            if not (checkpoint / shard).exists():
-                return f"{shard} is missing"
-    return None
-
-
 def _what_is_missing(checkpoint: Path) -> str | None:
     """What training cannot continue without."""
     if not (checkpoint / STATE).exists():
@@ -312,12 +295,12 @@ def _what_is_missing(checkpoint: Path) -> str | None:
     if any(checkpoint.glob("global_step*")):  # DeepSpeed keeps weights, optimizer and scheduler in there
         return None
     needed = {
-        "the weights": ("*.safetensors", "*/*.safetensors", "pytorch_model*"),
-        "the state of the optimizer (save_only_model?)": ("optimizer*",),
-        "the state of the scheduler": ("scheduler.pt",),
-        "the state of the random numbers": ("rng_state*.pth",),
+        "the weights are missing": ("*.safetensors", "*/*.safetensors", "pytorch_model*"),
+        "the state of the optimizer (save_only_model?) is missing": ("optimizer*",),
+        "the state of the scheduler is missing": ("scheduler.pt",),
+        "the state of the random numbers is missing": ("rng_state*.pth",),
     }
-    for what, patterns in needed.items():
+    for problem, patterns in needed.items():
         if not any(entry for pattern in patterns for entry in checkpoint.glob(pattern)):
-            return f"{what} is missing" if "state" in what else f"{what} are missing"
+            return problem
     return None

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Any
 
 from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, is_finite_number, make_objective
+
+
+def _setting(default: Any, text: str, **more: Any) -> Any:
+    return field(default=default, metadata={"help": text, **more})
 
 
 @dataclass
@@ -19,44 +24,30 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     `objective="sft"` trains as `SFTTrainer` does.
     """
 
-    objective: str = field(
-        default="trim",
-        # not as `choices`: make_objective names the nearest too
-        metadata={"help": f"What each token is worth: {', '.join(OBJECTIVES)}."},
+    # not as `choices`: make_objective names the nearest too
+    objective: str = _setting("trim", f"What each token is worth: {', '.join(OBJECTIVES)}.")
+    margin: float = _setting(
+        PARAMETERS["margin"], "trim, trim-e, trim-h: the logit gap whose tokens count in full (m of the paper)."
     )
-    margin: float = field(
-        default=PARAMETERS["margin"],
-        metadata={"help": "trim, trim-e, trim-h: the logit gap whose tokens count in full (m of the paper)."},
+    bandwidth: float = _setting(
+        PARAMETERS["bandwidth"], "trim, trim-e, trim-h: how fast weights fall off around the margin (tau)."
     )
-    bandwidth: float = field(
-        default=PARAMETERS["bandwidth"],
-        metadata={"help": "trim, trim-e, trim-h: how fast weights fall off around the margin (tau)."},
+    gamma: float = _setting(PARAMETERS["gamma"], "fsft: the focusing exponent.")
+    global_batch: int | None = _setting(
+        None,
+        "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
+        "per_device_train_batch_size to the largest that divides it, at most the one given.",
     )
-    gamma: float = field(default=PARAMETERS["gamma"], metadata={"help": "fsft: the focusing exponent."})
-    global_batch: int | None = field(
-        default=None,
-        metadata={
-            "help": "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
-            "per_device_train_batch_size to the largest that divides it, at most the one given."
-        },
+    skip_below: float = _setting(
+        DEFAULT_SKIP_BELOW,
+        "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
+        "as long as they do not matter together; 0 is exact.",
     )
-    skip_below: float = field(
-        default=DEFAULT_SKIP_BELOW,
-        metadata={
-            "help": "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
-            "as long as they do not matter together; 0 is exact."
-        },
+    low_memory: bool = _setting(
+        False, "On CUDA: compute logits of kept tokens twice instead of keeping their gradients."
     )
-    low_memory: bool = field(
-        default=False,
-        metadata={"help": "On CUDA: compute logits of kept tokens twice instead of keeping their gradients."},
-    )
-    head_backend: str = field(
-        default="auto",
-        metadata={
-            "help": "Which implementation of the fused head; auto is right everywhere.",
-            "choices": list(BACKENDS),
-        },
+    head_backend: str = _setting(
+        "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
     )
 
     def __post_init__(self) -> None:
@@ -69,17 +60,14 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
                 f"loss_type: {self.loss_type!r} would be ignored here; leave it at 'nll' and set objective{instead}"
             )
         self.make_objective()
-        self._check_head()
-        if self.global_batch is not None:
-            self._share_batch(self.global_batch)
-
-    def _check_head(self) -> None:
         if not (is_finite_number(self.skip_below) and self.skip_below >= 0):
             raise ValueError(f"skip_below: must be a number >= 0, got {self.skip_below!r}")
         if self.head_backend not in BACKENDS:
             raise ValueError(f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}")
         if self.low_memory and self.head_backend not in ("auto", "triton"):
             raise ValueError(f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them")
+        if self.global_batch is not None:
+            self._share_batch(self.global_batch)
 
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""

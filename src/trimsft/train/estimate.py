@@ -3,15 +3,12 @@
 plan = plan_from(AutoConfig.from_pretrained(...), args, model_args, lengths=[412, 388, ...], trained_tokens=...)
 estimate(plan, device_bytes=80 << 30, device_flops=peak_flops("NVIDIA H100 80GB HBM3")).fits     # True
 
-Parameters are counted on the meta device, adapters included, and are exact. What autograd keeps of a Llama-like
-layer is the sum over its operations (`layer_bytes`); it equals to the byte what autograd saves on the CPU, for Llama,
-Qwen2 and Qwen3 in float32, bfloat16 and under autocast. Live memory at the peak of a backward pass came out within 6 %
-there, the head within 6 % of what docs/performance.md measured, and whole training steps of a 1.5B model in bfloat16 on
-one H200 within 2 % (tests/train/test_estimate.py has all of them); FSDP2 and autocast have not been measured on a GPU.
-Not known here: fragmentation, kernels' workspaces, buffers of collectives; `fits` leaves HEADROOM for those. The time
-rests on an assumed utilisation and is the weaker half.
-
-Bytes are per process, hence per GPU.
+Parameters are exact, counted on the meta device. What a Llama-like layer keeps equals to the byte what autograd saves
+on the CPU, for Llama, Qwen2 and Qwen3 in float32, bfloat16 and under autocast. Live memory at the peak of a backward
+pass came out within 6 %, the head within 6 % of docs/performance.md, whole steps of a 1.5B model in bfloat16 on one
+H200 within 2 % (tests/train/test_estimate.py); FSDP2 and autocast have not been measured on a GPU. Not known here:
+fragmentation, kernels' workspaces, buffers of collectives; `fits` leaves HEADROOM for those. The time rests on an
+assumed utilisation and is the weaker half. Bytes are per process, hence per GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ from trimsft.train.footprint import (
     flops_per_epoch,
     head_bytes,
     layer_bytes,
-    outer_bytes,
+    norm_bytes,
     state_bytes,
     steps_and_epochs,
 )
@@ -58,16 +55,9 @@ UTILISATION = 0.4
 to 0.48 from micro-batches of 8192 tokens on, and 0.17 with 2048 (docs/results/train_step_h200.json)."""
 
 PEAK_FLOPS = {
-    "H200": 989e12,
-    "H100 PCIe": 756e12,
-    "H100": 989e12,
-    "B200": 2250e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "RTX A6000": 155e12,
-    "RTX 4090": 165e12,
-    "MI300X": 1307e12,
-}
+    "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
+    "RTX A6000": 155e12, "RTX 4090": 165e12, "MI300X": 1307e12,
+}  # fmt: skip
 """Dense bfloat16 operations a second with float32 sums, by a part of the device's name; the vendors' figures."""
 
 
@@ -139,7 +129,7 @@ def estimate(plan: Plan, *, device_bytes: int | None = None, device_flops: float
     """
     shape = Shape.of(plan.model)
     model = build_on_meta(plan)
-    tokens = plan.largest_batch_tokens
+    tokens = plan.batch * plan.largest_row
     weights, gradients, optimizer = state_bytes(plan, model, shape)
     layer = layer_bytes(plan, shape) * tokens
     backward = 2 * plan.compute_bytes * shape.intermediate * tokens
@@ -149,7 +139,8 @@ def estimate(plan: Plan, *, device_bytes: int | None = None, device_flops: float
         activations, working = shape.layers * layer, backward
     if plan.args.activation_offloading:
         activations = 0  # they wait in the memory of the host
-    activations += outer_bytes(plan, shape) * tokens
+    # the last norm, its output and the gradient of that
+    activations += (norm_bytes(shape.hidden, 1, plan.stream_bytes) + 2 * plan.stream_bytes * shape.hidden) * tokens
     head = head_bytes(plan, model, shape)
     steps, epochs = steps_and_epochs(plan)
     flops = flops_per_epoch(plan, model, shape) * epochs
@@ -196,15 +187,12 @@ def log_estimate(settings: Settings, dataset: Any) -> None:
     except Exception as error:  # whatever it stumbles over, the training itself may be fine
         logger.info("no estimate: %s", error)
         return
-    memory = f"{result.total_bytes / 2**30:.1f} GiB a process"
+    memory = f"estimate: {result.total_bytes / 2**30:.1f} GiB a process"
     if result.fits is False:
-        logger.warning(
-            "estimate: %s, more than this device has; a smaller per_device_train_batch_size, gradient_checkpointing "
-            "or more GPUs would help",
-            memory,
-        )
+        remedies = "a smaller per_device_train_batch_size, gradient_checkpointing or more GPUs would help"
+        logger.warning("%s, more than this device has; %s", memory, remedies)
     else:
-        logger.info("estimate: %s, %s steps, %s tokens", memory, f"{result.steps:,}", f"{result.tokens:,}")
+        logger.info("%s, %s steps, %s tokens", memory, f"{result.steps:,}", f"{result.tokens:,}")
 
 
 def estimate_run(settings: Settings, dataset: Any) -> Estimate:
@@ -258,13 +246,11 @@ def describe(result: Estimate) -> Table:
     table.add_row("tokens", f"{result.tokens / 1e6:,.2f} M, and {padding:.0%} of padding")
     table.add_row("steps", f"{result.steps:,} of {result.global_batch:,} rows")
     table.add_row("operations", f"{result.flops:.2g}")
-    known = result.seconds is not None
-    assumed = f"{_duration(result.seconds or 0)} if {UTILISATION:.0%} of the device's peak is reached"
-    table.add_row("time", assumed if known else "not known: no peak speed for this device")
+    if result.seconds is None:
+        time = "not known: no peak speed for this device"
+    else:
+        minutes, hours = max(1, round(result.seconds / 60)), result.seconds / 3600
+        time = f"{minutes} min" if hours < 1.5 else f"{hours:.1f} h"
+        time += f" if {UTILISATION:.0%} of the device's peak is reached"
+    table.add_row("time", time)
     return table
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from trimsft.head import chunked
+from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, SLICE_BYTES
 from trimsft.train.config import TrimSFTConfig
 
 if TYPE_CHECKING:
@@ -75,13 +76,9 @@ class Plan:
         return int(self.args.per_device_train_batch_size)
 
     @property
-    def mixed(self) -> bool:
-        return str(self.args.mixed_precision) != "no"
-
-    @property
     def compute_bytes(self) -> int:
         """Size of a number in the matmuls."""
-        return 2 if self.mixed else self.dtype.itemsize
+        return self.dtype.itemsize if str(self.args.mixed_precision) == "no" else 2
 
     @property
     def stream_bytes(self) -> int:
@@ -90,7 +87,7 @@ class Plan:
 
     @property
     def kept_share(self) -> float:
-        """Share of the trained rows that take part in the head's backward pass."""
+        """Share of the trained rows in the head's backward pass."""
         return KEPT_SHARE[self.args.objective] if self.args.skip_below > 0 else 1.0
 
     @property
@@ -103,11 +100,6 @@ class Plan:
         return int(self.args.max_length or longest) if self.args.packing else longest
 
     @property
-    def largest_batch_tokens(self) -> int:
-        """Positions of the largest micro-batch."""
-        return self.batch * self.largest_row
-
-    @property
     def rows(self) -> int:
         """Sequences as the loader sees them; packing by best fit leaves next to nothing free."""
         return math.ceil(self.tokens / self.largest_row) if self.args.packing else len(self.lengths)
@@ -117,7 +109,15 @@ class Plan:
         """Tokens of one epoch with padding, as many as are expected when sequences are drawn at random."""
         if self.is_padding_free:
             return self.tokens
-        return round(_expected_longest(self.lengths, self.batch) * len(self.lengths))
+        ordered, total = sorted(self.lengths), len(self.lengths)
+        batch = min(self.batch, total)
+        # chance that the longest of a batch is the one at a place of the order, from the last place down
+        chance, longest = batch / total, 0.0
+        for place in range(total, batch - 1, -1):
+            longest += chance * ordered[place - 1]
+            if place > batch:
+                chance *= (place - batch) / (place - 1)
+        return round(longest * total)
 
 
 # ---- the model
@@ -132,10 +132,8 @@ class Shape:
     intermediate: int
     heads: int
     head_size: int
-    query: int
-    """Width of all queries of a token."""
-    key: int
-    """Width of all keys of a token, as many as values."""
+    query: int  # width of all queries of a token
+    key: int  # width of all keys of a token, as many as values
     vocabulary: int
     normed_queries: bool
 
@@ -195,7 +193,7 @@ def state_bytes(plan: Plan, model: Any, shape: Shape) -> tuple[int, int, int]:
     """Weights, gradients and optimizer state."""
     shards = plan.processes if plan.sharded else 1
     # FSDP2 under mixed precision keeps what it trains in float32, whatever it was loaded in
-    upcast = plan.sharded and plan.mixed
+    upcast = plan.sharded and str(plan.args.mixed_precision) != "no"
 
     def size(parameter: nn.Parameter) -> int:
         return parameter.numel() * (4 if upcast and parameter.requires_grad else parameter.dtype.itemsize)
@@ -204,7 +202,9 @@ def state_bytes(plan: Plan, model: Any, shape: Shape) -> tuple[int, int, int]:
     weights = sum(map(size, model.parameters())) / shards + _copies_bytes(plan, model, shape)
     gradients = sum(map(size, trained)) / shards
     optimizer = sum(_optimizer_bytes(plan, p.numel(), size(p)) for p in trained) / shards
-    if plan.sharded and plan.args.gradient_accumulation_steps > 1 and not _syncs_each_batch(plan):
+    accumulation = getattr(plan.args.accelerator_config, "gradient_accumulation_kwargs", None) or {}
+    syncs = accumulation.get("sync_each_batch", False)
+    if plan.sharded and plan.args.gradient_accumulation_steps > 1 and not syncs:
         # between micro-batches nothing is reduced, so every process holds all gradients
         gradients = max(gradients, plan.compute_bytes * count(model, trained_only=True))
     elif plan.processes > 1 and not plan.sharded:
@@ -222,11 +222,6 @@ def _copies_bytes(plan: Plan, model: Any, shape: Shape) -> int:
     return plan.compute_bytes * sum(p.numel() for p in wider)
 
 
-def _syncs_each_batch(plan: Plan) -> bool:
-    settings = getattr(plan.args.accelerator_config, "gradient_accumulation_kwargs", None) or {}
-    return bool(settings.get("sync_each_batch", False))
-
-
 def _optimizer_bytes(plan: Plan, numbers: int, size: int) -> float:
     name = str(getattr(plan.args.optim, "value", plan.args.optim))
     if name in _STATES:
@@ -242,19 +237,14 @@ def layer_bytes(plan: Plan, shape: Shape) -> int:
     stream, compute = plan.stream_bytes, plan.compute_bytes
     # under autocast q, k, v, gate and up each cast the normed states for themselves
     inputs = (2 if stream == compute else 5) * compute * shape.hidden
-    norms = 2 * _norm_bytes(shape.hidden, 1, stream)
+    norms = 2 * norm_bytes(shape.hidden, 1, stream)
     if shape.normed_queries:
-        norms += _norm_bytes(shape.query + shape.key, (shape.query + shape.key) // shape.head_size, compute)
+        norms += norm_bytes(shape.query + shape.key, (shape.query + shape.key) // shape.head_size, compute)
     gated = 4 * compute * shape.intermediate  # gate, its activation, up, their product
     return norms + inputs + _attention_bytes(plan, shape) + gated
 
 
-def outer_bytes(plan: Plan, shape: Shape) -> int:
-    """What is there besides the layers, a token: the last norm, its output and the gradient of that."""
-    return _norm_bytes(shape.hidden, 1, plan.stream_bytes) + 2 * plan.stream_bytes * shape.hidden
-
-
-def _norm_bytes(width: int, groups: int, size: int) -> int:
+def norm_bytes(width: int, groups: int, size: int) -> int:
     """An RMSNorm: its input in float32, what it is divided by, and the normed states in their own dtype."""
     return 4 * width + 4 * groups + size * width
 
@@ -274,21 +264,16 @@ def _attention_bytes(plan: Plan, shape: Shape) -> int:
 
 # ---- the head
 
-# those of trimsft.head.triton, which cannot be imported where there is no triton; a test compares them
-CHUNK_ROWS, CHUNK_BYTES, SLICE_BYTES = 1536, 160 << 20, 96 << 20
-
 
 def head_bytes(plan: Plan, model: Any, shape: Shape) -> int:
     """The fused head at work on the largest micro-batch: gradients, logits of a chunk, logit gradients of kept rows."""
-    size, hidden = plan.compute_bytes, shape.hidden
-    tokens = plan.largest_batch_tokens
+    size, matrix = plan.compute_bytes, shape.vocabulary * shape.hidden
+    tokens = plan.batch * plan.largest_row
     trained = math.ceil(tokens * plan.trained_tokens / plan.tokens)
     weight: nn.Parameter = model.get_output_embeddings().weight
-    matrix = size * shape.vocabulary * hidden
     # the gradient of trained rows; where some are ignored, also a copy of those rows and the gradient of all
-    rows = size * hidden * (trained if trained == tokens else 2 * trained + tokens)
-    cast = 0 if plan.sharded or weight.dtype.itemsize == size else matrix
-    gradient = matrix if weight.requires_grad else 0
+    rows = size * shape.hidden * (trained if trained == tokens else 2 * trained + tokens)
+    cast = 0 if plan.sharded or weight.dtype.itemsize == size else size * matrix
     backend = plan.args.head_backend
     if backend == "auto":
         backend = "chunked" if plan.args.use_cpu else "triton"
@@ -296,9 +281,9 @@ def head_bytes(plan: Plan, model: Any, shape: Shape) -> int:
         # logits, their softmax and its gradient in float32, as measured
         return cast + 12 * trained * shape.vocabulary
     if backend == "chunked":
-        sums = 4 * shape.vocabulary * hidden if weight.requires_grad else 0
+        sums = 4 * matrix if weight.requires_grad else 0
         return rows + cast + sums + chunked.CHUNK_BYTES["cpu" if plan.args.use_cpu else "cuda"]
-    return cast + _triton_bytes(plan, trained, rows, gradient, shape)
+    return cast + _triton_bytes(plan, trained, rows, size * matrix if weight.requires_grad else 0, shape)
 
 
 def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Shape) -> int:
@@ -344,16 +329,3 @@ def steps_and_epochs(plan: Plan) -> tuple[int, float]:
     if args.max_steps > 0:
         return int(args.max_steps), args.max_steps / per_epoch
     return math.ceil(args.num_train_epochs * per_epoch), float(args.num_train_epochs)
-
-
-def _expected_longest(lengths: Sequence[int], batch: int) -> float:
-    """Mean length of the longest of `batch` sequences drawn without replacement."""
-    ordered, total = sorted(lengths), len(lengths)
-    batch = min(batch, total)
-    # chance that the longest is the one at a place of the order, from the last place down
-    chance, mean = batch / total, 0.0
-    for place in range(total, batch - 1, -1):
-        mean += chance * ordered[place - 1]
-        if place > batch:
-            chance *= (place - batch) / (place - 1)
-    return mean

@@ -70,26 +70,6 @@ class FusedHead:
     checked: bool = False
     """Whether a first batch has shown that the model's own head does the same to its logits."""
 
-    def __call__(
-        self, hidden: Tensor, head: nn.Module, labels: Tensor, normalizer: Tensor | float | None
-    ) -> LossOutput:
-        weight, bias = whole_weight(head)
-        return linear_cross_entropy(
-            hidden.to(weight.device),  # `device_map` may have put the head elsewhere
-            weight,
-            labels.to(weight.device),
-            self.objective,
-            bias=bias,
-            ignore_index=IGNORED,
-            normalizer=normalizer,
-            logit_scale=self.logit_scale,
-            softcap=self.softcap,
-            skip_below=self.skip_below,
-            entropy=self.entropy,
-            low_memory=self.low_memory,
-            backend=self.backend,
-        )
-
 
 def patch(
     model: Model,
@@ -111,7 +91,7 @@ def patch(
     """
     base = _base_of(model)
     scale, softcap = logit_transform(base)
-    head = FusedHead(
+    base.trimsft_head = FusedHead(
         objective=objective,
         skip_below=skip_below,
         low_memory=low_memory,
@@ -120,7 +100,6 @@ def patch(
         logit_scale=scale,
         softcap=softcap,
     )
-    base.trimsft_head = head
     _put_before(base, _fused_forward)
     return model
 
@@ -136,9 +115,8 @@ def unpatch(model: Model) -> Model:
     _take_off(base)
     if head is not None and _take_off(head):
         del head.trimsft_call
-        hooks = head._forward_hooks
-        for key in [key for key, hook in hooks.items() if hook is _remember_output]:
-            del hooks[key]
+        for key in [key for key, hook in head._forward_hooks.items() if hook is _remember_output]:
+            del head._forward_hooks[key]
     return model
 
 
@@ -204,13 +182,17 @@ def _fused_forward(
     call = _Call(settings, shift_labels, num_items_in_batch)
     with call.through(self.get_output_embeddings()):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
-    result = call.result(type(self).__name__)
-    if not call.settings.checked:
-        scale, softcap = call.settings.logit_scale, call.settings.softcap
-        check_transform(outputs.logits[..., 1:], scale, softcap, type(self).__name__, harm=_HARM)
-        call.settings.checked = True
-    output = _output(self, outputs, call.loss, result)
-    return output if kwargs.get("return_dict", True) is not False else output.to_tuple()
+    name = type(self).__name__
+    if len(call.results) != 1:
+        raise NotImplementedError(
+            f"{name} called its output embedding {len(call.results)} times in one forward pass; the fused head can "
+            "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
+        )
+    if not settings.checked:
+        check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
+        settings.checked = True
+    output = _output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
+    return output.to_tuple() if kwargs.get("return_dict") is False else output
 
 
 class _Call:
@@ -242,24 +224,27 @@ class _Call:
             raise ValueError(
                 f"labels: shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
             )
-        result = self.settings(hidden, head, self.labels, self.normalizer)
+        settings, (weight, bias) = self.settings, whole_weight(head)
+        result = linear_cross_entropy(
+            hidden.to(weight.device),  # `device_map` may have put the head elsewhere
+            weight,
+            self.labels.to(weight.device),
+            settings.objective,
+            bias=bias,
+            ignore_index=IGNORED,
+            normalizer=self.normalizer,
+            logit_scale=settings.logit_scale,
+            softcap=settings.softcap,
+            skip_below=settings.skip_below,
+            entropy=settings.entropy,
+            low_memory=settings.low_memory,
+            backend=settings.backend,
+        )
         self.results.append(result)
         # the loss, so that hooks on the output are on its way back, and once the probe
-        probe = result.loss.new_tensor(() if self.settings.checked else PROBE)
+        probe = result.loss.new_tensor(() if settings.checked else PROBE)
         # made by cat, whatever its length: of a view FSDP warns
         return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
-
-    @property
-    def loss(self) -> Tensor:
-        return self.placeholder[0, 0, 0].clone()
-
-    def result(self, name: str) -> LossOutput:
-        if len(self.results) == 1:
-            return self.results[0]
-        raise NotImplementedError(
-            f"{name} called its output embedding {len(self.results)} times in one forward pass; the fused head can "
-            "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
-        )
 
 
 @_disable_dynamo

@@ -124,22 +124,12 @@ def examine(
             Token(token, texts[token], fate, token in special)
             for token, fate in zip(row["input_ids"], fates, strict=True)
         ]
-        examples.append(_example(number, tokens, tokenizer.eos_token_id))
-    return examples
-
-
-def _example(row: int, tokens: list[Token], eos: int | None) -> Example:
-    fates = [token.fate for token in tokens]
-    left = [token for token in tokens if token.fate != "cut"]
-    return Example(
-        row=row,
-        masked_tokens=fates.count("masked"),
-        trained_tokens=fates.count("trained"),
-        cut_tokens=fates.count("cut"),
         # a chat template may put a line break behind it
-        eos_trained=any(token.fate == "trained" and token.id == eos for token in left[-2:]),
-        tokens=tokens,
-    )
+        last = [token for token in tokens if token.fate != "cut"][-2:]
+        eos_trained = any(token.fate == "trained" and token.id == tokenizer.eos_token_id for token in last)
+        counts = (fates.count("masked"), fates.count("trained"), fates.count("cut"))
+        examples.append(Example(number, *counts, eos_trained, tokens))
+    return examples
 
 
 def _fates(labels: list[int], max_length: int | None, keep: Keep) -> list[Fate]:

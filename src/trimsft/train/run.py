@@ -38,14 +38,12 @@ from trimsft.train.trainer import TrimSFTTrainer
 logger = logging.getLogger("trimsft")
 Made = TypeVar("Made")
 
-# fmt: off
 HARMLESS = frozenset([
     "logging_steps", "logging_strategy", "logging_first_step", "report_to", "run_name", "disable_tqdm", "log_level",
     "save_steps", "save_strategy", "save_total_limit", "resume_from_checkpoint", "benchmarks_dir", "project",
     "dataloader_num_workers", "dataloader_pin_memory", "dataset_num_proc", "trackio_space_id",
     "push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_token",
-])
-# fmt: on
+])  # fmt: skip
 """Settings that may change when a run is continued: none of them touches the weights."""
 
 
@@ -99,7 +97,13 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     is_main = settings.args.process_index == 0
     trainer = _make_trainer(settings, run)
     trainer.add_callback(stopping)
-    _refuse_nothing_to_train(trainer, settings)
+    report = trainer.length_reports.get("train")
+    if report is not None and report.trained_tokens == 0:
+        raise UsageError(
+            f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows; the longest has "
+            f"{report.longest:,} tokens",
+            field="max_length",
+        )
     if is_main:
         log_estimate(settings, trainer.train_dataset)
         run.settle_config(settings.overrides, harmless=HARMLESS)  # only now: bad data leaves no trace
@@ -155,12 +159,11 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack) -> bool:
     if run.config_path.exists():
         run.settle_config(settings.overrides, harmless=HARMLESS)
         _settle_inputs(run, settings)
-    _settle_processes(run, settings.args.world_size)
     return run.is_finished()
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
-    """Model and data must still be what the run began with."""
+    """Model, data and processes must still be what the run began with."""
     manifest = run.read_manifest()
     for what, now in (("model", _model_fingerprint(settings)), ("data", _data_fingerprint(settings))):
         before = manifest.get(what, {}).get("fingerprint")
@@ -169,12 +172,9 @@ def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
                 f"{run.path} holds a run whose {what} was another: {manifest[what]['name']} has changed since",
                 hint="restore it to continue, or choose another output directory",
             )
-
-
-def _settle_processes(run: RunDirectory, processes: int) -> None:
-    """Which examples meet in a batch depends on their number."""
-    before = run.read_manifest().get("processes", processes)
-    if before != processes:
+    processes = settings.args.world_size
+    before = manifest.get("processes", processes)
+    if before != processes:  # which examples meet in a batch depends on their number
         raise RunError(
             f"{run.path} holds a run of {before} processes, not {processes}",
             hint="start it with as many to continue it, or choose another output directory",
@@ -187,7 +187,9 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args.hub_model_id = _hub_name(run, args)
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
-    args.model_init_kwargs = settings.model_init_kwargs
+    model = settings.model
+    loading = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
+    args.model_init_kwargs = loading | (args.model_init_kwargs or {})  # as `trl sft` puts it together
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)
@@ -195,23 +197,13 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     train, test = _together(args, lambda: load_data(settings, tokenizer))
     with refusing():
         return TrimSFTTrainer(
-            settings.model.model_name_or_path,
+            model.model_name_or_path,
             args,
             train_dataset=train.dataset,
             eval_dataset=None if test is None else test.dataset,
             processing_class=tokenizer,
-            quantization_config=get_quantization_config(settings.model),
-            peft_config=get_peft_config(settings.model),
-        )
-
-
-def _refuse_nothing_to_train(trainer: TrimSFTTrainer, settings: Settings) -> None:
-    report = trainer.length_reports.get("train")
-    if report is not None and report.trained_tokens == 0:
-        raise UsageError(
-            f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows; the longest has "
-            f"{report.longest:,} tokens",
-            field="max_length",
+            quantization_config=get_quantization_config(model),
+            peft_config=get_peft_config(model),
         )
 
 
@@ -230,13 +222,10 @@ def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
 
 
 def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
-    commit = getattr(trainer.model.config, "_commit_hash", None)
+    fingerprint = _model_fingerprint(settings) or getattr(trainer.model.config, "_commit_hash", None)
     return {
         "seed": settings.args.seed,
-        "model": {
-            "name": str(settings.model.model_name_or_path),
-            "fingerprint": _model_fingerprint(settings) or commit,
-        },
+        "model": {"name": str(settings.model.model_name_or_path), "fingerprint": fingerprint},
         "data": {
             "name": settings.data.dataset_name,
             "fingerprint": _data_fingerprint(settings),

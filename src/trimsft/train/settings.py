@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import itertools
 import logging
 import os
 import re
@@ -27,9 +28,7 @@ from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.config import TrimSFTConfig
 
-KINDS = (DataConfig, TrimSFTConfig, ModelConfig)
-"""Where the fields come from."""
-
+KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
 logger = logging.getLogger("trimsft")
 
 
@@ -42,16 +41,6 @@ class Settings:
     model: ModelConfig
     overrides: dict[str, Any]
     """What differs from the defaults, by field name: with `output_dir` it is all that is needed to do it again."""
-
-    @property
-    def model_init_kwargs(self) -> dict[str, Any]:
-        """What `from_pretrained` gets, as `trl sft` puts it together."""
-        return {
-            "revision": self.model.model_revision,
-            "attn_implementation": self.model.attn_implementation,
-            "dtype": self.model.dtype,
-            **(self.args.model_init_kwargs or {}),
-        }
 
     @property
     def run_path(self) -> Path:
@@ -77,7 +66,8 @@ class Parser(TrlParser):  # type: ignore[misc]
 def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
-    words = _equals_split(words)
+    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
+    words = list(itertools.chain.from_iterable(split))
     _check_names(parser, [word for word in words if word.startswith("--")], prefix="--")
     recipe: dict[str, Any] = {}
     if "--config" in words:
@@ -140,15 +130,6 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     _check_names(parser, fields, where=f" in {name}")
     os.environ.update({variable: str(value) for variable, value in environment.items()})
     return fields
-
-
-def _equals_split(words: Sequence[str]) -> list[str]:
-    """--field=value as two words."""
-    split = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        split += [name, value] if equals and name.startswith("--") else [word]
-    return split
 
 
 def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:

@@ -14,6 +14,7 @@ and its line on the terminal, in place of the dictionary that Trainer prints:
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -34,12 +35,10 @@ STATE = "TrimSFTTelemetry"
 HIGH_WEIGHT = 0.5
 """Tokens above this weight count as High-Weight (appendix of the paper)."""
 
-# fmt: off
 _SUMS = [
-    "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "kept", "entropy",
-    "low_mass", "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "seen",
-]
-# fmt: on
+    "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
+    "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "kept", "seen",
+]  # fmt: skip
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
@@ -58,8 +57,8 @@ class Telemetry:
     def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
         self.band = band
         self.eos_ids = eos_ids
-        self._sums: Tensor | None = None
-        self._gaps: Tensor | None = None
+        self._totals: Tensor | None = None
+        """The sums, then how many gaps fell into each bin."""
         self._since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
@@ -67,32 +66,30 @@ class Telemetry:
 
         Nothing here waits for the device.
         """
-        sums, gaps = self._totals(weights.device)
+        totals = self._totals_on(weights.device)
         rows = self._rows(tokens, weights, labels)
-        sums[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=sums.dtype)
-        sums[_SUMS.index("kept")] += kept
-        sums[_SUMS.index("seen")] += seen
+        totals[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=totals.dtype)
+        totals[_SUMS.index("kept")] += kept
+        totals[_SUMS.index("seen")] += seen
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
-        gaps.index_add_(0, bins, torch.ones_like(tokens.gap, dtype=gaps.dtype))
+        totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
 
-    def _totals(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        if self._sums is None or self._gaps is None:
+    def _totals_on(self, device: torch.device) -> Tensor:
+        if self._totals is None:
             wide = torch.float32 if device.type == "mps" else torch.float64
-            self._sums = torch.zeros(len(_SUMS), device=device, dtype=wide)
-            self._gaps = torch.zeros(_BINS, device=device, dtype=wide)
-        return self._sums, self._gaps
+            self._totals = torch.zeros(len(_SUMS) + _BINS, device=device, dtype=wide)
+        return self._totals
 
     def pending_tokens(self, device: torch.device) -> Tensor:
         """How many tokens this rank has seen since the last `collect`."""
-        return self._totals(device)[0][_SUMS.index("seen")]
+        return self._totals_on(device)[_SUMS.index("seen")]
 
     def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
-        """The summands of each token, in the order of `_SUMS` ("kept" is filled in by the caller)."""
+        """The summands of each token, in the order of `_SUMS`."""
         m, tau = self.band.margin, self.band.bandwidth
         gap, mass = tokens.gap, weights.abs() * gradient_norm(tokens)
         low, high = gap < m - tau, gap > m + tau
         eos = sum((labels == i for i in self.eos_ids), torch.zeros_like(labels, dtype=torch.bool))
-        zero = torch.zeros_like(gap)
         rows: dict[str, Tensor] = {
             "tokens": torch.ones_like(gap),
             "nll": tokens.nll,
@@ -101,8 +98,7 @@ class Telemetry:
             "weighted_nll": weights * tokens.nll,
             "correct": (gap > 0).float(),
             "high": (weights > HIGH_WEIGHT).float(),
-            "kept": zero,
-            "entropy": zero if tokens.entropy is None else tokens.entropy,
+            "entropy": torch.zeros_like(gap) if tokens.entropy is None else tokens.entropy,
             "low_mass": mass * low,
             "middle_mass": mass * ~(low | high),
             "high_mass": mass * high,
@@ -111,17 +107,16 @@ class Telemetry:
             "eos_weight": weights * eos,
             "eos_prob": tokens.prob * eos,
         }
-        return [rows[name] for name in _SUMS[:-1]]
+        return [rows[name] for name in _SUMS if name in rows]
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
         """The figures since the last call, over all ranks by `reduce` (a sum).
 
         Empty if there were no tokens, only the speed if none of them was trained on.
         """
-        sums, gaps = self._totals(device)  # a rank that had nothing still takes part
-        everything = reduce(torch.cat((sums, gaps))).tolist()
+        everything = reduce(self._totals_on(device)).tolist()  # a rank that had nothing still takes part
         seconds, self._since = time.perf_counter() - self._since, time.perf_counter()
-        self._sums = self._gaps = None
+        self.reset()
         total = dict(zip(_SUMS, everything, strict=False))
         speed = {"tokens_per_second": total["seen"] / seconds, "seen_tokens": total["seen"]}
         if total["tokens"] == 0:
@@ -130,7 +125,7 @@ class Telemetry:
 
     def reset(self) -> None:
         """Forget what was counted since the last `collect`."""
-        self._sums = self._gaps = None
+        self._totals = None
 
     def restart_clock(self) -> None:
         """Leave out of `tokens_per_second` what has passed since the last log."""
@@ -228,8 +223,9 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
         if not state.is_world_process_zero:
             return
         path = Path(args.output_dir) / "telemetry.jsonl"
-        if not state.global_step and path.exists():
-            _move_aside(path)
+        if not state.global_step and path.exists():  # of an earlier training here: it keeps it under a number
+            numbered = (path.with_suffix(f".{number}.jsonl") for number in itertools.count(1))
+            path.rename(next(name for name in numbered if not name.exists()))
         self._file = JsonLines(path)
         self._file.keep_until(lambda record: record["step"] > state.global_step)
 
@@ -249,62 +245,45 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)
 
 
-def _move_aside(path: Path) -> None:
-    """Keep the record of an earlier training in the same directory under a number."""
-    number = 1
-    while path.with_suffix(f".{number}.jsonl").exists():
-        number += 1
-    path.rename(path.with_suffix(f".{number}.jsonl"))
-
-
 # lines on the terminal ----------------------------------------------------------------------------------------------
 
 
-def readable(logs: dict[str, Any], step: int, last_step: int) -> str:
-    """The figures a person watches, in one line; anything unusual is left to the log file."""
+_SHOWN = {
+    "loss": "loss {:.4g}",
+    "nll": "nll {:.4g}",
+    "mean_token_accuracy": "acc {:.1%}",
+    "gap_p50": "gap {:.1f} [{gap_p05:.1f}, {gap_p95:.1f}]",
+    "mean_weight": "weight {:.3g}",
+    "effective_ratio": "R_eff {:.0%}",
+    "skipped": "skipped {:.0%}",
+    "grad_norm": "grad {:.2g}",
+    "learning_rate": "lr {:.1e}",
+    "tokens_per_second": "{:,.0f} tok/s",
+    "peak_memory_gib": "{:.1f} GiB",
+}
+"""The figures a person watches, in this order; the others are left to the log file."""
+
+
+def _figures_line(logs: dict[str, Any], state: Any) -> str:
     prefix = "eval_" if any(name.startswith("eval_") for name in logs) else ""
-
-    def get(name: str) -> float | None:
-        return logs.get(prefix + name)
-
-    parts = [f"{'eval at ' if prefix else ''}step {step}/{last_step}"]
-    for name, label, form in (
-        ("loss", "loss", "{:.4g}"),
-        ("nll", "nll", "{:.4g}"),
-        ("mean_token_accuracy", "acc", "{:.1%}"),
-    ):
-        if get(name) is not None:
-            parts.append(f"{label} {form.format(get(name))}")
-    if get("gap_p50") is not None:
-        parts.append(f"gap {get('gap_p50'):.1f} [{get('gap_p05'):.1f}, {get('gap_p95'):.1f}]")
-    for name, label, form in (
-        ("mean_weight", "weight", "{:.3g}"),
-        ("effective_ratio", "R_eff", "{:.0%}"),
-        ("skipped", "skipped", "{:.0%}"),
-        ("grad_norm", "grad", "{:.2g}"),
-        ("learning_rate", "lr", "{:.1e}"),
-        ("tokens_per_second", "", "{:,.0f} tok/s"),
-        ("peak_memory_gib", "", "{:.1f} GiB"),
-    ):
-        if get(name) is not None and not (prefix and name == "skipped"):
-            parts.append(f"{label} {form.format(get(name))}".strip())
+    figures = {name.removeprefix(prefix): value for name, value in logs.items() if name.startswith(prefix)}
+    parts = [f"{'eval at ' if prefix else ''}step {state.global_step}/{state.max_steps}"]
+    for name, form in _SHOWN.items():
+        if figures.get(name) is not None and not (prefix and name == "skipped"):
+            parts.append(form.format(figures[name], **figures))
     return "  ".join(parts)
 
 
-def summary(logs: dict[str, Any], state: Any) -> str:
-    """The last line of a training."""
-    seconds = int(logs["train_runtime"])
-    clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    ending = f"trained in {clock}, mean loss {logs['train_loss']:.4g}"
-    # steps since the last log, if there were any
-    return ending if "nll" not in logs else f"{readable(logs, state.global_step, state.max_steps)}\n{ending}"
-
-
 def _line(logs: dict[str, Any], state: Any) -> str:
+    """What a log says to a person."""
     if "train_loss" in logs:
-        return summary(logs, state)
+        seconds = int(logs["train_runtime"])
+        clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        ending = f"trained in {clock}, mean loss {logs['train_loss']:.4g}"
+        # steps since the last log, if there were any
+        return ending if "nll" not in logs else f"{_figures_line(logs, state)}\n{ending}"
     if "loss" in logs or "eval_loss" in logs:
-        return readable(logs, state.global_step, state.max_steps)
+        return _figures_line(logs, state)
     return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
 
 
@@ -326,12 +305,8 @@ class ReadablePrinter(PrinterCallback):  # type: ignore[misc]
 
 def replace_printers(trainer: Any) -> None:
     """Swap Trainer's own printers for the readable ones; others (notebooks, the user's) stay."""
-    replacements: dict[type[TrainerCallback], type[TrainerCallback]] = {
-        ProgressCallback: ReadableProgress,
-        PrinterCallback: ReadablePrinter,
-    }
-    for plain, ours in replacements.items():
-        for callback in list(trainer.callback_handler.callbacks):
-            if type(callback) is plain:
-                trainer.remove_callback(callback)
-                trainer.add_callback(ours)
+    readable = {ProgressCallback: ReadableProgress, PrinterCallback: ReadablePrinter}
+    for callback in list(trainer.callback_handler.callbacks):
+        if type(callback) in readable:
+            trainer.remove_callback(callback)
+            trainer.add_callback(readable[type(callback)])

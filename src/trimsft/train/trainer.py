@@ -102,23 +102,15 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         self.length_reports: dict[str, LengthReport] = {}
         self._refuse_other_losses(args, compute_loss_func)
         super().__init__(
-            model,
-            args,
-            data_collator,
-            train_dataset,
-            eval_dataset,
-            processing_class,
-            compute_loss_func,
-            compute_metrics,
-            callbacks,
-            optimizers,
-            optimizer_cls_and_kwargs,
-            preprocess_logits_for_metrics,
-            quantization_config,
-            peft_config,
-            formatting_func,
-        )
-        self._refuse_sequence_parallelism()
+            model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
+            compute_metrics, callbacks, optimizers, optimizer_cls_and_kwargs, preprocess_logits_for_metrics,
+            quantization_config, peft_config, formatting_func,
+        )  # fmt: skip
+        parallelism = self.accelerator.parallelism_config
+        if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
+            raise ValueError(
+                "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
+            )
         # TRL has put its own fused head there; ours goes before it and leaves it to label smoothing
         patch(
             self.model,
@@ -130,9 +122,7 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         )
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(
-            getattr(self.objective, "margin", args.margin), getattr(self.objective, "bandwidth", args.bandwidth)
-        )
+        band = Band(*(getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth")))
         eos_ids = _eos_ids(self.model, self._tokenizer)
         self._telemetry = {mode: Telemetry(band, eos_ids) for mode in ("train", "eval")}
         self._said: set[str] = set()
@@ -149,13 +139,6 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         if args.label_smoothing_factor:
             raise ValueError(
                 f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'"
-            )
-
-    def _refuse_sequence_parallelism(self) -> None:
-        parallelism = self.accelerator.parallelism_config
-        if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
-            raise ValueError(
-                "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             )
 
     # the data ---------------------------------------------------------------------------------------------------
@@ -264,19 +247,14 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         # figures are summed over ranks only with Trainer's own records, which every rank gets to; a user's log() may
         # be on one rank only and must not wait for the others
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
-            logs.update(self._training_figures())
+            figures = self._collect("train")
+            self._total_train_tokens += int(figures.pop("seen_tokens", 0))
+            logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
         elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
-            figures = self._telemetry["eval"].collect(self._sum_over_ranks, self.args.device)
-            self._warn(figures)
-            named = {name: value for name, value in figures.items() if name not in _OF_TRAINING}
-            logs.update({f"{self._evaluating}_{name}": value for name, value in named.items()})
+            for name, value in self._collect("eval").items():
+                if name not in _OF_TRAINING:
+                    logs[f"{self._evaluating}_{name}"] = value
         super().log(logs, start_time)
-
-    def _training_figures(self) -> dict[str, float]:
-        figures = self._telemetry["train"].collect(self._sum_over_ranks, self.args.device)
-        self._warn(figures)
-        self._total_train_tokens += int(figures.pop("seen_tokens", 0))
-        return {**figures, **self._peak_memory(), "num_tokens": self._total_train_tokens}
 
     def _sum_over_ranks(self, sums: Tensor) -> Tensor:
         return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
@@ -288,20 +266,18 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         peak = torch.tensor([torch.cuda.max_memory_allocated()], device=self.args.device, dtype=torch.float64)
         return {"peak_memory_gib": self.accelerator.gather(peak).max().item() / 2**30}
 
-    def _warn(self, figures: dict[str, float]) -> None:
+    def _collect(self, mode: str) -> dict[str, float]:
+        """The figures since the last log, and each warning about them once."""
+        figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
         if "trained_tokens" not in figures:
-            return
-        objective = self.objective
-        said = warnings_for(
-            figures,
-            self._telemetry["train"].band,
-            trims_low=isinstance(objective, TrimSFT | TrimSFTEasy),
-            weighs=not isinstance(objective, SFT),
-        )
+            return figures
+        trims_low, weighs = isinstance(self.objective, TrimSFT | TrimSFTEasy), not isinstance(self.objective, SFT)
+        said = warnings_for(figures, self._telemetry["train"].band, trims_low=trims_low, weighs=weighs)
         for name, text in said.items():
             if name not in self._said and self.is_world_process_zero():
                 logger.warning("%s", text)
             self._said.add(name)
+        return figures
 
     # what is saved ----------------------------------------------------------------------------------------------
 
