@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the driver is that of the 
 
 from tests.report.page.browser import Browser, wait
 from trimsft.bench.head import machine
-from trimsft.report import write_report
+from trimsft.report.page.build import write_report
 from trimsft.tokens.table import schema_with, writing
 
 WORDS = 30_000

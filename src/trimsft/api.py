@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trimsft.report.comparison import Compared
     from trimsft.report.report import ReportFiles
-    from trimsft.tokens import TokenTables
+    from trimsft.tokens.measure import TokenTables
 
 Names = str | Path | Sequence[str | Path]
 
@@ -32,9 +32,9 @@ def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTabl
         data: a local file or a dataset of the hub, as for training.
         options: fields of `trimsft.tokens.TokenSettings`, such as sample=500, top=5.
     """
-    from trimsft import tokens
+    from trimsft.tokens import TokenSettings, measure
 
-    return tokens.measure_tokens(tokens.TokenSettings(models=_texts(models), data=str(data), **_paths(options)))
+    return measure.measure_tokens(TokenSettings(models=_texts(models), data=str(data), **_paths(options)))
 
 
 def compare_runs(runs: Names, **options: Any) -> Compared:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.report.page.pages import make_eval
 from tests.scoring.graded import score_of
-from tests.tokens.tiny import make_eval, make_table
+from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError
 from trimsft.report import CompareSettings, ReportSettings, compare, make_report

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.tokens.by_hand import hand_table, reordered
 from trimsft.objectives import OBJECTIVES, SFT, TrimSFT
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example, places
+from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}
 FAR = math.exp(-2)  # the weight at gaps -1 and 3
@@ -29,24 +29,12 @@ def test_categories_by_hand() -> None:
     assert [found[name].ratio_percent for name in CATEGORIES] == [50, 25, 0, 25]
     assert found["numeric"].mean_weight == pytest.approx((1 + FAR) / 2)
     assert found["numeric"].mean_nll == pytest.approx(0.2)
-    assert (
-        found["numeric"].middle_percent == 50
-        and found["symbol"].middle_percent == 100
-        and found["other"].middle_percent == 0
-    )
+    assert [found[name].middle_percent for name in ("numeric", "symbol", "other")] == [50, 100, 0]
     assert [found[name].sft_mass_percent for name in CATEGORIES] == pytest.approx([25, 25, 0, 50])
     total = 1 + FAR + 2 + 4 * FAR
     shares = [100 * (1 + FAR) / total, 200 / total, 0, 400 * FAR / total]
     assert [found[name].trim_mass_percent for name in CATEGORIES] == pytest.approx(shares, rel=1e-6)
     assert math.isnan(found["connector"].mean_weight) and found["connector"].trim_mass_percent == 0
-
-
-def test_places_do_not_depend_on_the_order_of_lines() -> None:
-    table = hand_table([0.0] * 6, example=[4, 4, 9, 9, 9, 4])
-    place, length = places(table)
-    assert place.tolist() == [0, 1, 0, 1, 2, 2] and length.tolist() == [3] * 6
-    place, length = places(reordered(table, [5, 2, 0, 4, 1, 3]))
-    assert place.tolist() == [2, 0, 0, 2, 1, 1]
 
 
 def test_tenths_by_hand() -> None:

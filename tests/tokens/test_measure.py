@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tests.tokens.tiny import CHAT, ROWS, make_folder
 from trimsft import cli
 from trimsft.errors import UsageError
-from trimsft.tokens import TokenSettings, measure_tokens, read_token_table
+from trimsft.tokens.measure import TokenSettings, measure_tokens
+from trimsft.tokens.table import read_token_table
 
 disable_progress_bars()
 GAPS = "".join(json.dumps(row) + "\n" for row in [*ROWS, {"problem": "x"}, {"problem": "y"}])
@@ -30,19 +31,17 @@ def run(*arguments):
     return CliRunner().invoke(cli.app, ["tokens", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_help_has_an_example_and_says_every_default() -> None:
-    result = run("--help")
-    assert result.exit_code == 0 and "  trimsft tokens" in result.stdout
-    assert "Seed of the random choice of rows" in " ".join(result.stdout.split())
-
-
 def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
+    (tmp_path / "gaps.jsonl").write_text(GAPS)
+    dropped = run(folder, "--data", "gaps.jsonl", "--drop-incomplete", "--out", "gaps.parquet", "--json")
+    assert json.loads(dropped.stdout)["tables"][0]["examples"] == len(ROWS)
+    assert "trimsft: dropped 2 of 14 rows" in dropped.stderr
     words = (folder, "--data", data, "--limit", 5, "--top", 2, "--device", "cpu")
     result = run(*words, "--json")
     assert result.exit_code == 0, result.stderr
     (said,) = json.loads(result.stdout)["tables"]
     assert said["path"] == "tokens-llama.parquet" and said["is_new"]
-    table = read_token_table(tmp_path / "tokens-llama.parquet", first_examples=99)
+    table = read_token_table(tmp_path / "tokens-llama.parquet", examples=range(99))
     assert said["tokens"] == len(table) and said["examples"] == 5
     assert said["mean_nll"] == pytest.approx(table["nll"].mean())
     assert said["median_gap"] == pytest.approx(np.median(table["gap"]))
@@ -85,6 +84,8 @@ def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("./nowhere --data rows.jsonl", "model: no such folder: './nowhere'"),
+        ("no-such-model-anywhere --data rows.jsonl", "model: cannot load a tokenizer"),
         ("--data none.jsonl", "--data: no such file or folder, got 'none.jsonl'"),
         ("--data rows.jsonl --seed 1", "--seed: has no effect without a sample, got 1"),
         ("--data rows.jsonl --limit 0", "--limit: must be at least 1, got 0"),
@@ -117,40 +118,11 @@ def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> 
     (tmp_path / "gaps.jsonl").write_text(GAPS)
     (tmp_path / "dir.parquet").mkdir()
     before = sorted(tmp_path.iterdir())
-    result = run(folder, *arguments.split())
+    model = folder if "--data" in arguments.split()[:1] else arguments.split()[0]
+    result = run(model, *arguments.removeprefix(str(model)).split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert "trimsft: " in result.stderr and message in result.stderr.splitlines(keepends=True)[-1]
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_models_that_are_not_there(data) -> None:
-    for model in ("./nowhere", "no-such-model-anywhere"):
-        result = run(model, "--data", data)
-        assert result.exit_code == 2 and result.stderr.startswith("trimsft: model: ")
-
-
-def test_errors_carry_the_setting_to_blame(folder, data) -> None:
-    with pytest.raises(UsageError) as error:
-        measure_tokens(TokenSettings(models=(str(folder),), data="none.jsonl"))
-    assert (error.value.field, error.value.value) == ("data", "none.jsonl")
-
-
-def test_incomplete_rows_are_dropped_where_the_settings_say_so(folder, data, tmp_path) -> None:
-    (tmp_path / "gaps.jsonl").write_text(GAPS)
-    result = run(folder, "--data", "gaps.jsonl", "--drop-incomplete", "--json")
-    assert json.loads(result.stdout)["tables"][0]["examples"] == len(ROWS)
-    assert "trimsft: dropped 2 of 14 rows" in result.stderr
-
-
-def test_what_a_maximum_length_takes_is_said(folder, data) -> None:
-    result = run(folder, "--data", data, "--max-length", 100, "--json")
-    (said,) = json.loads(result.stdout)["tables"]
-    assert said["cut"]["rows_cut"] > 0 and said["cut"] == read_token_table(Path(said["path"])).metadata["cut"]
-    assert said["max_length"] == 100 and said["template"] == "plain"
-    rows, tokens = said["cut"]["rows_cut"], said["cut"]["tokens_cut"]
-    line = f"trimsft: {said['path']}: a maximum length of 100 cuts {rows} rows by {tokens} tokens"
-    assert line in result.stderr
-    assert line in run(folder, "--data", data, "--max-length", 100).stderr
 
 
 def test_tables_that_cannot_be_compared_say_why(folder, data, tmp_path) -> None:

@@ -10,9 +10,10 @@ import torch
 
 from tests.tokens.tiny import ROWS
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError
-from trimsft.tokens import passes, read_token_table, shards, write_token_table, write_token_tables
+from trimsft.tokens import passes, shards
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
-from trimsft.tokens.write import _prompts
+from trimsft.tokens.table import read_token_table
+from trimsft.tokens.write import _prompts, write_token_table
 
 
 @pytest.fixture(autouse=True)
@@ -70,17 +71,13 @@ def test_other_inputs_are_refused_and_nothing_is_lost(folder, phi, tmp_path, who
     with pytest.raises(RunError, match="model_sha256: was"):
         write_token_table(phi, ROWS, out)
     assert pq.read_table(write_token_table(folder, ROWS, out)).equals(whole)
+    cut_short(folder, tmp_path / "u.parquet", max_length=40)  # and with overwrite it begins again
+    assert pq.read_table(write_token_table(folder, ROWS, tmp_path / "u.parquet", overwrite=True)).equals(whole)
     with pytest.raises(RunError, match=r"is there, made with other inputs \(max_length.*set overwrite=True"):
         write_token_table(folder, ROWS, out, max_length=99)
     assert pq.read_table(out).equals(whole)
     write_token_table(folder, ROWS, out, max_length=99, overwrite=True)
     assert read_token_table(out).metadata["max_length"] == 99
-
-
-def test_overwrite_begins_again(folder, tmp_path, whole) -> None:
-    out = tmp_path / "t.parquet"
-    cut_short(folder, out, max_length=40)
-    assert pq.read_table(write_token_table(folder, ROWS, out, overwrite=True)).equals(whole)
 
 
 def test_a_finished_table_is_not_made_again(folder, tmp_path, monkeypatch) -> None:
@@ -206,15 +203,6 @@ def test_a_process_that_comes_late_sees_the_table_of_the_others(folder, tmp_path
     monkeypatch.setattr("trimsft.tokens.parts.Parts.join", joined_twice)
     write_token_table(folder, ROWS, out)
     assert pq.read_table(out).equals(whole) and [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-
-
-def test_several_models_over_the_same_rows(folder, phi, tmp_path) -> None:
-    made = write_token_tables({"Base": folder, "Phi": phi}, ROWS, tmp_path / "both", limit=5)
-    assert made == {name: tmp_path / "both" / name / "tokens.parquet" for name in ("Base", "Phi")}
-    metadata = [read_token_table(path).metadata for path in made.values()]
-    assert metadata[0]["data"] == metadata[1]["data"] and metadata[0]["model"] == str(folder)
-    with pytest.raises(UsageError, match=r"models: a label must be able to name a folder, got '\.\./x'"):
-        write_token_tables({"../x": folder}, ROWS, tmp_path)
 
 
 def test_whose_windows() -> None:

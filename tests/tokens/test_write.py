@@ -19,8 +19,10 @@ from trimsft.text.encoding import Encoder
 from trimsft.text.rows import DataConfig
 from trimsft.text.templates import choose_template
 from trimsft.text.training_data import encode
-from trimsft.tokens import heads, passes, read_token_table, same_tokens, write, write_token_table, write_token_tables
+from trimsft.tokens import heads, passes, write
 from trimsft.tokens.models import TRAINED_LENGTH
+from trimsft.tokens.table import read_token_table, same_tokens
+from trimsft.tokens.write import write_token_table, write_token_tables
 from trimsft.train import TrimSFTConfig
 
 NUMBERS = ("nll", "gap", "entropy", "gradient_norm")
@@ -76,12 +78,12 @@ def test_statistics_are_those_of_float64(kind, tmp_path) -> None:
 
 
 def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch) -> None:
-    whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), first_examples=99)
+    whole = read_token_table(write_token_table(folder, ROWS, tmp_path / "a.parquet"), examples=range(99))
     monkeypatch.setattr(passes, "WINDOW", 5)
     monkeypatch.setattr(statistics, "CHUNK_BYTES", {"cpu": 1})
     write_token_table(folder, ROWS, tmp_path / "b.parquet", batch_tokens=1)
     assert pq.ParquetFile(tmp_path / "b.parquet").num_row_groups == 3
-    parts = read_token_table(tmp_path / "b.parquet", first_examples=99)
+    parts = read_token_table(tmp_path / "b.parquet", examples=range(99))
     assert parts.texts == whole.texts
     for name, values in whole.columns.items():
         if name not in NUMBERS:
@@ -92,7 +94,7 @@ def test_batches_windows_and_chunks_change_nothing(folder, tmp_path, monkeypatch
 def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(folder, tmp_path) -> None:
     progress, out = [], tmp_path / "new" / "tokens.parquet"
     write_token_table(folder, ROWS, out, limit=7, batch_tokens=200, on_progress=lambda *counts: progress.append(counts))
-    table = read_token_table(out, first_examples=99)
+    table = read_token_table(out, examples=range(99))
     assert table["example"].tolist() == sorted(table["example"].tolist())
     for example in range(7):
         mine = np.flatnonzero(table["example"] == example)
@@ -100,23 +102,15 @@ def test_lines_are_in_order_texts_make_up_the_solution_and_progress_counts_rows(
         assert "".join(table.texts["text"][row] for row in mine) == ROWS[example]["solution"] + "<eos>"
     assert set(table["example"].tolist()) == set(range(7))
     assert ((table["rank"] == 1) == (table["gap"] >= 0)).all()
-    assert read_token_table(out, first_examples=2)["example"].max() == 1
+    assert read_token_table(out, examples=range(2))["example"].max() == 1
     assert len(progress) > 1 and progress[-1] == (7, 7)
     assert [done for done, _ in progress] == sorted(done for done, _ in progress)
-
-
-def test_metadata_say_how_it_was_made(folder, tmp_path) -> None:
-    def metadata(rows, **options):
-        path = write_token_table(folder, rows, tmp_path / "t.parquet", overwrite=True, **options)
-        return read_token_table(path).metadata
-
-    one = metadata(ROWS)
-    assert one["model"] == str(folder) and one["template"] == "plain"
-    assert one["data"]["rows"] == 12 and one["versions"]["torch"] == importlib.metadata.version("torch")
-    assert one["prompts"][3].endswith("What is 3+3?\n\nSolution:\n")
-    assert metadata(ROWS)["data"] == one["data"]
-    assert metadata(ROWS[::-1])["data"]["sha256"] != one["data"]["sha256"]
-    assert metadata(ROWS, template="deepseek")["template"] == "deepseek"
+    facts = table.metadata
+    assert facts["model"] == str(folder) and facts["template"] == "plain" and facts["data"]["rows"] == 7
+    assert facts["versions"]["torch"] == importlib.metadata.version("torch")
+    assert facts["prompts"][3].endswith("What is 3+3?\n\nSolution:\n")
+    other = read_token_table(write_token_table(folder, ROWS[:7][::-1], tmp_path / "t.parquet")).metadata
+    assert other["data"]["sha256"] != facts["data"]["sha256"]
 
 
 def test_a_run_directory_stands_for_what_it_trained(folder, tmp_path) -> None:
@@ -215,6 +209,8 @@ def test_models_beside_runs_are_rendered_like_them(folder, tmp_path) -> None:
     made = write_token_tables({"One": one, "Other": other}, ROWS, tmp_path / "more")
     with pytest.raises(RunError, match="template is 'plain' and 'deepseek'"):
         same_tokens({label: read_token_table(path) for label, path in made.items()})
+    with pytest.raises(UsageError, match=r"models: a label must be able to name a folder, got '\.\./x'"):
+        write_token_tables({"../x": folder}, ROWS, tmp_path)
 
 
 def gpt2(size):
@@ -251,18 +247,11 @@ def test_numbers_out_of_range_are_named(folder, tmp_path) -> None:
         for name in names:
             with pytest.raises(UsageError, match=f"{name}: must be at least {least}, got {least - 1}"):
                 write_token_table(folder, ROWS, tmp_path / "t.parquet", **{name: least - 1})
-    with pytest.raises(UsageError, match="top: is more than the 288 tokens that the model knows, got 5000"):
-        write_token_table(folder, ROWS, tmp_path / "t.parquet", top=5000)
     with pytest.raises(UsageError, match="truncation_mode: must be keep_start or keep_end, got 'end'"):
         write_token_table(folder, ROWS, tmp_path / "t.parquet", truncation_mode="end")
     assert not list(tmp_path.iterdir())
     with pytest.raises(RunError, match="no such folder"):
         write_token_table("/no/where", ROWS, tmp_path / "t.parquet")
-
-
-def test_non_finite_logits_name_the_rows(folder, tmp_path, broken_head) -> None:
-    with pytest.raises(FloatingPointError, match=r"rows 0, .*non-finite logits"):
-        write_token_table(folder, ROWS, tmp_path / "t.parquet")
 
 
 def test_a_model_that_does_something_else_to_its_logits_is_refused(folder, tmp_path, monkeypatch) -> None:

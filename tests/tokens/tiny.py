@@ -1,6 +1,5 @@
-"""A tokenizer, models, token tables and run directories small enough to make in a test."""
+"""A tokenizer, models and token tables small enough to make in a test."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +99,8 @@ def make_table(
         arrays["top_logprobs"] = np.log(np.stack([p, 1 - p], axis=1)).tolist()
         arrays["top_texts"] = [[text, flat[-1][2]] for _, _, text in flat]
     metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
-    with writing(path, metadata, schema_with(2 if top else 0)) as table:
-        table.append(arrays)
+    with writing(path, metadata, schema_with(2 if top else 0)) as append:
+        append(arrays)
     return path
 
 
@@ -109,37 +108,3 @@ def _cast(values: Any, kind: Any) -> Any:
     if str(kind) == "string":
         return list(values)
     return np.array(values, dtype="int8" if "dictionary" in str(kind) else kind.to_pandas_dtype())
-
-
-def make_eval(folder: Path, benchmark: str, correct: list[int], *, text: str = "so \\boxed{2}") -> None:
-    """An evaluated benchmark of 8 samples and a greedy one for each problem; so many are right."""
-    where = folder / "eval" / benchmark
-    where.mkdir(parents=True)
-    share = sum(correct) / (8 * len(correct))
-    spread = {"value": share, "low": max(0.0, share - 0.1), "high": min(1.0, share + 0.1)}
-    scores = {
-        "benchmark": benchmark,
-        "samples": 8,
-        "average": spread,
-        "greedy": {"value": 1.0, "low": 0.7, "high": 1.0},
-        "pass_at": {str(k): spread for k in range(1, 9)},
-        "majority_at": {str(k): spread for k in range(1, 9)},
-        "per_problem": [{"problem": f"{benchmark}-{n}", "correct": count} for n, count in enumerate(correct)],
-    }
-    (where / "scores.json").write_text(json.dumps(scores))
-    (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
-    names = [f"{benchmark}-{n}" for n in range(len(correct))]
-    keys = [(name, sample) for name in names for sample in range(-1, 8)]
-    _lines(where / "problems.jsonl", [{"id": name, "problem": f"{name}?", "answer": "2"} for name in names])
-    _lines(where / "samples.jsonl", [{"problem": n, "sample": s, "text": text} for n, s in reversed(keys)])
-    right = dict(zip(names, correct, strict=True))
-    _lines(where / "grades.jsonl", [_grade(n, s, correct=s < right[n]) for n, s in keys])
-
-
-def _grade(problem: str, sample: int, *, correct: bool) -> dict[str, Any]:
-    status, answer = ("correct", "2") if correct else ("wrong", "3")
-    return {"problem": problem, "sample": sample, "status": status, "answer": answer}
-
-
-def _lines(path: Path, records: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))

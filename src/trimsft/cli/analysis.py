@@ -30,7 +30,7 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
       trimsft tokens Qwen/Qwen2.5-Math-1.5B runs/sft runs/trim --data train.jsonl --limit 500 --out compared
       torchrun --nproc-per-node 8 -m trimsft tokens runs/trim --data train.jsonl
     """
-    from trimsft.tokens import measure_tokens
+    from trimsft.tokens.measure import measure_tokens
 
     with progress_bar() as on_progress:
         tables = measure_tokens(settings, on_progress=on_progress)

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trimsft.errors import RunError, UsageError
-from trimsft.objectives import OBJECTIVES, PARAMETERS
+from trimsft.objectives import PARAMETERS
 from trimsft.options import unknown_name
 from trimsft.report import figures
 from trimsft.report.page.sweep import Sweep, read_sweep
-from trimsft.report.runs import Run, read_runs
+from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.table import Records, escape_markdown
 from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables import tokens as token_tables
@@ -26,8 +25,7 @@ from trimsft.runs.files import write_whole
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.gaps import Movement, movement
 from trimsft.tokens.statistics.groups import by_tenth
-from trimsft.tokens.statistics.weighting import objective_of
-from trimsft.tokens.table import TokenTable, same_tokens
+from trimsft.tokens.table import incomparable
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,10 @@ def write_analysis(
         parameters: margin, bandwidth and gamma; the paper's where not given.
         sweep: a sweep.json, or the folder of one, for Figure 3.
     """
-    values = _checked(runs, parameters)
+    for name in parameters or {}:
+        if name not in PARAMETERS:
+            raise unknown_name("parameters", name, tuple(PARAMETERS))
+    values = checked_parameters(parameters or {})
     writer = _Writer(Path(out), read_runs(runs), values, None if sweep is None else read_sweep(Path(sweep)))
     writer.draw(figures.weighting_functions(column=True), "weighting_functions")
     if writer.tables:
@@ -60,29 +61,6 @@ def write_analysis(
     writer.write_sweep()
     writer.write(paper_tables.disagreements())
     return Analysis([*writer.files, writer.write_index()], writer.incomparable)
-
-
-def comparability(tables: Mapping[str, TokenTable]) -> dict[str, str]:
-    """Why a table cannot be compared with the first one, by label; those that can are not among them."""
-    reasons = {}
-    first = next(iter(tables), None)
-    for label in tables:
-        try:
-            same_tokens({name: tables[name] for name in (first, label) if name is not None})
-        except RunError as error:
-            reasons[label] = str(error)
-    return reasons
-
-
-def _checked(runs: Mapping[str, Path], parameters: Mapping[str, float] | None) -> dict[str, float]:
-    if not runs:
-        raise UsageError("there are none", field="runs", hint="give at least one run directory or token table")
-    for name in parameters or {}:
-        if name not in PARAMETERS:
-            raise unknown_name("parameters", name, tuple(PARAMETERS))
-    for name in OBJECTIVES:
-        objective_of(name, parameters)  # refuses values that make no sense, before anything is written
-    return {**PARAMETERS, **(parameters or {})}
 
 
 @dataclass
@@ -99,7 +77,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.tables = {run.label: run.table for run in self.runs if run.table is not None}
-        self.incomparable = comparability(self.tables)
+        self.incomparable = {label: str(error) for label, error in incomparable(self.tables).items()}
         self.objectives = {run.label: run.objective for run in self.runs}
         self.band = {name: self.parameters[name] for name in ("margin", "bandwidth")}
         self.left_out += [f"{run.label} has no tokens.parquet." for run in self.runs if run.label not in self.tables]

@@ -30,12 +30,9 @@ Objectives: TypeAlias = Mapping[str, str | None]
 class Line:
     """How one run is drawn."""
 
-    colour: str
-    """On white."""
-    dark: str
-    """On a dark page."""
-    dashes: tuple[float, ...] = ()
-    """Lengths of dash and gap in line widths; none for a solid line."""
+    colour: str  # on white
+    dark: str  # on a dark page
+    dashes: tuple[float, ...] = ()  # lengths of dash and gap in line widths; none for a solid line
     marker: str = "o"
 
 

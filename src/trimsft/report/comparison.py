@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
+from trimsft.report.table import FORMATS, Table, render
+from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
-    from trimsft.report.table import Table
     from trimsft.scoring.compare import Comparison
-
-STYLES = ("terminal", "markdown", "latex", "csv", "json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class CompareSettings:
     benchmark: tuple[str, ...] = option(
         (), help="Compare on this benchmark only; repeatable.", flags=("--benchmark", "-b")
     )
-    style: str = option("terminal", help="How to show the tables.", flags=("--format",), choices=STYLES)
+    style: str = option("terminal", help="How to show the tables.", flags=("--format",), choices=tuple(FORMATS))
     out: Path | None = option(None, help="File to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:
@@ -53,9 +52,7 @@ class Compared:
     comparisons: Sequence[Comparison]
 
     def render(self, style: str) -> str:
-        """Both tables in one of `STYLES`; JSON has the comparisons."""
-        from trimsft.report.table import render
-
+        """Both tables in one of `FORMATS`; JSON has the comparisons."""
         if style == "json":
             return json.dumps([one.as_dict() for one in self.comparisons], indent=1)
         return "\n".join(render(table, style) for table in (self.scores, self.differences))
@@ -64,11 +61,12 @@ class Compared:
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.report.tables.scores import comparison_table, score_table
-    from trimsft.runs import write_whole
     from trimsft.scoring.compare import compare_runs
     from trimsft.scoring.records import load_run
 
-    names = _short_names(settings.runs)
+    names = [path.resolve().name for path in settings.runs]
+    if len(set(names)) < len(names):  # the folders' names repeat
+        names = [str(path) for path in settings.runs]
     scores = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
     baseline, *candidates = names
     others = {name: scores[name] for name in candidates}
@@ -81,9 +79,3 @@ def compare(settings: CompareSettings) -> Compared:
     if settings.out is not None:
         write_whole(settings.out, (result.render(settings.style) + "\n").encode())
     return result
-
-
-def _short_names(runs: Sequence[Path]) -> list[str]:
-    """The folders' names, or their paths where names repeat."""
-    names = [path.resolve().name for path in runs]
-    return names if len(set(names)) == len(names) else [str(path) for path in runs]

@@ -9,7 +9,6 @@ Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,16 +64,9 @@ def make_report(settings: ReportSettings) -> ReportFiles:
     from trimsft.report.runs import named_runs
 
     runs = named_runs(settings.runs)
-    folder = _folder_for(runs, settings.out)
+    first = next(iter(runs.values()))
+    folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
     page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, sweep=settings.sweep)
     analysis = write_analysis(folder, runs, parameters=settings.parameters, sweep=settings.sweep)
     return ReportFiles(folder, page, tuple(analysis.files), tuple(analysis.incomparable.values()))
-
-
-def _folder_for(runs: Mapping[str, Path], out: Path | None) -> Path:
-    """The run that the report is about, or, for several, ./report."""
-    if out is not None:
-        return out
-    first = next(iter(runs.values()))
-    return first if len(runs) == 1 and first.is_dir() else Path("report")

@@ -18,12 +18,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError
-from trimsft.objectives import OBJECTIVES
+from trimsft.errors import RunError, UsageError
+from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import BenchmarkScore, macros
+from trimsft.tokens.statistics.weighting import objective_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 
@@ -32,8 +33,7 @@ class Run:
     """One run: a row of the tables."""
 
     label: str
-    folder: Path
-    """A run directory, or the file of a token table."""
+    folder: Path  # A run directory, or the file of a token table
 
     @property
     def directory(self) -> RunDirectory:
@@ -131,7 +131,16 @@ def read_run(label: str, folder: Path) -> Run:
 
 def read_runs(runs: Mapping[str, Path]) -> list[Run]:
     """The runs by label, in their order."""
+    if not runs:
+        raise UsageError("there are none", field="runs", hint="give at least one run directory or token table")
     return [read_run(label, folder) for label, folder in runs.items()]
+
+
+def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """margin, bandwidth and gamma of the paper but for those that are given; refuses what none of them can be."""
+    for name in OBJECTIVES:
+        objective_of(name, parameters)
+    return {name: parameters.get(name, default) for name, default in PARAMETERS.items()}
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
@@ -145,12 +154,9 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
         if not path.exists() or (path.is_file() and path.suffix != ".parquet"):
             raise RunError("must be a run directory or a token table (NAME.parquet)", field="runs", value=name)
         if path.is_dir() and not (RunDirectory(path).tokens_path.is_file() or RunDirectory(path).evaluations()):
-            raise RunError(
-                "has neither tokens.parquet nor eval/BENCHMARK/scores.json",
-                field="runs",
-                value=name,
-                hint="make one with trimsft tokens or trimsft eval, or name another folder",
-            )
+            hint = "make one with trimsft tokens or trimsft eval, or name another folder"
+            problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json"
+            raise RunError(problem, field="runs", value=name, hint=hint)
         label = label.strip() or _label_of(path.resolve())
         if label in runs:
             raise RunError(f"two are called {label!r}", field="runs", hint=f"tell them apart as LABEL={name}")

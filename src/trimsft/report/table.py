@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trimsft.options import unknown_name
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
+from trimsft.text.visible import HIDDEN
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -51,15 +52,11 @@ def points(share: float) -> str:
 class Cell:
     """What is shown, and the unrounded figures behind it for the formats that programs read."""
 
-    text: str
-    """A name, which may be anything, or a rounded number; empty where there is nothing to show."""
-    spread: str = ""
-    """The interval, as shown."""
-    marker: str = ""
-    """An arrow where a difference is significant."""
+    text: str  # A name, which may be anything, or a rounded number; empty where there is nothing to show
+    spread: str = ""  # the interval, as shown
+    marker: str = ""  # an arrow where a difference is significant
     bold: bool = False
-    data: Interval | float | None = None
-    """The figure itself; None for text."""
+    data: Interval | float | None = None  # the figure itself; None for text
 
     @classmethod
     def of(
@@ -130,16 +127,13 @@ class Records:
     Columns x_ours, x_low and x_high beside each other are one for readers: 3.14 [2.90, 3.41].
     """
 
-    name: str
-    """The name of its files."""
+    name: str  # the name of its files
     title: str
-    rows: Sequence[Mapping[str, Value]]
-    """One or more, all with the same columns."""
+    rows: Sequence[Mapping[str, Value]]  # one or more, all with the same columns
     notes: Sequence[str] = ()
     digits: Mapping[str, int] = field(default_factory=dict)
     """Digits after the point that readers see, by column or its name without _ours and the like; 2 elsewhere."""
-    shown: int | None = None
-    """How many rows readers see; the CSV has all."""
+    shown: int | None = None  # how many rows readers see; the CSV has all
 
     @property
     def columns(self) -> list[str]:
@@ -217,17 +211,10 @@ def render(table: Table, form: str) -> str:
     return FORMATS[form](table)
 
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-
-
 def one_line(text: str) -> str:
     """Without line breaks, and without characters that nobody sees but a terminal or a reader would obey."""
     words = " ".join(text.split())
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in _UNSEEN else c for c in words)
-
-
-def _joined(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
 
 
 def to_rich(table: Table) -> RichTable:
@@ -288,7 +275,8 @@ def escape_markdown(text: str) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     text = escape_markdown(cell.text) or _NOTHING
-    return _joined(f"**{text}**" if cell.bold else text, cell.marker, escape_markdown(cell.spread))
+    parts = [f"**{text}**" if cell.bold else text, cell.marker, escape_markdown(cell.spread)]
+    return " ".join(filter(None, parts))
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
@@ -361,7 +349,8 @@ def _latex_cell(cell: Cell) -> str:
     if cell.data is not None:  # a number has a minus, not a hyphen
         text, spread = (part.replace(_LATEX["-"], "$-$") for part in (text, spread))
     bold = rf"\textbf{{{text}}}" if cell.bold else text
-    return _joined(bold, escape_latex(cell.marker), rf"{{\scriptsize {spread}}}" if spread else "")
+    parts = [bold, escape_latex(cell.marker), rf"{{\scriptsize {spread}}}" if spread else ""]
+    return " ".join(filter(None, parts))
 
 
 def _latex_row(cells: Iterable[str]) -> str:

@@ -32,10 +32,8 @@ class FileRows:
 
     path: Path
     records: list[dict[str, Any]] | pa.Table
-    numbers: Sequence[int]
-    """The line or item of each row, from 1; in Parquet its row, from 0."""
-    unit: str
-    """What `numbers` count: line, item or row."""
+    numbers: Sequence[int]  # the line or item of each row, from 1; in Parquet its row, from 0
+    unit: str  # what `numbers` count: line, item or row
 
     def __len__(self) -> int:
         return len(self.numbers)

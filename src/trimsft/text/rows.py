@@ -114,11 +114,10 @@ def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
     if tuple(wanted.values()) == ("problem", "solution") and any(set(form) <= set(columns) for form in _TRL_FORMS):
         return "trl"
     forms = ", ".join("+".join(form) for form in _TRL_FORMS)
-    raise MissingColumns(
-        f"{where} has no column {' or '.join(repr(wanted[name]) for name in missing)}, it has {', '.join(columns)}",
-        field=missing[0],
-        hint=f"name the right columns, or bring a form that TRL knows ({forms})",
-    )
+    absent = " or ".join(repr(wanted[name]) for name in missing)
+    problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
+    hint = f"name the right columns, or bring a form that TRL knows ({forms})"
+    raise MissingColumns(problem, field=missing[0], hint=hint)
 
 
 # ---- the hub
@@ -133,11 +132,9 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
         revision = f" at {config.dataset_revision}" if config.dataset_revision else ""
-        raise DataError(
-            f"cannot load split {split!r} of {name!r}{revision} from the hub ({reason})",
-            field="dataset_name",
-            hint="for local data pass the path of a file, such as data/train.jsonl",
-        ) from error
+        problem = f"cannot load split {split!r} of {name!r}{revision} from the hub ({reason})"
+        hint = "for local data pass the path of a file, such as data/train.jsonl"
+        raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
         raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
     if kind_of(rows.column_names, config, name) == "trl":

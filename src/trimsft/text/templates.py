@@ -47,8 +47,7 @@ class TextTemplate:
 
     before: str
     after: str
-    end: str = ""
-    """What closes the answer, beside eos: the end of the turn, or the beginning of another problem."""
+    end: str = ""  # what closes the answer, beside eos: the end of the turn, or the beginning of another problem
 
     def render(self, problems: Sequence[str]) -> list[str]:
         # not str.format: problems and instructions are full of braces
@@ -62,8 +61,7 @@ class ChatTemplate:
     tokenizer: Any
     system_prompt: str = SYSTEM_PROMPT
     """Empty: no system message is passed, and the template's default, if it has one, stays."""
-    request: str = ""
-    """Stands after the problem in the user's message, for templates that take no system message."""
+    request: str = ""  # stands after the problem in the user's message, for templates that take no system message
 
     def __post_init__(self) -> None:
         if not getattr(self.tokenizer, "chat_template", None):

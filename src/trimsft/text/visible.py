@@ -13,16 +13,17 @@ from __future__ import annotations
 import json
 import unicodedata
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Control, format (bidi marks, zero width, tags), surrogate, private, unassigned, line and paragraph separators."""
-_FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}
-"""Letters and symbols that look like nothing."""
+_FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
 _KEPT = {"\n", "\t"}
 _UNDECODABLE = "\ufffd"
 
@@ -52,7 +53,7 @@ def _shown(letter: str) -> str:
         return letter
     category = unicodedata.category(letter)
     odd_space = category == "Zs" and letter != "\u00a0"
-    if category in _HIDDEN or letter in _FILLERS or odd_space:
+    if category in HIDDEN or letter in _FILLERS or odd_space:
         return f"⟨U+{ord(letter):04X}⟩"
     return "⍽" if letter == "\u00a0" else letter
 
@@ -83,6 +84,8 @@ class TokenTexts:
 
     def take(self, ids: NDArray[Any]) -> pa.Array:
         """The texts of many ids, without a look at each."""
+        import pyarrow as pa
+
         kinds, places = np.unique(ids, return_inverse=True)
         words = pa.array([self[token] for token in kinds.tolist()], type=pa.string())
         return words.take(pa.array(places.ravel()))

@@ -31,14 +31,8 @@ CONNECTORS = frozenset(
 )
 """Single words, in any case."""
 PHRASES = (
-    "as a result",
-    "given that",
-    "if and only if",
-    "in other words",
-    "it follows",
-    "that means",
-    "this means",
-    "which means",
+    *("as a result", "given that", "if and only if", "in other words", "it follows"),
+    *("that means", "this means", "which means"),
 )
 """Several words that connect together, in any case."""
 CONNECTING_COMMANDS = frozenset({"therefore", "because"})
@@ -79,8 +73,7 @@ _PHRASES = re.compile(
 _SIGNS = "()[]{}$%*/-_^|\\\u00b0\u00b7\u2030\u2032\u2033"  # with degree, dot, per mille, primes
 _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 _SPECIAL = re.compile(r"<[|/]?[A-Za-z_][\w\- ]*[|]?>|\[[A-Z]{2,}\]|<\|[^<>|]*\|>")
-_BREAK = "\n"
-"""What special tokens and pieces without a text stand for: it belongs to no unit."""
+_BREAK = "\n"  # what special tokens and pieces without a text stand for: it belongs to no unit
 
 
 def categorise(texts: Sequence[str]) -> NDArray[np.int8]:
@@ -136,12 +129,8 @@ def _decoded(pieces: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
                 letters.append(bytes([byte]))
             touched.append(len(letters) - 1)
         spans.append((touched[0], touched[-1] + 1))
-    return "".join(_character(letter) for letter in letters), spans
-
-
-def _character(letter: bytes) -> str:
-    text = letter.decode(errors="replace")
-    return text if len(text) == 1 else "\N{REPLACEMENT CHARACTER}"
+    texts = (letter.decode(errors="replace") for letter in letters)
+    return "".join(text if len(text) == 1 else "\N{REPLACEMENT CHARACTER}" for text in texts), spans
 
 
 def _kinds_of_characters(text: str) -> bytes:

@@ -35,12 +35,10 @@ class Batch:
     """Examples that go through the model together, padded on the right."""
 
     examples: list[Example]
-    ids: Tensor
-    """[examples, longest]"""
+    ids: Tensor  # [examples, longest]
     places: Tensor
     """For each trained token, in order: where in the flattened batch the hidden state stands that predicts it."""
-    labels: Tensor
-    """The trained tokens."""
+    labels: Tensor  # the trained tokens
 
 
 class Reader:
@@ -68,15 +66,17 @@ class Reader:
     def start(self, batch: Batch) -> Look:
         """Statistics of every trained token of a batch, in order, as soon as the device has them."""
         if int(batch.ids.max()) >= self.vocabulary:
-            raise UsageError(
-                f"has token {int(batch.ids.max())}, the head of {type(self.model).__name__} only {self.vocabulary}",
-                field="tokenizer",
-                hint="use the tokenizer that belongs to the model",
-            )
+            name, hint = type(self.model).__name__, "use the tokenizer that belongs to the model"
+            problem = f"has token {int(batch.ids.max())}, the head of {name} only {self.vocabulary}"
+            raise UsageError(problem, field="tokenizer", hint=hint)
         ids, places_T, labels_T = (
             tensor.to(self.device, non_blocking=True) for tensor in (batch.ids, batch.places, batch.labels)
         )
-        hidden_TH = self._hidden_states(ids, self._mask(batch)).flatten(end_dim=-2).index_select(0, places_T)
+        mask = None
+        if self._needs_mask:
+            lengths = torch.tensor([[len(example)] for example in batch.examples])
+            mask = (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
+        hidden_TH = self._hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T)
         statistics = token_statistics(
             hidden_TH,
             self.head.weight,
@@ -88,22 +88,13 @@ class Reader:
         )
         return Look(batch, statistics)
 
-    def _mask(self, batch: Batch) -> Tensor | None:
-        if not self._needs_mask:
-            return None
-        lengths = torch.tensor([[len(example)] for example in batch.examples])
-        return (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
-
     def _hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         seen: list[Tensor] = []
         with _in_place_of_the_head(self.head, seen, self._probe):
             out = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
         if len(seen) != 1:
-            raise UsageError(
-                f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass",
-                field="model",
-                hint="the token table needs models that use it once",
-            )
+            problem = f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass"
+            raise UsageError(problem, field="model", hint="the token table needs models that use it once")
         if not self._is_checked:  # once: the answer has to be waited for, and does not change
             name, harm = type(self.model).__name__, "its token table would be wrong"
             try:
@@ -136,19 +127,15 @@ class Look:
         floats, whole, *top = (part.numpy() for part in self._host)
         named = dict(zip(_FLOATS, floats, strict=True)) | dict(zip(_WHOLE, whole, strict=True))
         named |= dict(zip(("top_ids", "top_logprobs"), top, strict=False))
-        self._require_finite(named)
-        return named
-
-    def _require_finite(self, named: dict[str, NDArray[Any]]) -> None:
         bad = ~(np.isfinite(named["nll"]) & np.isfinite(named["gap"]))
-        if not bad.any():
-            return
-        numbers = [example.number for example in self.batch.examples]
-        rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        raise FloatingPointError(
-            f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in the "
-            "weights of the model, or give it another dtype"
-        )
+        if bad.any():
+            numbers = [example.number for example in self.batch.examples]
+            rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+            raise FloatingPointError(
+                f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
+                "the weights of the model, or give it another dtype"
+            )
+        return named
 
 
 def _copied(tensor: Tensor) -> Tensor:

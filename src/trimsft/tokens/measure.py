@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, TrimSFTError
+from trimsft.errors import TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, TrimSFT
 from trimsft.text.rows import DataConfig, MissingColumns, kind_of, load_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import confidence, diagnose
-from trimsft.tokens.table import TokenTable, read_token_table, same_tokens
+from trimsft.tokens.table import TokenTable, incomparable, read_token_table
 from trimsft.tokens.write import alike, write_token_table
 
 Progress = Callable[[str, int, int], None]
@@ -88,11 +88,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
             continue
         tables[model] = read_token_table(place)
         summaries.append(_summarise(tables[model], model, place, is_new=_stamp(place) != before))
-    try:
-        same_tokens(tables)
-    except RunError as error:
-        return TokenTables(summaries, pending, error)
-    return TokenTables(summaries, pending, None)
+    return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
 
 
 _PASSED_ON = ("limit", "template", "system_prompt", "max_length", "top", "batch_tokens", "shard", "overwrite")
@@ -111,11 +107,8 @@ def read_rows(settings: TokenSettings) -> list[dict[str, str]]:
         )
         rows = load_rows(config)
         if kind_of(rows.column_names, config, settings.data) == "trl":
-            raise MissingColumns(
-                f"it has the columns {', '.join(rows.column_names)}; a token table needs problems and solutions",
-                field="dataset_name",
-                value=settings.data,
-            )
+            problem = f"it has the columns {', '.join(rows.column_names)}; a token table needs problems and solutions"
+            raise MissingColumns(problem, field="dataset_name", value=settings.data)
     except TrimSFTError as error:  # by the names of these settings
         error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
         if isinstance(error, MissingColumns):

@@ -32,8 +32,7 @@ INPUTS = (
 )  # fmt: skip
 """What two starts must share to be about the same table; `model` only where it has no fingerprint."""
 
-CUT = ("rows_cut", "tokens_cut", "rows_lost")
-"""What a maximum length took, in the metadata under `cut`."""
+CUT = ("rows_cut", "tokens_cut", "rows_lost")  # what a maximum length took, in the metadata under `cut`
 _KEY = b"trimsft"
 _INPUTS_FILE = "inputs.json"
 
@@ -59,12 +58,13 @@ class Parts:
         Without `overwrite`, parts or a table made of anything else are refused.
         """
         if not overwrite and self.out.exists() and not self.folder.exists():
-            if changed := _differences(self._finished(), self.inputs):
-                raise RunError(
-                    f"{self.out}: is there, made with other inputs ({changed})",
-                    hint="name another file, or replace this one",
-                    remedy=("overwrite", True),
-                )
+            finished: dict[str, Any] = {}
+            with contextlib.suppress(RunError):  # it is no table, then
+                finished = read_metadata(self.out)
+            if changed := _differences(finished, self.inputs):
+                problem = f"{self.out}: is there, made with other inputs ({changed})"
+                hint = "name another file, or replace this one"
+                raise RunError(problem, hint=hint, remedy=("overwrite", True))
             return False
         above = [self.out.parent, *self.out.parent.parents]
         self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
@@ -73,11 +73,9 @@ class Parts:
             was = _read_inputs(path)
             changed = _differences(was, self.inputs) if was else ""
             if changed and not overwrite:
-                raise RunError(
-                    f"{self.folder}: holds parts of a table with other inputs ({changed})",
-                    hint="give the same ones to continue it, name another file, or begin again",
-                    remedy=("overwrite", True),
-                )
+                problem = f"{self.folder}: holds parts of a table with other inputs ({changed})"
+                hint = "give the same ones to continue it, name another file, or begin again"
+                raise RunError(problem, hint=hint, remedy=("overwrite", True))
             if changed:
                 for lock in self.folder.glob(".*of*.lock"):
                     RunLock(lock).release()  # refuses where a process still works on the others
@@ -94,12 +92,6 @@ class Parts:
         for folder in self._made:
             with contextlib.suppress(OSError):  # something is in it, or it is gone
                 folder.rmdir()
-
-    def _finished(self) -> dict[str, Any]:
-        try:
-            return read_metadata(self.out)
-        except RunError:
-            return {}
 
     def working_on(self, name: str) -> RunLock:
         """Keep a second process from the same windows."""
@@ -141,10 +133,10 @@ class Parts:
         facts = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
         facts["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
         facts["longest"] = max(one.get("longest", 0) for one in counts)
-        with writing(self.out, facts, schema_with(self.inputs["top"] or 0)) as table:
-            for path in paths:
+        with writing(self.out, facts, schema_with(self.inputs["top"] or 0)) as append:
+            for path in paths:  # read again: all of them may be more than the memory holds
                 if (part := _read(path)).num_rows:
-                    table.append(part)
+                    append(part)
         shutil.rmtree(self.folder)
         sync(self.out.parent)
 
@@ -153,7 +145,12 @@ class Parts:
 
     def _lock(self) -> RunLock:
         """Wait for whoever begins or joins the folder; it is made again where it is gone afterwards."""
-        return RunLock(self.folder / ".lock", patience=math.inf)
+        while True:
+            try:
+                return RunLock(self.folder / ".lock", patience=math.inf)
+            except RunError as error:  # whoever joined it may remove the folder between its making and its locking
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
 
 
 def _read(path: Path) -> pa.Table:

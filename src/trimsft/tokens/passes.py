@@ -30,8 +30,7 @@ from trimsft.tokens.heads import Batch, Look, Reader
 from trimsft.tokens.parts import Parts
 from trimsft.tokens.table import as_arrow, schema_with
 
-WINDOW = 256
-"""Rows that are tokenised, sorted into batches and stored together."""
+WINDOW = 256  # rows that are tokenised, sorted into batches and stored together
 
 Columns = dict[str, NDArray[Any]]
 
@@ -72,8 +71,7 @@ class _Window:
     rows: int
     batches: list[Batch]
     counts: Mapping[str, int]
-    numbers: list[Columns] = field(default_factory=list)
-    """What the model said about each batch so far."""
+    numbers: list[Columns] = field(default_factory=list)  # what the model said about each batch so far
 
 
 class Pass:
@@ -105,12 +103,11 @@ class Pass:
     def _looks(self, windows: Sequence[int], ahead: ThreadPoolExecutor) -> Iterator[tuple[_Window, Look | None]]:
         """Each batch once the next one is on its way; None for a window without any."""
         last: tuple[_Window, Look | None] | None = None
-        upcoming = ahead.submit(self._read, windows[0]) if windows else None
+        upcoming = ahead.submit(self._read, windows[0])
         for following in [*windows[1:], None]:
-            if upcoming is None:
-                return
             window = upcoming.result()
-            upcoming = None if following is None else ahead.submit(self._read, following)
+            if following is not None:
+                upcoming = ahead.submit(self._read, following)
             starts: list[Batch | None] = [*window.batches] or [None]
             for batch in starts:
                 current = window, None if batch is None else self._reader.start(batch)
@@ -129,11 +126,8 @@ class Pass:
 
     def _store(self, window: _Window) -> None:
         schema = schema_with(self._reader.top)
-        self._parts.write(
-            window.number,
-            as_arrow(self._columns(window), schema) if window.batches else schema.empty_table(),
-            window.counts,
-        )
+        table = as_arrow(self._columns(window), schema) if window.batches else schema.empty_table()
+        self._parts.write(window.number, table, window.counts)
 
     def _wait_for_storing(self) -> None:
         if self._storing is not None:
@@ -155,7 +149,9 @@ class Pass:
         columns["token_id"] = np.concatenate([example.completion for example in examples]).astype(np.int32)
         columns["text"] = self._texts.take(columns["token_id"])
         columns["competitor_text"] = self._texts.take(columns["competitor_id"])
-        columns["category"] = _categories(columns["text"].to_pylist(), lengths)
+        texts, starts = columns["text"].to_pylist(), np.cumsum([0, *lengths]).tolist()
+        # example by example: a token's category depends on those around it
+        columns["category"] = np.concatenate([categorise(texts[start:end]) for start, end in pairwise(starts)])
         if "top_ids" in columns:
             columns |= self._alternatives(columns["top_ids"], columns["top_logprobs"])
         return columns
@@ -186,9 +182,3 @@ def _line_order(batched: Sequence[Example]) -> NDArray[np.int64]:
         for example, end in zip(batched, ends.tolist(), strict=True)
     }
     return np.concatenate([starts[number] for number in sorted(starts)])
-
-
-def _categories(texts: list[str], lengths: Sequence[int]) -> NDArray[np.int8]:
-    """Example by example: a token's category depends on those around it."""
-    starts = np.cumsum([0, *lengths]).tolist()
-    return np.concatenate([categorise(texts[start:end]) for start, end in pairwise(starts)])

@@ -70,9 +70,8 @@ class TokenSettings:
         for model in self.models:
             place = self._place(model)
             if model in places or place in places.values():
-                raise UsageError(
-                    f"{model!r} would be written to {str(place)!r}, as another one", field="models", hint="name it once"
-                )
+                problem = f"{model!r} would be written to {str(place)!r}, as another one"
+                raise UsageError(problem, field="models", hint="name it once")
             places[model] = place
         return places
 
@@ -90,14 +89,12 @@ def _check_out(out: Path, models: int) -> None:
     if is_file and models > 1:
         raise UsageError(f"is one file for {models} models", field="out", value=str(out), hint="name a folder")
     if is_file and out.is_dir():
-        raise UsageError(
-            "is a folder", field="out", value=str(out), hint="name a file in it, or a folder without .parquet"
-        )
+        hint = "name a file in it, or a folder without .parquet"
+        raise UsageError("is a folder", field="out", value=str(out), hint=hint)
     for folder in [out, *out.parents][is_file:]:
         if folder.exists() and not folder.is_dir():
-            raise UsageError(
-                "is a file", field="out", value=str(folder), hint="name a folder, or a file that ends in .parquet"
-            )
+            hint = "name a folder, or a file that ends in .parquet"
+            raise UsageError("is a file", field="out", value=str(folder), hint=hint)
 
 
 def name_of(model: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ from trimsft.runs.files import written_beside
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 
-VERSION = 2
-"""The version of the columns and what they mean; in the metadata as `schema`."""
+VERSION = 2  # the version of the columns and what they mean; in the metadata as `schema`
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
@@ -65,8 +64,7 @@ class TokenTable:
 
     columns: Mapping[str, NDArray[Any]]
     """`category` as indexes into `CATEGORIES`; beside texts also `top_ids` and `top_logprobs`, [tokens, k]."""
-    texts: Mapping[str, Sequence[Any]]
-    """text and competitor_text of each token; `top_texts`, k of them."""
+    texts: Mapping[str, Sequence[Any]]  # text and competitor_text of each token; `top_texts`, k of them
     metadata: Mapping[str, Any]
 
     def __getitem__(self, column: str) -> NDArray[Any]:
@@ -93,13 +91,10 @@ class TokenTable:
 def read_token_table(
     path: Path, *, first_examples: int | None = None, examples: Collection[int] | None = None
 ) -> TokenTable:
-    """All numbers of a table; or, of its first examples or of some only, the texts as well.
-
-    Only the row groups that hold those examples are read.
-    """
-    if first_examples is not None and examples is not None:
-        raise ValueError("examples: give these or first_examples, not both")
+    """All numbers of a table; or, of its first examples or of some, the texts as well, from their row groups alone."""
     if first_examples is not None:
+        if examples is not None:
+            raise ValueError("examples: give these or first_examples, not both")
         examples = range(first_examples)
     with _opened(path) as file:
         metadata = _metadata_of(file.schema_arrow)
@@ -183,23 +178,31 @@ def _matrix(column: pa.ChunkedArray) -> NDArray[Any]:
     return flat.reshape(len(joined), -1) if len(joined) else flat.reshape(0, 0)
 
 
-def same_tokens(tables: Mapping[str, TokenTable]) -> None:
-    """Refuse tables that are not about the same tokens after the same prompts: nothing could be compared."""
-    named = list(tables.items())
-    for label, table in named[1:]:
-        first_label, first = named[0]
-        if why := difference(first, table):
+def incomparable(tables: Mapping[str, TokenTable]) -> dict[str, RunError]:
+    """Why a table is not about the same tokens after the same prompts as the first one; by label, where that is so."""
+    errors = {}
+    for label, table in list(tables.items())[1:]:
+        first_label, first = next(iter(tables.items()))
+        if why := _difference(first, table):
             problem = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}"
-            raise RunError(problem, field=why.field, hint=why.hint)
+            errors[label] = RunError(problem, field=why.field, hint=why.hint)
+    return errors
 
 
-def difference(one: TokenTable, other: TokenTable) -> RunError | None:
+def same_tokens(tables: Mapping[str, TokenTable]) -> None:
+    """Refuse tables of which nothing could be compared."""
+    for error in incomparable(tables).values():
+        raise error
+
+
+def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     """What of data, prompts or tokens two tables do not share, and the setting to blame; None if they share all."""
     same = "make both with the same one"
     for key, hint in {"data": "make both from the same rows", "template": same, "system_prompt": same}.items():
         if why := _differs(one, other, key, hint):
             return why
-    if _equal_tokens(one, other):  # a maximum length has cut both alike, if at all
+    if all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id")):
+        # a maximum length has cut both alike, if at all
         prompts = (table.metadata.get("prompts", ()) for table in (one, other))
         if any(was != now for was, now in zip(*prompts, strict=False)):
             problem = "their chat templates make other prompts of the same problems"
@@ -230,10 +233,6 @@ def _shown(value: Any) -> str:
     return repr(textwrap.shorten(value, 80) if isinstance(value, str) else value)
 
 
-def _equal_tokens(one: TokenTable, other: TokenTable) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id"))
-
-
 # ---- writing
 
 
@@ -250,24 +249,19 @@ def as_arrow(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.table({name: {**columns, "category": kind}[name] for name in schema.names}, schema=schema)
 
 
-class TableWriter:
-    """Row groups into a file that nobody sees before it is whole; made by `writing`."""
-
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
-
-    def append(self, columns: Mapping[str, Any] | pa.Table) -> None:
-        """One row group."""
-        table = columns if isinstance(columns, pa.Table) else as_arrow(columns, self._writer.schema)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-
-
 @contextmanager
-def writing(path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA) -> Iterator[TableWriter]:
-    """Write a table beside its place, and put it there when all went well."""
+def writing(
+    path: Path, metadata: Mapping[str, Any], schema: pa.Schema = SCHEMA
+) -> Iterator[Callable[[Mapping[str, Any] | pa.Table], None]]:
+    """Write a table beside its place, and put it there when all went well; gives what appends a row group."""
     schema = schema.with_metadata({_KEY: json.dumps({"schema": VERSION, **metadata}).encode()})
     repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
     repeating = [name for name in repeating if name.partition(".")[0] in schema.names]
     options = {"compression": "zstd", "use_dictionary": repeating}
     with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:
-        yield TableWriter(writer)
+
+        def append(columns: Mapping[str, Any] | pa.Table) -> None:
+            table = columns if isinstance(columns, pa.Table) else as_arrow(columns, schema)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+        yield append

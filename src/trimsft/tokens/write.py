@@ -177,11 +177,9 @@ def _warn_of_lengths(out: Path) -> None:
 class _Inputs:
     """What a table is made of, before the weights are loaded."""
 
-    source: Any
-    """What `from_pretrained` loads, or a model in memory."""
+    source: Any  # what `from_pretrained` loads, or a model in memory
     encoder: Encoder
-    names: Mapping[str, Any]
-    """How rows are rendered, as the metadata say it."""
+    names: Mapping[str, Any]  # how rows are rendered, as the metadata say it
     limits: Limits
 
     @classmethod
@@ -209,13 +207,9 @@ class _Inputs:
             return
         long = [example for example in self.encoder.examples(rows) if len(example) > positions]
         if long:
-            raise UsageError(
-                f"row {long[0].number} has {len(long[0]):,} tokens{and_more(len(long), 'rows')}, the model only "
-                f"{positions:,} positions",
-                field="rows",
-                hint="cut them",
-                remedy=("max_length", positions),
-            )
+            tokens = f"{len(long[0]):,} tokens{and_more(len(long), 'rows')}"
+            problem = f"row {long[0].number} has {tokens}, the model only {positions:,} positions"
+            raise UsageError(problem, field="rows", hint="cut them", remedy=("max_length", positions))
 
     def facts(self, rows: Rows, *, top: int, dtype: str) -> dict[str, Any]:
         """By which a second start is known to be about the same table."""
@@ -265,23 +259,20 @@ def _check_least(least: int, **numbers: int | None) -> None:
 def _share(shard: str | None) -> str | None:
     rank = share_of_rank()
     if shard is not None and rank is not None:
-        raise UsageError(
-            f"has no effect on a rank, which takes share {rank}", field="shard", value=shard, hint="leave it out"
-        )
+        problem = f"has no effect on a rank, which takes share {rank}"
+        raise UsageError(problem, field="shard", value=shard, hint="leave it out")
     return shard or rank
 
 
 def _devices_for(model: Any, device: str | Sequence[str], tokenizer: Any, *, is_rank: bool) -> list[str]:
     if isinstance(model, str | Path):
         if tokenizer is not None:
-            raise UsageError(
-                f"has no effect on {str(model)!r}, which brings its own", field="tokenizer", hint="leave it out"
-            )
+            problem = f"has no effect on {str(model)!r}, which brings its own"
+            raise UsageError(problem, field="tokenizer", hint="leave it out")
         return choose_devices(device, is_rank=is_rank)
     if tokenizer is None:
-        raise UsageError(
-            "is needed for a model in memory", field="tokenizer", hint="give the one that belongs to the model"
-        )
+        hint = "give the one that belongs to the model"
+        raise UsageError("is needed for a model in memory", field="tokenizer", hint=hint)
     if device != "auto":
         raise UsageError("has no effect on a model in memory", field="device", value=device, hint="leave it out")
     return [str(model.get_output_embeddings().weight.device)]

@@ -9,7 +9,7 @@ import pytest
 from tests.report.page.browser import CHROMIUM, DRIVER, Browser
 from tests.report.page.pages import EASY, HARD, WORDS, make_evaluated, make_three
 from tests.tokens.tiny import make_table
-from trimsft.report import write_report
+from trimsft.report.page.build import write_report
 
 METHODS = ("Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.report.page.browser import Browser, wait
 from tests.scoring.graded import same, samples_of
-from trimsft.report import write_report
+from trimsft.report.page.build import write_report
 from trimsft.scoring.metrics import cluster
 from trimsft.scoring.scores import score
 
@@ -61,7 +61,7 @@ def make_evaluated(
     results = [result for of_problem in graded.values() for result in of_problem]
     content = {"grader": {"kind": "strict", "version": "1"}, **score(benchmark, results, same).as_dict()}
     (where / "scores.json").write_text(json.dumps(content))
-    (where / "settings.json").write_text("{}")
+    (where / "settings.json").write_text(json.dumps({"details": {"versions": {"transformers": "5"}}}))
     samples, grades = [], []
     for name, results in graded.items():
         drawn = [result for result in results if not result.greedy]
@@ -76,6 +76,12 @@ def make_evaluated(
     _lines(where / "grades.jsonl", grades)
     _lines(where / "problems.jsonl", [{"id": name, "problem": problem % name, "answer": "1"} for name in answers])
     return folder
+
+
+def make_eval(folder: Path, benchmark: str, correct: list[int], **more: str) -> None:
+    """An evaluated benchmark of 8 samples of each problem, of which so many are right."""
+    answers = {f"{benchmark}-{n}": "1 " * count + "3 " * (8 - count) for n, count in enumerate(correct)}
+    make_evaluated(folder, benchmark, answers, **more)
 
 
 def make_three(folder: Path, **more: str) -> dict[str, Path]:

@@ -8,10 +8,21 @@ import pytest
 
 from tests.report.page.browser import wait
 from tests.report.page.conftest import METHODS
-from tests.report.page.pages import ATTACK, HIDDEN, HOSTILE, HOSTILE_TEXTS, choose, contrast, figures, luminance, view
-from tests.tokens.tiny import make_eval, make_table
-from trimsft.report import write_report
+from tests.report.page.pages import (
+    ATTACK,
+    HIDDEN,
+    HOSTILE,
+    HOSTILE_TEXTS,
+    choose,
+    contrast,
+    figures,
+    luminance,
+    make_eval,
+    view,
+)
+from tests.tokens.tiny import make_table
 from trimsft.report.colours import METHOD_LINES
+from trimsft.report.page.build import write_report
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from trimsft.evaluate.engines import Request, ScriptedEngine
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as answers_module
 from trimsft.report.page import evaluation
-from trimsft.report.page.answers import answers_of, default_pair, flips, pack_answers, problem_rows
+from trimsft.report.page.answers import answers_of, pack_answers, problem_rows
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.runs import read_run, read_runs
 from trimsft.scoring.scores import macro
@@ -79,26 +78,6 @@ def signed(value: float) -> str:
     return "0.0" if text[1:] == "0.0" else text
 
 
-def test_a_record_says_who_voted_together(evaluated) -> None:
-    runs, _ = evaluated
-    by_problem: dict[str, list[dict[str, Any]]] = {}
-    for sample in read_run("high", runs["high"]).samples("sums"):
-        by_problem.setdefault(sample["problem"], []).append(sample)
-    in_two_forms = 0
-    for name, samples in by_problem.items():
-        number, answers = int(name.removeprefix("sums-")), answers_of(samples)
-        clusters: dict[str | None, set[int | None]] = {}
-        for sample, place in zip(answers.samples[1:], answers.clusters[1:], strict=True):
-            clusters.setdefault(sample["answer"], set()).add(place)
-        assert answers.recorded and answers.clusters[0] is None and clusters.pop(None, {None}) == {None}
-        assert all(len(numbers) == 1 for numbers in clusters.values())
-        forms = {str(number), f"\\frac{{{2 * number}}}{{2}}"} & clusters.keys()
-        (right,) = [vote for vote in answers.votes if vote.right]
-        assert right.size == sum(sample["answer"] in forms for sample in answers.samples[1:])
-        in_two_forms += len(forms) == 2
-    assert in_two_forms
-
-
 # ---- votes
 
 
@@ -125,20 +104,6 @@ def test_an_older_record_groups_equal_texts_and_says_so(tmp_path) -> None:
 
 
 # ---- flips
-
-
-def test_flips_by_hand(three) -> None:
-    read = read_runs(three)
-    assert default_pair(read) == (1, 2)
-    rows = problem_rows(read, ["easy", "hard"])
-    assert [(row.benchmark, row.name, row.number) for row in rows[:4:3]] == [("easy", "e0", 1), ("hard", "h0", 1)]
-    outcomes = [(outcome.right, outcome.vote, outcome.greedy) for outcome in rows[1].outcomes]
-    assert outcomes == [(1, 0, True), (1, 0, False), (3, 1, True)]
-    flipped = flips(rows, 1, 2)
-    # two samples more, two more, one fewer, one more; h1 is as it was
-    assert [row.name for row in flipped] == ["e1", "e2", "e0", "h0"]
-    assert [round(4 * row.change(1, 2)) for row in flipped] == [2, 2, -1, 1]
-    assert rows[3].outcomes[2].vote == pytest.approx(1 / 3)  # three answers, a vote each
 
 
 def test_flips_without_a_script(tmp_path, three) -> None:
@@ -189,6 +154,12 @@ def test_runs_without_scores_or_without_a_mean_are_named(tmp_path, three) -> Non
     assert "Not evaluated, so not in the tables: FSFT." in page.text
     assert "Part has no average: it was not evaluated on hard." in page.text
     assert page.text.count("no mean") == 2  # in both sizes of the chart
+    old = make_three(tmp_path / "old")["SFT"]
+    record = json.loads((old / "eval/easy/scores.json").read_text())
+    record["per_problem"] = [{name: one[name] for name in ("problem", "correct")} for one in record["per_problem"]]
+    (old / "eval/easy/scores.json").write_text(json.dumps(record))
+    text = page_of(tmp_path, {"Base": three["Base"], "Old": old}).text
+    assert "Old has no average: scores.json of easy lacks counts of every problem." in text
     parts = evaluation_parts(read_runs({"SFT": three["SFT"], "Part": part}))
     assert [cell is None for cell in parts["difference_rows"][0][1]] == [False, True, True]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, make_evaluated, page_of
-from tests.tokens.tiny import make_eval, make_table
+from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, make_eval, make_evaluated, page_of
+from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.report import write_report
-from trimsft.report.colours import METHOD_LINES, OTHER_LINE
-from trimsft.report.page.charts import _ticks, line_styles
+from trimsft.report.colours import METHOD_LINES, OTHER_LINE, VALUE_LINES
+from trimsft.report.page.build import write_report
+from trimsft.report.page.charts import line_styles
 from trimsft.report.page.provenance import cut_words, lead, table_facts
 from trimsft.report.runs import read_run
 from trimsft.text.templates import SYSTEM_PROMPT
@@ -136,29 +136,18 @@ def test_a_table_may_stand_alone_and_begin_anywhere(tmp_path) -> None:
     assert "All 3 trained tokens of 2 examples" in page.text
 
 
-@pytest.mark.parametrize("wrong", ["many", True, None, float("nan"), 0])
-def test_a_parameter_that_is_no_number_is_named(tmp_path, runs, wrong) -> None:
-    with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got"):
-        page_of(tmp_path, runs, settings={"bandwidth": wrong})
-
-
 def test_what_cannot_be_read_is_named(tmp_path) -> None:
     with pytest.raises(ValueError, match="runs: there are none"):
         write_report(tmp_path / "r.html", {}, title="")
     with pytest.raises(RunError, match=r"'SFT'.* run directory"):
         write_report(tmp_path / "r.html", {"SFT": tmp_path / "no"}, title="")
     make_eval(tmp_path / "half", "lab-easy", [1])
+    for wrong in ("many", True, None, float("nan"), 0):
+        with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got"):
+            page_of(tmp_path, {"Half": tmp_path / "half"}, settings={"bandwidth": wrong})
     (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
     with pytest.raises(RunError, match=r"scores.json: not readable as JSON"):
         page_of(tmp_path, {"Half": tmp_path / "half"})
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "about", "ticks"),
-    [(-3.5, 11, 10, [-2, 0, 2, 4, 6, 8, 10]), (0, 0.152, 4, [0, 0.05, 0.1, 0.15]), (0, 1, 4, [0, 0.5, 1])],
-)
-def test_ticks_are_round(low, high, about, ticks) -> None:
-    assert _ticks(low, high, about) == ticks
 
 
 # ---- colours of methods
@@ -189,6 +178,7 @@ def test_every_line_stands_out_from_the_page_in_light_and_in_dark() -> None:
     for pair in pairs:
         for colour, background in zip(pair, backgrounds, strict=True):
             assert contrast(colour, background) >= 3, (colour, background)
+    assert min(contrast(line.colour, "#FFFFFF") for line in VALUE_LINES) >= 3  # in figures alone
 
 
 # ---- what it says of its own making

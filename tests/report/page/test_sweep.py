@@ -11,7 +11,7 @@ import pytest
 from tests.report.page.pages import HOSTILE, Page, view
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
-from trimsft.report import write_report
+from trimsft.report.page.build import write_report
 from trimsft.report.page.sweep import read_sweep, sweep_parts
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import choose, figures, settle, view
 from trimsft.objectives import OBJECTIVES
-from trimsft.tokens import read_token_table
 from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
+from trimsft.tokens.table import read_token_table
 
 
 @pytest.fixture

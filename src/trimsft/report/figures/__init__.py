@@ -20,19 +20,7 @@ from trimsft.report.figures.style import Drawing, Spread
 from trimsft.report.figures.weighting import weighting_functions
 
 __all__ = [
-    "Drawing",
-    "Spread",
-    "ablation_curves",
-    "category_bars",
-    "effective_ratio_map",
-    "field_curves",
-    "gap_distribution",
-    "movement_maps",
-    "position_curves",
-    "reliability_diagram",
-    "sampling_bars",
-    "score_bars",
-    "score_map",
-    "training_curves",
-    "weighting_functions",
-]
+    "Drawing", "Spread", "ablation_curves", "category_bars", "effective_ratio_map", "field_curves", "gap_distribution",
+    "movement_maps", "position_curves", "reliability_diagram", "sampling_bars", "score_bars", "score_map",
+    "training_curves", "weighting_functions",
+]  # fmt: skip

@@ -17,10 +17,8 @@ from trimsft.tokens.table import TokenTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_GROUP = 0.84
-"""The share of the distance between two groups that is bars."""
-_IN_A_COLUMN = 20
-"""Bars; more are too thin to tell their colours apart."""
+_GROUP = 0.84  # the share of the distance between two groups that is bars
+_IN_A_COLUMN = 20  # bars; more are too thin to tell their colours apart
 _SHARES = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
 _PAPER: dict[str, Any] = {"marker": "d", "linestyle": "", "color": "white", "markeredgecolor": "black"}
 """How the paper's numbers are marked."""

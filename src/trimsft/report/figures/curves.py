@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimsft.report.colours import Objectives, lines_of
 from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, plain
@@ -15,8 +14,7 @@ from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.groups import Group
 from trimsft.tokens.table import TokenTable
 
-FEWEST = 30
-"""Bins with fewer tokens say nothing that a reader should see; the CSV has them all."""
+FEWEST = 30  # bins with fewer tokens say nothing that a reader should see; the CSV has them all
 _POINTS = 400
 TELEMETRY_PANELS = {
     "loss": "weighted loss",
@@ -61,7 +59,11 @@ def reliability_diagram(runs: Mapping[str, Calibration], objectives: Objectives 
         axes = drawn.figure.subplots()
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, zorder=0)
         for label, line in lines_of(runs, objectives).items():
-            sure, right = _bins(runs[label])
+            sure, right = np.full((2, BINS), np.nan)
+            for each in runs[label].bins:
+                if each.tokens >= FEWEST:
+                    place = min(int(each.confidence * BINS), BINS - 1)
+                    sure[place], right[place] = each.confidence, each.accuracy
             draw_line(axes, sure, right, plain(f"{label}, ECE {100 * runs[label].ece:.1f} %"), line)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the first choice", ylabel="share that is right")
         axes.set_aspect("equal")
@@ -74,15 +76,6 @@ def reliability_diagram(runs: Mapping[str, Calibration], objectives: Objectives 
             for each in run.bins
         )
         return drawn.with_data(["run", "confidence", "accuracy", "tokens", "ece", "ece_low", "ece_high"], rows)
-
-
-def _bins(run: Calibration) -> NDArray[np.float64]:
-    """Confidence and accuracy of the bins that are drawn, NaN where one between them is not."""
-    shown = np.full((2, BINS), np.nan)
-    for each in run.bins:
-        if each.tokens >= FEWEST:
-            shown[:, min(int(each.confidence * BINS), BINS - 1)] = each.confidence, each.accuracy
-    return shown
 
 
 def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives | None = None) -> Drawing:
@@ -124,13 +117,9 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives:
         handles, labels = drawn.figure.axes[0].get_legend_handles_labels()
         drawn.figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         rows = (
-            [label, record["step"], *(_float(record.get(field)) for field in TELEMETRY_PANELS)]
+            [label, record["step"], *(record.get(field) for field in TELEMETRY_PANELS)]
             for label, records in runs.items()
             for record in records
             if "loss" in record
         )
         return drawn.with_data(["run", "step", *TELEMETRY_PANELS], rows)
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)

@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 from trimsft.report.figures.settings import field_label, in_order, value_text
 from trimsft.report.figures.style import COLUMN, UNFRAMED, Drawing, Spread, drawing, plain
 from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
-from trimsft.tokens.statistics.weighting import effective_ratio_grid
+from trimsft.tokens.statistics.weighting import REGIONS, effective_ratio_grid
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = "cividis"
-"""Made for all colour vision, and even in grey."""
+_COLOURS = "cividis"  # made for all colour vision, and even in grey
 _LEVELS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9)
 _MARGINS, _BANDWIDTHS = np.linspace(-2, 10, 49), np.geomspace(0.1, 8, 40)
-_REGIONS = ("low", "middle", "high")
-_SQUARE = 0.4
-"""Inches, at least, so that its number can be read."""
+_SQUARE = 0.4  # inches, at least, so that its number can be read
 
 
 def movement_maps(runs: Mapping[str, NDArray[np.float64]]) -> Drawing:
@@ -44,7 +41,7 @@ def movement_maps(runs: Mapping[str, NDArray[np.float64]]) -> Drawing:
         for axes in panels.flat[len(runs) :]:
             axes.set_visible(False)
         rows = (
-            [label, _REGIONS[row], _REGIONS[column], float(share)]
+            [label, REGIONS[row], REGIONS[column], float(share)]
             for label, shares in runs.items()
             for (row, column), share in np.ndenumerate(shares)
         )
@@ -59,8 +56,8 @@ def _draw_movement(axes: Axes, shares: NDArray[np.float64]) -> None:
     for (row, column), value in np.ndenumerate(shares):
         colour = "white" if value > 35 else "black"
         axes.text(column + 0.5, row + 0.5, f"{value:.1f}", ha="center", va="center", color=colour)
-    axes.set_xticks(np.arange(3) + 0.5, _REGIONS)
-    axes.set_yticks(np.arange(3) + 0.5, _REGIONS)
+    axes.set_xticks(np.arange(3) + 0.5, REGIONS)
+    axes.set_yticks(np.arange(3) + 0.5, REGIONS)
     axes.set_ylim(3, 0)
     axes.tick_params(length=0)
 
@@ -109,6 +106,8 @@ def score_map(
     """
     if not scores:
         raise ValueError(f"scores: there are none; give the value of at least one ({', '.join(fields)})")
+    from matplotlib.patches import Rectangle
+
     across, up = (in_order({setting[n] for setting in scores}) for n in (0, 1))
     values = np.full((len(up), len(across)), np.nan)
     for (column, row), (value, _, _) in scores.items():
@@ -123,7 +122,8 @@ def score_map(
         axes.tick_params(length=0)
         axes.set(xlabel=field_label(fields[0]), ylabel=field_label(fields[1]))
         if chosen is not None and chosen in scores:
-            _draw_frame(axes, across.index(chosen[0]), up.index(chosen[1]))
+            corner = (across.index(chosen[0]), up.index(chosen[1]))
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False))
         drawn.figure.colorbar(colours, ax=axes, label=plain(metric), pad=0.02, aspect=25)
         pairs = [(column, row) for column in across for row in up if (column, row) in scores]
         return drawn.with_data([*fields, "value", "low", "high"], [[*pair, *scores[pair]] for pair in pairs])
@@ -136,9 +136,3 @@ def _draw_numbers(axes: Axes, values: NDArray[np.float64]) -> None:
             is_bright = high > low and (value - low) / (high - low) > 0.55
             colour = "black" if is_bright else "white"
             axes.text(column + 0.5, row + 0.5, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=6.5)
-
-
-def _draw_frame(axes: Axes, column: int, row: int) -> None:
-    from matplotlib.patches import Rectangle
-
-    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="black", linewidth=1.6, clip_on=False))

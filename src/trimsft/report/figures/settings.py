@@ -30,12 +30,10 @@ from trimsft.report.figures.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LEAST = 3
-"""Points of a curve, where any curve has as many."""
+_LEAST = 3  # points of a curve, where any curve has as many
 _DECADE, _APART = 10, 1.6
 """On a logarithmic axis each value has its tick, where none is closer to the next than by this factor."""
-_BESIDE = 0.12
-"""Between two methods with the same word, as a share of the way to the next word."""
+_BESIDE = 0.12  # between two methods with the same word, as a share of the way to the next word
 _LABELS = {"margin": "margin $m$", "bandwidth": r"bandwidth $\tau$", "gamma": r"$\gamma$"}
 
 

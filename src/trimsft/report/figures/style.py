@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-Spread = tuple[float, float, float]
-"""Value, low and high end of its interval; equal where there is none."""
+Spread = tuple[float, float, float]  # value, low and high end of its interval; equal where there is none
 
 GREY, BLUE, AMBER = (METHOD_LINES[name].colour for name in ("base", "trim", "sft"))
 STYLE: dict[Any, Any] = {
@@ -58,13 +57,10 @@ SMALL: dict[Any, Any] = {
 """For figures of one column."""
 UNFRAMED: dict[Any, Any] = {**SMALL, "axes.spines.left": False, "axes.spines.bottom": False}
 """For planes of squares."""
-COLUMN = 3.3
-"""Inches."""
-_LETTER, _HANDLE = 0.055, 0.45
-"""Inches that a letter of a legend takes, and its line with the room around it."""
+COLUMN = 3.3  # inches
+_LETTER, _HANDLE = 0.055, 0.45  # inches that a letter of a legend takes, and its line with the room around it
 SCREEN_FORMATS = (".svg", ".png")
-PRINT_FORMATS = (".svg", ".pdf", ".png")
-"""With the one that LaTeX takes."""
+PRINT_FORMATS = (".svg", ".pdf", ".png")  # with the one that LaTeX takes
 _METADATA: dict[str, dict[str, Any]] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},

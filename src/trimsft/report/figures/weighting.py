@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Curve:
-    column: str
-    """Name in the CSV."""
+    column: str  # name in the CSV
     label: str
     objective: BuiltinObjective
     line: Line
-    behind: bool = False
-    """Drawn wide and pale, for other curves to run along it."""
+    behind: bool = False  # drawn wide and pale, for other curves to run along it
 
     def weights(self, gaps: Tensor) -> Tensor:
-        return self.objective.weights(two_token_stats(gaps))
+        """With the competitor as the only other token, so that p = sigmoid(gap)."""
+        competitor = torch.zeros_like(gaps, dtype=torch.int64)
+        return self.objective.weights(
+            TokenStats(nll=F.softplus(-gaps), gap=gaps, gold_logit=gaps, competitor=competitor)
+        )
 
 
 _SFT = _Curve("sft", "SFT", SFT(), Line(METHOD_LINES["sft"].colour, ""), behind=True)
@@ -50,13 +52,6 @@ HALF_TRIMS = (
     _Curve("trim_e_m1.5_tau0.8", "TrimSFT-E", TrimSFTEasy(1.5, 0.8), METHOD_LINES["trim-e"]),
     _Curve("trim_h_m1.5_tau0.8", "TrimSFT-H", TrimSFTHard(1.5, 0.8), METHOD_LINES["trim-h"]),
 )
-
-
-def two_token_stats(gaps: Tensor) -> TokenStats:
-    """Tokens with these gaps where the competitor is the only other token, so that p = sigmoid(gap)."""
-    return TokenStats(
-        nll=F.softplus(-gaps), gap=gaps, gold_logit=gaps, competitor=torch.zeros_like(gaps, dtype=torch.int64)
-    )
 
 
 def weighting_functions(*, column: bool = False) -> Drawing:

@@ -22,10 +22,8 @@ from trimsft.report.runs import Run
 from trimsft.scoring.metrics import cluster, majority_curve, representatives
 from trimsft.text.visible import visible
 
-BUDGET = 2_500_000
-"""Bytes for all texts."""
-LONGEST = 4000
-"""Characters of one text."""
+BUDGET = 2_500_000  # bytes for all texts
+LONGEST = 4000  # characters of one text
 
 Samples = Sequence[Mapping[str, Any]]
 
@@ -54,8 +52,7 @@ class ProblemRow:
 
     benchmark: str
     name: str
-    number: int
-    """From 1, in the order in which the benchmark has them."""
+    number: int  # from 1, in the order in which the benchmark has them
     text: str
     answer: str
     outcomes: tuple[Outcome | None, ...]
@@ -145,12 +142,10 @@ def flips(rows: Sequence[ProblemRow], a: int, b: int) -> list[ProblemRow]:
 class Vote:
     """Answers that say the same."""
 
-    answer: str
-    """The one that stands for them."""
+    answer: str  # the one that stands for them
     size: int
     right: bool
-    wins: bool
-    """Whether none has more votes; several may."""
+    wins: bool  # whether none has more votes; several may
 
 
 @dataclass(frozen=True)
@@ -159,10 +154,8 @@ class Answers:
 
     samples: Samples
     votes: list[Vote]
-    clusters: list[int | None]
-    """Of each sample; None for greedy and for those that abstain."""
-    recorded: bool
-    """Whether the evaluation recorded who voted together; else equal texts do."""
+    clusters: list[int | None]  # of each sample; None for greedy and for those that abstain
+    recorded: bool  # whether the evaluation recorded who voted together; else equal texts do
 
 
 def answers_of(samples: Samples) -> Answers:
@@ -212,8 +205,7 @@ class Packed:
     """The texts that fit, each once."""
 
     strings: dict[str, int] = field(default_factory=dict)
-    problems: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By the place of the problem among the rows."""
+    problems: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the place of the problem among the rows
     size: int = 0
 
     def data(self) -> dict[str, Any]:
@@ -243,23 +235,15 @@ class Packed:
 
     def left_out(self, rows: Sequence[ProblemRow], runs: Sequence[Run]) -> dict[str, int]:
         """How many problems have answers, and how many of them have none, or not those of every run, on the page."""
-        there = {
-            place: count
-            for place, row in enumerate(rows)
-            if (count := sum(has_answers(run, row, number) for number, run in enumerate(runs)))
-        }
+        counts = [sum(has_answers(run, row, number) for number, run in enumerate(runs)) for row in rows]
+        there = {place: count for place, count in enumerate(counts) if count}
         packed = {place: len(problem["runs"]) for place, problem in self.problems.items()}
-        samples = [
-            sample
-            for problem in self.problems.values()
-            for run in problem["runs"].values()
-            for sample in run["samples"]
-        ]
+        written = [run for problem in self.problems.values() for run in problem["runs"].values()]
         return {
             "problems": len(there),
             "none": sum(place not in packed for place in there),
             "partly": sum(packed[place] < count for place, count in there.items() if place in packed),
-            "cut": sum(left_out > 0 for *_, left_out in samples),
+            "cut": sum(left_out > 0 for run in written for *_, left_out in run["samples"]),
         }
 
 

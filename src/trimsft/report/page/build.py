@@ -19,21 +19,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from trimsft.errors import UsageError
-from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.page.examples import BUDGET
 from trimsft.report.page.provenance import facts_of, lead
 from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
-from trimsft.report.runs import read_runs
+from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
-from trimsft.tokens.statistics.weighting import objective_of
 
-LEAST_FOR_TOKENS = 3_000_000
-"""What the data of tokens may take however much there is of the other rooms."""
+LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
 STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css")
 SCRIPTS = {
     "tokens": "store.js weights.js corpus.js text.js find.js share.js viewer.js controls.js",
@@ -60,13 +56,8 @@ def write_report(
             parameters that weights are computed with; else the paper's. `command` is shown as the command.
         sweep: a sweep.json, or the folder of one, whose settings are shown as a heatmap.
     """
-    if not runs:
-        raise UsageError("there are none", field="runs", hint="give at least one label and its run directory")
-    read = read_runs(runs)
-    settings = settings or {}
-    parameters = {name: settings.get(name, default) for name, default in PARAMETERS.items()}
-    for name in OBJECTIVES:
-        objective_of(name, parameters)  # refuses what is no margin, bandwidth or gamma
+    read, settings = read_runs(runs), settings or {}
+    parameters = checked_parameters(settings)
     evaluation = evaluation_parts(read)
     tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"]))))
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "tokens": tokens}

@@ -20,14 +20,10 @@ from trimsft.text.visible import visible
 from trimsft.tokens.statistics.weighting import Array
 
 _CLASSES = {line: f"line-{name}" for name, line in {**METHOD_LINES, "other": OTHER_LINE}.items()}
-_STROKE = 2
-"""Pixels; dashes are lengths in widths of the line."""
-_WIDTHS = {"chart-wide": 760, "chart-narrow": 400}
-"""By class: the style sheet shows one of the two."""
-_LETTER = 7.0
-"""Width of a letter of 12 px, about."""
-Scores = Mapping[str, tuple[Interval | None, Interval | None]]
-"""Label -> two figures in percent."""
+_STROKE = 2  # pixels; dashes are lengths in widths of the line
+_WIDTHS = {"chart-wide": 760, "chart-narrow": 400}  # by class: the style sheet shows one of the two
+_LETTER = 7.0  # width of a letter of 12 px, about
+Scores = Mapping[str, tuple[Interval | None, Interval | None]]  # label -> two figures in percent
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -31,29 +31,28 @@ from trimsft.report.page.answers import (
 )
 from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.runs import Run, in_percent
+from trimsft.report.tables.paper import in_order
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_pairs
 from trimsft.scoring.intervals import Interval
 from trimsft.text.visible import visible
 
-_ORDER = ("math500", "olympiadbench", "minerva", "amc", "aime24", "lab-easy", "lab-medium", "lab-hard")
-"""Benchmarks whose columns have a usual order; others follow by name."""
-LISTED = 20
-"""Flips in the list that needs no script."""
-OPENED = 2
-"""Gains, and losses, whose answers are shown without a script."""
-FEW = 8
-"""Runs of which every two are compared; among more, each with those of the first pair alone."""
+LISTED = 20  # flips in the list that needs no script
+OPENED = 2  # gains, and losses, whose answers are shown without a script
+FEW = 8  # runs of which every two are compared; among more, each with those of the first pair alone
 
 
 def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
     """Variables of evaluation.html.j2."""
-    benchmarks, metrics, pair = _benchmarks(runs), _metrics(runs), default_pair(runs)
+    benchmarks = in_order({name for run in runs for name in run.scores})
+    metrics, pair = _metrics(runs), default_pair(runs)
     columns = [*benchmarks, AVERAGE] if len(benchmarks) > 1 else benchmarks
     rows = problem_rows(runs, benchmarks)
     pairs = compared_pairs(runs, benchmarks, list(metrics.values()), pair)
     packed = pack_answers(rows, runs, pair, BUDGET)
     tables = _score_tables(runs, benchmarks, metrics)
-    lacking = _without_samples(runs)
+    without_samples = ([name for name in run.scores if not run.has_samples(name)] for run in runs)
+    lacking = {place: names for place, names in enumerate(without_samples) if names}
+    graders = [score.get("grader") for run in runs for score in run.scores.values()]
     return {
         "sections": [("scores", "Scores")] * bool(tables) + [("answers", "Answers")] * (pair is not None),
         "data": {
@@ -71,7 +70,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
         },
         "benchmarks": benchmarks,
         "columns": columns,
-        "graders": _graders(runs),
+        "graders": sorted({f"{grader.get('kind')} {grader.get('version')}" for grader in graders if grader}),
         "score_tables": tables,
         "score_chart": _chart(runs, tables),
         "score_notes": _score_notes(runs, benchmarks),
@@ -84,16 +83,6 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 # ---- scores
-
-
-def _benchmarks(runs: Sequence[Run]) -> list[str]:
-    names = sorted({name for run in runs for name in run.scores})
-    return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
-
-
-def _graders(runs: Sequence[Run]) -> list[str]:
-    graders = [score.get("grader") for run in runs for score in run.scores.values()]
-    return sorted({f"{grader.get('kind')} {grader.get('version')}" for grader in graders if grader})
 
 
 def _metrics(runs: Sequence[Run]) -> dict[str, str]:
@@ -116,15 +105,12 @@ def _score_tables(runs: Sequence[Run], benchmarks: Sequence[str], metrics: Mappi
         for run in scored:
             cells = [run.interval_percent(benchmark, metric) for benchmark in benchmarks]
             rows.append((run.label, cells + ([means[run.label].get(metric)] if several else [])))
-        best = [_highest(column) for column in zip(*(cells for _, cells in rows), strict=True)]
+        best = []  # the highest figure as it is shown, where there is more than one to choose from
+        for column in zip(*(cells for _, cells in rows), strict=True):
+            values = [cell.value for cell in column if cell is not None]
+            best.append(number(max(values)) if len(values) > 1 else None)
         tables.append({"metric": shown, "rows": rows, "best": best})
     return tables
-
-
-def _highest(cells: Sequence[Interval | None]) -> str | None:
-    """The highest figure as it is shown, where there is more than one to choose from."""
-    values = [cell.value for cell in cells if cell is not None]
-    return number(max(values)) if len(values) > 1 else None
 
 
 def _chart(runs: Sequence[Run], tables: Sequence[Mapping[str, Any]]) -> Any:
@@ -168,12 +154,6 @@ def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
     return [visible(note) for note in notes]
 
 
-def _without_samples(runs: Sequence[Run]) -> dict[int, list[str]]:
-    """Place of a run -> its benchmarks that have scores, but no samples.jsonl."""
-    lacking = ([name for name in run.scores if not run.has_samples(name)] for run in runs)
-    return {place: names for place, names in enumerate(lacking) if names}
-
-
 def _sample_notes(runs: Sequence[Run], lacking: Mapping[int, Sequence[str]]) -> list[str]:
     """A sentence for all runs that lack samples of the same benchmarks."""
     together: dict[tuple[str, ...], list[str]] = {}
@@ -198,8 +178,7 @@ class Difference:
     value: float
     low: float
     high: float
-    p_holm: float
-    """Of the sign-flip test, corrected for all benchmarks of the metric."""
+    p_holm: float  # of the sign-flip test, corrected for all benchmarks of the metric
     significant: bool
 
     @property
@@ -222,8 +201,7 @@ class Difference:
         return [*rounded, float(f"{self.p_holm:.3g}"), int(self.significant)]
 
 
-Table = dict[str, dict[str, Difference]]
-"""Metric -> benchmark, or "average" -> difference."""
+Table = dict[str, dict[str, Difference]]  # metric -> benchmark, or "average" -> difference
 
 
 def compared_pairs(

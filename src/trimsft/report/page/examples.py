@@ -30,12 +30,9 @@ from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
-LONGEST = 4000
-"""Tokens of one example that are shown."""
-PROMPT = 4000
-"""Characters of a prompt that are shown."""
-BUDGET = 9_000_000
-"""Characters of data in the file, which leaves tables, style and script a million below 10 MB."""
+LONGEST = 4000  # tokens of one example that are shown
+PROMPT = 4000  # characters of a prompt that are shown
+BUDGET = 9_000_000  # characters of data in the file, which leaves tables, style and script a million below 10 MB
 TOP = 5
 _RANKS = 65_535
 
@@ -47,10 +44,8 @@ class Shown:
         self.first = next(table for table in tables if table is not None)
         self.numbers = np.unique(self.first["example"])[:examples].tolist()
         self.rows = [_rows(self.first, number) for number in self.numbers]
-        self.left_out = [
-            int((self.first["example"] == number).sum()) - len(rows)
-            for number, rows in zip(self.numbers, self.rows, strict=True)
-        ]
+        lengths = [int((self.first["example"] == number).sum()) for number in self.numbers]
+        self.left_out = [length - len(rows) for length, rows in zip(lengths, self.rows, strict=True)]
         self.tables = tables
         self.matches = [None if table is None else self._match(table) for table in tables]
 
@@ -193,15 +188,12 @@ def _name(names: dict[int, str], ids: NDArray[Any], texts: Sequence[str], rows: 
 
 def _same_prompt(one: Mapping[str, Any], other: Mapping[str, Any], number: int) -> bool:
     """As far as it is recorded: equal completions after other prompts say nothing about training."""
-    if _instruction(one) != _instruction(other):
+    system = [metadata.get("system_prompt") for metadata in (one, other)]
+    usual = [SYSTEM_PROMPT if prompt is None else prompt for prompt in system]
+    if one.get("template") != other.get("template") or usual[0] != usual[1]:
         return False
     kept = [metadata.get("prompts", []) for metadata in (one, other)]
     return not all(number < len(prompts) for prompts in kept) or kept[0][number] == kept[1][number]
-
-
-def _instruction(metadata: Mapping[str, Any]) -> tuple[Any, str]:
-    prompt = metadata.get("system_prompt")
-    return metadata.get("template"), SYSTEM_PROMPT if prompt is None else prompt
 
 
 def _rows(table: TokenTable, number: int) -> NDArray[np.int64]:

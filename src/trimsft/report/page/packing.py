@@ -38,8 +38,7 @@ from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, objective_of, weigh
 from trimsft.tokens.table import TokenTable
 
 _FINEST_STEP = 1 / 1024
-CELLS = 32_768
-"""Of one run; where there are many runs, fewer (see `cells_each`)."""
+CELLS = 32_768  # of one run; where there are many runs, fewer (see `cells_each`)
 _CELLS_OF_ALL_RUNS = 100_000
 _FINEST_CELL, _COARSEST_CELL = 1 / 256, 4.0
 _WEIGHTED_BY_NLL = ("dft", "fsft")

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimsft.report.runs import Run
+from trimsft.text.readers import counted
 from trimsft.text.visible import visible
-from trimsft.tokens.table import difference
 
 _FIXED_PROMPTS = {None: "the usual system prompt", "": "no system prompt"}
 
@@ -23,7 +23,7 @@ def lead(runs: Sequence[Run]) -> str:
     sources = [f"the run director{'y' if folders == 1 else 'ies'}"] if folders else []
     sources += [("a token table" if files == 1 else "token tables")] if files else []
     made = f"Everything on this page was made from {' and '.join(sources)}; it loads nothing."
-    return f"{_counted(len(runs), 'run')}. {made}"
+    return f"{counted(len(runs), 'run')}. {made}"
 
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
@@ -81,7 +81,7 @@ def cut_words(metadata: Mapping[str, Any]) -> str:
     if not rows and not lost:
         return ""
     whole = f", {lost:,} of them with the whole solution" if lost else ""
-    return f"{_counted(rows, 'row')} cut by {_counted(tokens, 'token')}{whole}"
+    return f"{counted(rows, 'row')} cut by {counted(tokens, 'token')}{whole}"
 
 
 def cut_notes(runs: Sequence[Run]) -> list[str]:
@@ -91,19 +91,3 @@ def cut_notes(runs: Sequence[Run]) -> list[str]:
         for run in runs
         if run.table is not None and (words := cut_words(run.table.metadata))
     ]
-
-
-def incomparable(runs: Sequence[Run]) -> dict[str, str]:
-    """Label -> why its tokens do not compare with those of the first run that has any."""
-    tables = [(run.label, run.table) for run in runs if run.table]
-    reasons = {}
-    for label, table in tables[1:]:
-        first_label, first = tables[0]
-        if why := difference(first, table):
-            sentence = f"{first_label!r} and {label!r} are not about the same tokens: {why.problem}; {why.hint}"
-            reasons[label] = visible(sentence)
-    return reasons
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -23,8 +23,7 @@ from trimsft.errors import RunError
 from trimsft.objectives import PAPER_NAMES
 from trimsft.text.visible import visible
 
-STEPS = 9
-"""Colours of the scale."""
+STEPS = 9  # colours of the scale
 _OBJECTIVES = ("trim", "trim-e", "trim-h")
 
 
@@ -49,22 +48,9 @@ class Sweep:
     metric: str
     benchmarks: tuple[str, ...]
     points: tuple[Point, ...]
-    selected_on: str
-    """What the choice among them was made on; empty where that is not recorded."""
+    selected_on: str  # what the choice among them was made on; empty where that is not recorded
     command: str
-    baseline: tuple[float, float, float] | None = None
-    """SFT on the same benchmarks: value, low, high."""
-
-    @property
-    def best(self) -> Point:
-        """The one with the highest value; of equal ones the first."""
-        return max(self.points, key=lambda point: point.value)
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """The lowest value and the highest."""
-        values = [point.value for point in self.points]
-        return min(values), max(values)
+    baseline: tuple[float, float, float] | None = None  # SFT on the same benchmarks: value, low, high
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -85,12 +71,9 @@ def read_sweep(path: Path) -> Sweep:
     for place, point in enumerate(read):
         first = seen.setdefault((point.objective, point.margin, point.bandwidth), place)
         if first != place:
-            raise RunError(
-                f"{point.objective} with margin {point.margin:g} and bandwidth {point.bandwidth:g} is points[{first}] "
-                "already",
-                field=f"{path}: points[{place}]",
-                hint="give each setting once, over all its seeds",
-            )
+            setting = f"{point.objective} with margin {point.margin:g} and bandwidth {point.bandwidth:g}"
+            problem, hint = f"{setting} is points[{first}] already", "give each setting once, over all its seeds"
+            raise RunError(problem, field=f"{path}: points[{place}]", hint=hint)
     benchmarks = content.get("benchmarks")
     if not isinstance(benchmarks, list) or not all(isinstance(name, str) for name in benchmarks):
         raise file.refusal("benchmarks", "must be a list of names")
@@ -161,8 +144,9 @@ def sweep_parts(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {"sections": [], "data": {}, "sweep": None}
     sweep = read_sweep(path)
-    best = sweep.best
-    tables = [_table(sweep, [point for point in sweep.points if point.objective == name]) for name in _OBJECTIVES]
+    best = max(sweep.points, key=lambda point: point.value)  # of equal ones the first
+    lowest = min(point.value for point in sweep.points)
+    by_objective = {name: [point for point in sweep.points if point.objective == name] for name in _OBJECTIVES}
     return {
         "sections": [("sweep", "Sweep")],
         "data": {
@@ -173,19 +157,19 @@ def sweep_parts(path: Path | None) -> dict[str, Any]:
         "best": best,
         "alike": sum(point.value >= best.low for point in sweep.points) - 1,
         "names": PAPER_NAMES,
-        "tables": [table for table in tables if table["rows"]],
-        "scale": [100 * edge for edge in sweep.range],
+        "tables": [_table(name, points, lowest, best.value) for name, points in by_objective.items() if points],
+        "scale": [100 * lowest, 100 * best.value],
         "steps": STEPS,
     }
 
 
-def _table(sweep: Sweep, points: Sequence[Point]) -> dict[str, Any]:
+def _table(objective: str, points: Sequence[Point], low: float, high: float) -> dict[str, Any]:
     """Rows of cells: bandwidths from the widest down, margins from the lowest up; None where nothing was tried."""
-    cells = {(point.margin, point.bandwidth): (point, _step(point.value, *sweep.range)) for point in points}
+    cells = {(point.margin, point.bandwidth): (point, _step(point.value, low, high)) for point in points}
     margins = sorted({margin for margin, _ in cells})
     bandwidths = sorted({bandwidth for _, bandwidth in cells}, reverse=True)
     return {
-        "objective": points[0].objective if points else None,
+        "objective": objective,
         "margins": margins,
         "rows": [(bandwidth, [cells.get((margin, bandwidth)) for margin in margins]) for bandwidth in bandwidths],
     }

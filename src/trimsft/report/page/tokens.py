@@ -17,18 +17,17 @@ from trimsft.objectives import OBJECTIVES, PAPER_NAMES, TokenStats
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
 from trimsft.report.page.packing import cells_each, corpus_cells
-from trimsft.report.page.provenance import cut_notes, incomparable
+from trimsft.report.page.provenance import cut_notes
 from trimsft.report.runs import Run
 from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of
-from trimsft.tokens.table import TokenTable
+from trimsft.tokens.table import TokenTable, incomparable
 
 GAP_EDGES = (-6.0, -3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0)
 """Between the nine colours of gaps, in the template and in text.js."""
-WRITTEN = 5
-"""Examples that the template writes, for readers without a script."""
+WRITTEN = 5  # examples that the template writes, for readers without a script
 _WRITTEN_TOKENS = 600
 Tables = Mapping[str, TokenTable]
 
@@ -61,7 +60,7 @@ def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: in
         "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
         "margins": _margins(tables),
-        "incomparable": incomparable(runs),
+        "incomparable": {label: visible(f"{why.problem}; {why.hint}") for label, why in incomparable(tables).items()},
         "cut": cut_notes(runs),
     }
 

@@ -12,12 +12,11 @@ from trimsft.report.runs import Run
 from trimsft.report.table import Records, Value
 from trimsft.scoring.intervals import Interval
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.gaps import REGIONS
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
+from trimsft.tokens.statistics.weighting import REGIONS
 from trimsft.tokens.table import TokenTable
 
-CATEGORY_SETTING = paper.Setting(1.0, 1.0)
-"""The paper's for its table of categories."""
+CATEGORY_SETTING = paper.Setting(1.0, 1.0)  # the paper's for its table of categories
 Row = dict[str, Value]
 
 

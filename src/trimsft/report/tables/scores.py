@@ -20,8 +20,7 @@ from trimsft.scoring.intervals import RESAMPLES, Interval
 from trimsft.scoring.scores import BenchmarkScore, macro
 
 _FEWER_IS_BETTER = ("no_answer", "truncated")
-_TOKENS = "tokens"
-"""The one metric that is no share, and of which neither more nor fewer is better."""
+_TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
 
 
 def score_table(

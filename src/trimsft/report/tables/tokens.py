@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from trimsft.objectives import OBJECTIVES
 from trimsft.report.table import Records, Value
 from trimsft.tokens.statistics.calibration import Calibration, calibration
-from trimsft.tokens.statistics.gaps import QUANTILES, REGIONS, Movement
+from trimsft.tokens.statistics.gaps import QUANTILES, Movement
 from trimsft.tokens.statistics.groups import Group, by_category, by_end, ending, per_example
-from trimsft.tokens.statistics.weighting import Regions, confidence, diagnose, objective_of
+from trimsft.tokens.statistics.weighting import REGIONS, Regions, confidence, diagnose, objective_of
 from trimsft.tokens.table import TokenTable
 
 Tables = Mapping[str, TokenTable]

@@ -237,7 +237,7 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
     fast = " --fast" if settings.fast else ""
     command = f"trimsft quickstart{fast} --seed {settings.seed} --out {folder.out}"
     try:
-        from trimsft.report import write_report
+        from trimsft.report.page.build import write_report
 
         page = write_report(
             folder.out / "report.html",

@@ -30,8 +30,7 @@ class Bin:
     """Tokens of like confidence."""
 
     tokens: int
-    confidence: float
-    """Mean of theirs."""
+    confidence: float  # mean of theirs
     accuracy: float
 
 
@@ -44,10 +43,8 @@ class Calibration:
     accuracy: float
     ece: float
     low: float
-    high: float
-    """95 % interval of `ece`, examples resampled; NaN with fewer than two."""
-    bins: tuple[Bin, ...]
-    """Those that hold any token."""
+    high: float  # 95 % interval of `ece`, examples resampled; NaN with fewer than two
+    bins: tuple[Bin, ...]  # those that hold any token
 
 
 def first_choice(table: TokenTable) -> tuple[Array, Array]:
@@ -68,6 +65,7 @@ def calibration(
     low, high = _interval(sums, resamples, seed)
     tokens, confidence, accuracy = sums.sum(axis=0)
     held = tokens > 0
+    bins_held = zip(tokens[held], confidence[held] / tokens[held], accuracy[held] / tokens[held], strict=True)
     return Calibration(
         tokens=len(table),
         confidence=float(sure.mean()),
@@ -75,10 +73,7 @@ def calibration(
         ece=float(_ece(sums.sum(axis=0))),
         low=low,
         high=high,
-        bins=tuple(
-            Bin(int(count), float(total / count), float(hits / count))
-            for count, total, hits in zip(tokens[held], confidence[held], accuracy[held], strict=True)
-        ),
+        bins=tuple(Bin(int(count), float(mean), float(share)) for count, mean, share in bins_held),
     )
 
 

@@ -12,17 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trimsft.tokens.statistics.weighting import Array
+from trimsft.tokens.statistics.weighting import Array, region_of
 from trimsft.tokens.table import TokenTable, same_tokens
 
-REGIONS = ("low", "middle", "high")
 QUANTILES = (5, 25, 50, 75, 95)
 _BINS_PER_BANDWIDTH = 20
 """A bin stands at the mean of its gaps, so a kernel is off by (1/40)^2 / 2 of its peak at most."""
-_MOST_BINS = 20_000
-"""Whatever the bandwidth: the kernel of 300 points by so many takes 48 MB."""
+_MOST_BINS = 20_000  # whatever the bandwidth: the kernel of 300 points by so many takes 48 MB
 
 
 def silverman(values: Array) -> float:
@@ -69,25 +66,22 @@ class Movement:
     """Before against after, for the same tokens."""
 
     tokens: int
-    moved_percent: Array
-    """[3, 3], of all tokens: from a region (row) to a region (column), low, middle, high."""
-    became_first_percent: float
-    """Tokens that are the model's first choice now and were not."""
-    ceased_first_percent: float
-    """Tokens that were the model's first choice and are not now."""
+    moved_percent: Array  # [3, 3], of all tokens: from a region (row) to a region (column), low, middle, high
+    became_first_percent: float  # tokens that are the model's first choice now and were not
+    ceased_first_percent: float  # tokens that were the model's first choice and are not now
     mean_gap_change: float
-    gap_change: Mapping[int, float]
-    """Percentiles of the change."""
+    gap_change: Mapping[int, float]  # percentiles of the change
     mean_nll_change: float
 
 
 def movement(before: TokenTable, after: TokenTable, *, margin: float, bandwidth: float) -> Movement:
     """The two tables must be about the same tokens of the same data."""
     same_tokens({"before": before, "after": after})
-    was, now = (_region(table, margin, bandwidth) for table in (before, after))
+    gaps = [table["gap"].astype(np.float64) for table in (before, after)]
+    was, now = (region_of(gap, margin, bandwidth) for gap in gaps)
     counts = np.bincount(3 * was + now, minlength=9).reshape(3, 3)
     first, then = (table["rank"] == 1 for table in (before, after))
-    change = after["gap"].astype(np.float64) - before["gap"].astype(np.float64)
+    change = gaps[1] - gaps[0]
     return Movement(
         tokens=len(before),
         moved_percent=100 * counts / len(before),
@@ -97,9 +91,3 @@ def movement(before: TokenTable, after: TokenTable, *, margin: float, bandwidth:
         gap_change=dict(zip(QUANTILES, np.percentile(change, QUANTILES).tolist(), strict=True)),
         mean_nll_change=float(np.mean(after["nll"].astype(np.float64) - before["nll"])),
     )
-
-
-def _region(table: TokenTable, margin: float, bandwidth: float) -> NDArray[np.int64]:
-    """0, 1, 2: low, middle with its borders, high."""
-    gap = table["gap"].astype(np.float64)
-    return (gap >= margin - bandwidth).astype(np.int64) + (gap > margin + bandwidth)

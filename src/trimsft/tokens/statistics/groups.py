@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from trimsft.objectives import OBJECTIVES, TrimSFT, WeighsTokens
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.weighting import Array, gradient_mass, objective_of, sums_by, weights_of
+from trimsft.tokens.statistics.weighting import Array, objective_of, region_of, sums_by, weights_of
 from trimsft.tokens.table import TokenTable
 
 Numbers = NDArray[np.int64]
-ENDS = 5
-"""How many first and last tokens of a solution are looked at one by one."""
+ENDS = 5  # how many first and last tokens of a solution are looked at one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +30,12 @@ class Group:
 
     name: str
     tokens: int
-    ratio_percent: float
-    """Share of all tokens."""
+    ratio_percent: float  # share of all tokens
     mean_nll: float
-    mean_weight: float
-    """Under TrimSFT."""
-    middle_percent: float
-    """Share of the group's tokens with a gap within m - tau to m + tau."""
-    sft_mass_percent: float
-    """Share of all gradient mass under SFT."""
-    trim_mass_percent: float
-    """Share of all gradient mass under TrimSFT."""
+    mean_weight: float  # under TrimSFT
+    middle_percent: float  # share of the group's tokens with a gap within m - tau to m + tau
+    sft_mass_percent: float  # share of all gradient mass under SFT
+    trim_mass_percent: float  # share of all gradient mass under TrimSFT
 
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
@@ -84,14 +78,14 @@ def group_tokens(
 ) -> list[Group]:
     """One line for each name; `groups` says which name each token has."""
     weights = weights_of(TrimSFT(margin, bandwidth), table)
-    norm, gap = table["gradient_norm"].astype(np.float64), table["gap"].astype(np.float64)
-    inside = ((gap >= margin - bandwidth) & (gap <= margin + bandwidth)).astype(np.float64)
+    norm = table["gradient_norm"].astype(np.float64)
+    inside = (region_of(table["gap"].astype(np.float64), margin, bandwidth) == 1).astype(np.float64)
     tokens = np.bincount(groups, minlength=len(names))
 
     def summed(values: Array) -> Array:
         return sums_by(groups, values, len(names))
 
-    mass = gradient_mass(weights, norm)
+    mass = weights * norm
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
         columns = {
             "ratio_percent": 100 * tokens.astype(np.float64) / len(table),
@@ -118,8 +112,7 @@ class Examples:
     tokens: Numbers
     mean_nll: Array
     mean_weight: Array
-    first_choice_percent: Array
-    """Share of the tokens that no other one has a larger logit than."""
+    first_choice_percent: Array  # share of the tokens that no other one has a larger logit than
     trimmed_mass_percent: Array
     """Share of SFT's gradient mass that the weights take away: 100 (1 - sum w g / sum g)."""
 
@@ -133,7 +126,7 @@ def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
         return sums_by(which, values, len(numbers))
 
     with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
-        kept = summed(gradient_mass(weights, norm)) / summed(norm)
+        kept = summed(weights * norm) / summed(norm)
     return Examples(
         example=numbers.astype(np.int64),
         tokens=tokens.astype(np.int64),
@@ -155,39 +148,36 @@ class Ending:
     """
 
     examples: int
-    ended: int
-    """How many end with eos; the others were cut."""
-    known: bool
-    """Whether the table names its eos; without it the last token of each example is taken for it."""
+    ended: int  # how many end with eos; the others were cut
+    known: bool  # whether the table names its eos; without it the last token of each example is taken for it
     mean_nll: float
     median_gap: float
     median_rank: float
-    first_choice_percent: float
-    """Share of them that no other token has a larger logit than."""
-    tokens_percent: float
-    """Their share of all tokens."""
-    mean_weight: Mapping[str, float]
-    """By objective."""
-    mass_percent: Mapping[str, float]
-    """Their share of all gradient mass, by objective."""
+    first_choice_percent: float  # share of them that no other token has a larger logit than
+    tokens_percent: float  # their share of all tokens
+    mean_weight: Mapping[str, float]  # by objective
+    mass_percent: Mapping[str, float]  # their share of all gradient mass, by objective
 
 
 def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> Ending | None:
     """None where no example ends."""
-    where, known = _last(table)
+    place, length = places(table)
+    where, eos = place == length - 1, table.metadata.get("eos_id")
+    if eos is not None:
+        where &= np.isin(table["token_id"], eos)
     if not where.any():
         return None
     norm = table["gradient_norm"].astype(np.float64)
     mean_weight, mass_percent = {}, {}
     for name in OBJECTIVES:
         weights = weights_of(objective_of(name, parameters), table)
-        masses = gradient_mass(weights, norm)
+        masses = weights * norm
         mean_weight[name] = float(weights[where].mean())
         mass_percent[name] = 100 * float(masses[where].sum() / masses.sum()) if masses.sum() > 0 else float("nan")
     return Ending(
         examples=len(np.unique(table["example"])),
         ended=int(where.sum()),
-        known=known,
+        known=eos is not None,
         mean_nll=float(table["nll"][where].mean(dtype=np.float64)),
         median_gap=float(np.median(table["gap"][where])),
         median_rank=float(np.median(table["rank"][where])),
@@ -196,12 +186,3 @@ def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> En
         mean_weight=mean_weight,
         mass_percent=mass_percent,
     )
-
-
-def _last(table: TokenTable) -> tuple[NDArray[np.bool_], bool]:
-    place, length = places(table)
-    last = place == length - 1
-    eos = table.metadata.get("eos_id")
-    if eos is None:
-        return last, False
-    return last & np.isin(table["token_id"], eos), True

@@ -27,8 +27,7 @@ from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
 from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.gaps import REGIONS
-from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, weights_of
+from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, REGIONS, region_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 Intervals: TypeAlias = dict[str, Interval]
@@ -57,11 +56,10 @@ class ByExample:
 
     def interval(self, statistic: Callable[[Array], Array]) -> Interval:
         """With its 95 % interval; NaN at both ends where there is a single example."""
-        value = self.value(statistic)
         if len(self._sums_EK) < 2:
-            return Interval(value, math.nan, math.nan)
+            return Interval(self.value(statistic), math.nan, math.nan)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return bias_corrected(value, statistic(self._draws_RK))
+            return bias_corrected(self.value(statistic), statistic(self._draws_RK))
 
     @cached_property
     def _draws_RK(self) -> Array:
@@ -136,7 +134,6 @@ def _ratio(above: int, below: int, *, scale: float = 1.0) -> Callable[[Array], A
     return lambda means: scale * means[:, above] / means[:, below]
 
 
-def _regions(table: TokenTable, setting: Setting) -> tuple[Array, Array, Array]:
-    gap = table["gap"].astype(np.float64)
-    low, high = gap < setting.margin - setting.bandwidth, gap > setting.margin + setting.bandwidth
-    return low.astype(np.float64), (~(low | high)).astype(np.float64), high.astype(np.float64)
+def _regions(table: TokenTable, setting: Setting) -> list[Array]:
+    which = region_of(table["gap"].astype(np.float64), *setting)
+    return [(which == region).astype(np.float64) for region in range(len(REGIONS))]

@@ -26,12 +26,11 @@ from trimsft.tokens.table import TokenTable
 
 Array: TypeAlias = NDArray[np.float64]
 
-HIGH_WEIGHT = 0.5
-"""Tokens above this weight count as High-Weight."""
+REGIONS = ("low", "middle", "high")
+HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight
 _BINS_PER_UNIT = 64
 """A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1."""
-_REACH = 60.0
-"""Gaps beyond it count as it: no band of the plane has any weight there."""
+_REACH = 60.0  # gaps beyond it count as it: no band of the plane has any weight there
 _TAKES = {name: kind.__dataclass_fields__ for name, kind in OBJECTIVES.items()}
 
 
@@ -48,13 +47,10 @@ class Regions:
 class Diagnostics:
     """What an objective makes of the tokens of one table."""
 
-    tokens: int
     mean_weight: float
     effective_ratio: float
-    high_weight_percent: float
-    """Tokens with a weight above one half."""
-    mass_percent: Regions
-    """Where the weighted gradient lies."""
+    high_weight_percent: float  # tokens with a weight above one half
+    mass_percent: Regions  # where the weighted gradient lies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +60,9 @@ class Confidence:
     tokens: int
     mean_nll: float
     median_gap: float
-    first_choice_percent: float
-    """Tokens that no other one has a larger logit than."""
+    first_choice_percent: float  # tokens that no other one has a larger logit than
     mean_entropy: float
-    regions_percent: Regions
-    """Tokens by their gap."""
+    regions_percent: Regions  # tokens by their gap
 
 
 def effective_ratio(weights: Array) -> float:
@@ -80,14 +74,9 @@ def effective_ratio(weights: Array) -> float:
     return float(scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum()))
 
 
-def high_weight_percent(weights: Array, above: float = HIGH_WEIGHT) -> float:
-    """Percent of the tokens with a weight above one half."""
-    return 100 * float(np.mean(weights > above)) if len(weights) else math.nan
-
-
-def gradient_mass(weights: Array, gradient_norm: Array) -> Array:
-    """g = w ||softmax(z) - onehot(y)||_2 of each token."""
-    return weights * gradient_norm
+def region_of(gap: Array, margin: float, bandwidth: float) -> NDArray[np.int64]:
+    """0, 1, 2 of `REGIONS`: below margin - bandwidth, within the band with its borders, above margin + bandwidth."""
+    return (gap >= margin - bandwidth).astype(np.int64) + (gap > margin + bandwidth)
 
 
 def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
@@ -97,13 +86,12 @@ def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
 
 
 def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
-    """Percent of the mass in each region; the borders belong to the middle."""
+    """Percent of the mass in each region."""
     total = float(mass.sum())
     if total == 0:
         return Regions(math.nan, math.nan, math.nan)
-    low, high = gap < margin - bandwidth, gap > margin + bandwidth
-    parts = [float(mass[where].sum()) for where in (low, ~(low | high), high)]
-    return Regions(*(100 * part / total for part in parts))
+    which = region_of(gap, margin, bandwidth)
+    return Regions(*(100 * float(mass[which == region].sum()) / total for region in range(3)))
 
 
 def weights_of(objective: WeighsTokens, table: TokenTable) -> Array:
@@ -121,13 +109,12 @@ def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> Buil
 def diagnose(table: TokenTable, objective: WeighsTokens, *, margin: float, bandwidth: float) -> Diagnostics:
     """R_eff, High-Weight and gradient mass of one objective on one table."""
     weights = weights_of(objective, table)
-    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
+    gap, mass = table["gap"].astype(np.float64), weights * table["gradient_norm"].astype(np.float64)
     return Diagnostics(
-        tokens=len(table),
         mean_weight=float(weights.mean()),
         effective_ratio=effective_ratio(weights),
-        high_weight_percent=high_weight_percent(weights),
-        mass_percent=region_percents(gap, gradient_mass(weights, norm), margin=margin, bandwidth=bandwidth),
+        high_weight_percent=100 * float(np.mean(weights > HIGH_WEIGHT)),
+        mass_percent=region_percents(gap, mass, margin=margin, bandwidth=bandwidth),
     )
 
 
