@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import Cell, takes_of
+from trimsft.study.cells import Cell
 
 VALUES = st.one_of(st.floats(0.1, 9), st.integers(1, 9), st.text(max_size=12), st.booleans(), st.none())
 CELLS = st.builds(
@@ -58,10 +58,7 @@ def test_a_cell_comes_back_from_json(cell: Cell) -> None:
     ("given", "message"),
     [
         ({"objective": "trimm"}, "objective: unknown name 'trimm'; did you mean 'trim'?"),
-        (
-            {"objective": "sft", "fields": (("margin", 2.0),)},
-            "margin: has no effect with objective 'sft', got 2.0",
-        ),
+        ({"objective": "sft", "fields": (("margin", 2.0),)}, "margin: has no effect with objective 'sft', got 2.0"),
         ({"objective": "trim", "fields": (("bandwidth", -1.0),)}, "bandwidth"),
         ({"objective": "base", "fields": (("margin", 2.0),)}, "margin: has no effect with objective 'base', which is"),
         ({"objective": "sft", "fields": (("seed", 2),)}, "'seed' belongs to the cell itself"),
@@ -73,7 +70,3 @@ def test_a_cell_comes_back_from_json(cell: Cell) -> None:
 def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         Cell(**({"model": "lab"} | given))
-
-
-def test_takes_of_names_the_parameters() -> None:
-    assert takes_of("trim-e") == ("margin", "bandwidth") and takes_of("dft") == ()

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -58,43 +59,12 @@ def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanw
     assert "6 of 6 done" in shown and "good/sft/seed0" in shown
 
 
-@pytest.mark.soak
-def test_a_killed_study_of_the_lab_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
-    words = ("run", "main", "--smoke", "--workers", "1", "--out", str(tmp_path))
-    trim = "lab/trim-margin1.5-bandwidth0.8/seed0"
-    first = start(*words)
-    wait_for(first, (tmp_path / "runs" / trim / "log.txt").exists)
-    first.send_signal(signal.SIGKILL)
-    finish(first)
-    model = tmp_path / "runs/lab/sft/seed0/model/model.safetensors"
-    before = model.stat().st_mtime_ns
-    code, said, err = finish(start(*words, "--json"))
-    assert code == 0, err
-    (told,) = json.loads(said)
-    assert list(told["seconds"]) == [trim] and told["files"] and f"{trim}: training" in err
-    assert model.stat().st_mtime_ns == before and set(states(tmp_path).values()) == {"done"}
-
-
 def test_list_and_show_name_studies_and_cells() -> None:
     listed = json.loads(RUNNER.invoke(app, ["study", "list", "--json"]).stdout)
     assert [study["study"] for study in listed][:2] == ["main", "passes"]
     assert "tab:ablation-fixed-m" in RUNNER.invoke(app, ["study", "list"]).stdout
     shown = RUNNER.invoke(app, ["study", "show", "main", "--scale", "paper", "--model", "Llama3.1-8B"]).stdout
     assert "  Llama3.1-8B/dft/seed0" in shown.splitlines() and "Qwen" not in shown
-
-
-def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
-    words = ["study", "run", "main", "--dry-run", "--json", "--out", str(tmp_path / "out")]
-    done = RUNNER.invoke(app, words)
-    assert done.exit_code == 0, done.output
-    cost = json.loads(done.stdout)
-    assert (
-        cost["studies"] == ["main"]
-        and len(cost["cells"]) == 5
-        and cost["total"]["cpu_hours"] > 0
-        and cost["assumptions"]
-    )
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -132,21 +102,26 @@ def test_bad_usage_is_one_line_and_exit_code_2(
     assert done.exit_code == 2 and list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_of_a_sweep_counts_sft_at_every_learning_rate(tmp_path: Path) -> None:
-    words = ["--grid", "objective=trim,dft", "--grid", "learning_rate=2e-4,1e-3", "--dry-run", "--json"]
-    done = RUNNER.invoke(app, ["sweep", *words, "--model", "mine=lab", "--out", str(tmp_path / "out")])
+def dry_run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
+    done = RUNNER.invoke(app, [*words, "--dry-run", "--json", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    names = [cell["name"] for cell in json.loads(done.stdout)["cells"]]
+    assert not out.exists()
+    return json.loads(done.stdout), done.stderr
+
+
+def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
+    cost, _ = dry_run(tmp_path / "out", "study", "run", "main")
+    assert cost["studies"] == ["main"] and len(cost["cells"]) == 5
+    assert cost["total"]["cpu_hours"] > 0 and cost["assumptions"]
+    grid = ("--grid", "objective=trim,dft", "--grid", "learning_rate=2e-4,1e-3")
+    cost, _ = dry_run(tmp_path / "out", "sweep", *grid, "--model", "mine=lab")
+    names = [cell["name"] for cell in cost["cells"]]
     assert len(names) == 6 and "mine/sft-learning_rate0.001/seed0" in names
 
 
 def test_a_study_of_one_model_says_which_it_takes_before_it_runs(tmp_path: Path) -> None:
-    words = ["--model", "a=lab", "--model", "b=lab", "--dry-run", "--json", "--out", str(tmp_path / "out")]
-    done = RUNNER.invoke(app, ["study", "run", "gaps", "weights", "main", *words])
-    assert done.exit_code == 0, done.output
-    assert done.stderr.splitlines() == [
-        "gaps, weights: on a only; left out: b; --model b with another --out takes it instead"
-    ]
-    cells = json.loads(done.stdout)["cells"]
-    assert {cell["name"].split("/")[0] for cell in cells} == {"a", "b"}, "main takes both"
+    words = ("study", "run", "gaps", "weights", "main", "--model", "a=lab", "--model", "b=lab")
+    cost, said = dry_run(tmp_path / "out", *words)
+    assert said == "gaps, weights: on a only; left out: b; --model b with another --out takes it instead\n"
+    assert {cell["name"].split("/")[0] for cell in cost["cells"]} == {"a", "b"}, "main takes both"
     assert left_out_models(STUDIES.values(), SCALES["lab"]) == [], "there is one"

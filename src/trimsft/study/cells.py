@@ -74,7 +74,7 @@ class Cell:
     @property
     def name(self) -> str:
         """A relative path, readable and of this cell alone."""
-        shown = sorted(self.fields, key=lambda field: (_rank(field[0]), field[0]))
+        shown = sorted(self.fields, key=lambda field: field_rank(field[0]))
         method = "-".join([self.objective, *(f"{name}{_text(value)}" for name, value in shown)])
         return f"{self.model}/{method}/seed{self.seed}"
 
@@ -87,22 +87,12 @@ class Cell:
         return dict(self.fields).get(field, default)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "objective": self.objective,
-            "fields": dict(self.fields),
-            "seed": self.seed,
-        }
+        return vars(self) | {"fields": dict(self.fields)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Cell:
         """What `as_dict` wrote."""
-        return cls(
-            model=record["model"],
-            objective=record["objective"],
-            fields=tuple(record["fields"].items()),
-            seed=record["seed"],
-        )
+        return cls(**{**record, "fields": tuple(record["fields"].items())})
 
 
 def takes_of(objective: str) -> tuple[str, ...]:
@@ -124,8 +114,9 @@ def _without_effect(name: str, value: Any, objective: str) -> UsageError:
     return UsageError(f"has no effect with objective {objective}", field=name, value=value, hint="leave it out")
 
 
-def _rank(field: str) -> int:
-    return PARAMETERS.index(field) if field in PARAMETERS else len(PARAMETERS)
+def field_rank(name: str) -> tuple[int, str]:
+    """The order of fields: those of objectives first."""
+    return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
 
 
 def _text(value: Any) -> str:

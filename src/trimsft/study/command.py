@@ -107,24 +107,25 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     outcomes = []
     for study in studies:
         outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
-        files, error = _try_tables(study, scale, folder.out) if outcome.done else ([], "")
+        files, error = list[Path](), ""
+        try:
+            files = rebuild_tables(study.name, folder.out, focus=scale.focus_model) if outcome.done else []
+        except Exception as failure:  # the runs are worth more than their table, which can be made again
+            error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
         outcomes.append(StudyOutcome(study.name, outcome, files, error))
     return outcomes
 
 
 def study_cost(settings: StudySettings) -> Cost:
     """What the studies would take together, cells that they share once; nothing is written."""
-    scale, folder = settings.to_scale(), settings.folder("study")
-    studies = settings.studies()
+    studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
     check_settings(scale, folder)
     needs: dict[Cell, frozenset[str]] = {}
     for study in studies:
         for cell in study.cells(scale):
             needs[cell] = needs.get(cell, frozenset()) | study.needs
-    kinds = dict.fromkeys(needs.values())
-    return sum_costs(
-        estimate_cost([cell for cell in needs if needs[cell] == kind], scale, folder, kind) for kind in kinds
-    )
+    by_kind = {kind: [cell for cell in needs if needs[cell] == kind] for kind in needs.values()}
+    return sum_costs(estimate_cost(cells, scale, folder, kind) for kind, cells in by_kind.items())
 
 
 def study_notes(settings: StudySettings) -> list[str]:
@@ -146,18 +147,10 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
     return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out)
 
 
-def _try_tables(study: Study, scale: Scale, out: Path) -> tuple[list[Path], str]:
-    try:
-        return rebuild_tables(study.name, out, focus=scale.focus_model), ""
-    except Exception as error:  # the runs are worth more than their table, which can be made again
-        return [], f"{one_line(error)}; trimsft study table {study.name} {out}"
-
-
 # ---- what is printed
 
 
 def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
-    """Where everything is."""
     for outcome in outcomes:
         count = len(outcome.cells.done)
         console.print(

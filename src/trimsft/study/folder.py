@@ -76,10 +76,6 @@ class StudyFolder:
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.out}/config.yaml: describes no scale of a study ({error})") from error
 
-    def read_benchmarks(self) -> tuple[str, ...]:
-        """What the benchmarks of the folder are recorded as."""
-        return self.names_of(self.read_scale())
-
     @staticmethod
     def names_of(scale: Scale) -> tuple[str, ...]:
         """What the benchmarks of a scale are recorded as."""

@@ -87,12 +87,10 @@ class Scale:
 
     @property
     def focus_model(self) -> str:
-        """The model of the studies that take one only."""
         return self.focus if self.focus in self.models else next(iter(self.models))
 
     @property
     def is_lab(self) -> bool:
-        """Whether the lab's own task is trained on."""
         return self.rows is not None
 
     def at(self, model: str) -> ModelAt:
@@ -143,12 +141,11 @@ def find_recipe(name: str) -> Path:
     raise UsageError("no such file here nor among the recipes of trimsft", field="recipe", value=name)
 
 
-_TASK = FineTuning()
 LAB = Scale(
     name="lab",
     models={"lab": ModelAt(path=LAB_BASE)},
     benchmarks=tuple(TIERS),
-    rows=_TASK.rows,
+    rows=FineTuning().rows,
     defaults={
         "num_train_epochs": 1,
         "per_device_train_batch_size": 24,
@@ -256,12 +253,15 @@ class ScaleOptions:
             )
         simple = ("rows", "seeds", "samples", "problems", "engine", "dtype", "device", "keep_weights")
         longest = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        place = self.benchmark_data
+        if place is not None and not Path(place).is_dir():
+            raise UsageError("no such folder", field="benchmark_data", value=place)
         return replace(
             scale,
             models=self._models(scale),
             data=scale.data if self.data is None else _place("data", self.data),
             benchmarks=tuple(_place("benchmarks", name) for name in self.benchmarks) or scale.benchmarks,
-            benchmark_data=self._benchmark_folder() or scale.benchmark_data,
+            benchmark_data=scale.benchmark_data if place is None else str(Path(place).resolve()),
             defaults={**scale.defaults, **dict(map(_field, self.fields))},
             sampling={**scale.sampling, **longest},
             **{name: getattr(self, name) for name in simple if getattr(self, name) is not None},
@@ -271,14 +271,7 @@ class ScaleOptions:
         models = dict(_model(scale, text) for text in self.models) or dict(scale.models)
         if len(models) < len(self.models):
             raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
-        if self.gpus is None:
-            return models
-        return {name: replace(model, gpus=self.gpus) for name, model in models.items()}
-
-    def _benchmark_folder(self) -> str | None:
-        if self.benchmark_data is not None and not Path(self.benchmark_data).is_dir():
-            raise UsageError("no such folder", field="benchmark_data", value=self.benchmark_data)
-        return None if self.benchmark_data is None else str(Path(self.benchmark_data).resolve())
+        return {name: replace(model, gpus=self.gpus or model.gpus) for name, model in models.items()}
 
 
 def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:

@@ -11,7 +11,7 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimsft.options import unknown_name
 from trimsft.paper import scores
@@ -54,18 +54,13 @@ def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
     """Every run with every seed, each cell once, bases with seed 0 alone; the most telling first: seed by seed."""
     runs = list(dict.fromkeys(runs))
     bases = [run for run in runs if run.is_base]
-    trained = [run for run in runs if not run.is_base]
-    return bases + [_with_seed(run, seed) for seed in seeds for run in trained]
-
-
-def _with_seed(run: Cell, seed: int) -> Cell:
-    return Cell(model=run.model, objective=run.objective, fields=run.fields, seed=seed)
+    return bases + [replace(run, seed=seed) for seed in seeds for run in runs if not run.is_base]
 
 
 def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
     """Those of the cells, of whatever seed, that one of the studies is made of."""
-    runs = {_with_seed(run, 0) for study in studies for run in study.runs(scale)}
-    return [cell for cell in cells if _with_seed(cell, 0) in runs]
+    runs = {run for study in studies for run in study.runs(scale)}
+    return [cell for cell in cells if replace(cell, seed=0) in runs]
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
@@ -89,13 +84,16 @@ def left_out_models(studies: Iterable[Study], scale: Scale) -> list[str]:
     return sentences
 
 
-def _main(scale: Scale) -> Iterable[Cell]:
-    return [Cell(model=model, objective=objective) for model in scale.models for objective in COMPARED]
-
-
-def _passes(scale: Scale) -> Iterable[Cell]:
-    models = [model for model in PASS_MODELS if model in scale.models] or list(scale.models)
+def _compared(models: Iterable[str]) -> list[Cell]:
     return [Cell(model=model, objective=objective) for model in models for objective in COMPARED]
+
+
+def _main(scale: Scale) -> list[Cell]:
+    return _compared(scale.models)
+
+
+def _passes(scale: Scale) -> list[Cell]:
+    return _compared([model for model in PASS_MODELS if model in scale.models] or scale.models)
 
 
 def _from_paper(*tables: str) -> Callable[[Scale], Iterable[Cell]]:
@@ -115,32 +113,19 @@ def _half_trims(scale: Scale) -> Iterable[Cell]:
     yield Cell(model=scale.focus_model, objective="sft")
 
 
-def _focus(scale: Scale) -> Iterable[Cell]:
-    return [Cell(model=scale.focus_model, objective=objective) for objective in COMPARED]
+def _focus(scale: Scale) -> list[Cell]:
+    return _compared([scale.focus_model])
 
 
-def _base(scale: Scale) -> Iterable[Cell]:
-    return [Cell(model=scale.focus_model, objective=BASE)]
-
-
+_base = _from_paper()
+_ablation = _from_paper("bandwidth_ablation", "margin_ablation")
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
+_VARIANTS = ("tab:variants", "tab:variants-complete")
 _ALL = (
     Study("main", "average@8 of Base, SFT, FSFT, DFT and TrimSFT", ("tab:main",), _main, SCORES),
     Study("passes", "pass@8 and best-of-8 by majority vote", ("fig:passk_results",), _passes, SCORES),
-    Study(
-        "ablation",
-        "average@8 by margin and bandwidth",
-        _ABLATION,
-        _from_paper("bandwidth_ablation", "margin_ablation"),
-        SCORES,
-    ),
-    Study(
-        "half-trims",
-        "TrimSFT against its halves, by margin",
-        ("tab:variants", "tab:variants-complete"),
-        _half_trims,
-        SCORES,
-    ),
+    Study("ablation", "average@8 by margin and bandwidth", _ABLATION, _ablation, SCORES),
+    Study("half-trims", "TrimSFT against its halves, by margin", _VARIANTS, _half_trims, SCORES),
     Study("gaps", "distribution of logit gaps before and after training", ("fig:gap_distribution",), _focus, TOKENS),
     Study("weights", "how many tokens count, by margin and bandwidth", ("tab:weight-diagnostic",), _base, TOKENS),
     Study("gradient-mass", "where the gradient goes, by gap", ("tab:gradient-mass",), _base, TOKENS),

@@ -1,14 +1,18 @@
-"""The form of the paper's Table 1, in 80 columns, with marks only where they are earned."""
+"""The form of the paper's Table 1, in 80 columns, with marks only where they are earned; a paragraph that agrees."""
 
 import io
 import re
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from tests.study.quickstart.made_up import TIERS, make_results
+from tests.scoring.graded import same, samples_of
+from trimsft.scoring.scores import BenchmarkScore, score
 from trimsft.study.quickstart import scores as tables
-from trimsft.study.quickstart.scores import Results
+from trimsft.study.quickstart.scores import Results, describe, next_commands
 
+TIERS = ("lab-easy", "lab-medium", "lab-hard")
 ALL = {
     "base": (4, 1.0),
     "sft": (4, 1.0),
@@ -20,55 +24,51 @@ ALL = {
 }
 
 
+def make_results(problems: int = 24, **solved: tuple[int, float]) -> Results:
+    """Of each run (dashes as underscores): samples of 8 that solve a problem, and the share solved greedy."""
+
+    def tier(name: str, right: int, greedy: float) -> BenchmarkScore:
+        results = []
+        for number in range(problems):
+            # one more or one less by turns: problems differ, and runs on them, but means do not
+            correct = right + ((number + 2 * right) % 3 - 1 if 0 < right < 8 else 0)
+            answers = " ".join(["1"] * correct + ["0"] * (8 - correct))
+            results += samples_of(f"p{number:03}", answers, greedy="1" if number < greedy * problems else "0")
+        return score(name, results, same, resamples=200)
+
+    return Results({name.replace("_", "-"): [tier(each, *how) for each in TIERS] for name, how in solved.items()})
+
+
 def printed(table: object, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(table)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-def rows(results: Results) -> list[list[str]]:
-    return [line.split() for line in printed(tables.main_table(results)) if line.strip()]
-
-
 def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
-    header, _, *body = rows(make_results(**ALL))
-    assert header == [*TIERS, "average"]
-    names = [row[0] for row in body]
-    methods = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
-    assert names == ["average@8", *methods, "greedy", *methods]
-    assert all(len(row) == 9 for row in body if row[0] in methods)
-
-
-def test_it_fits_into_80_columns() -> None:
-    lines = printed(tables.main_table(make_results(**ALL)), width=200)
-    assert max(len(line.rstrip()) for line in lines) <= 80
-
-
-def test_cells_hold_value_interval_and_mark() -> None:
     results = make_results(**ALL)
-    (trim,) = [row for row in rows(results)[:9] if row[0] == "TrimSFT"]
-    assert trim[1::2] == ["75.0↑"] * 4
-    low, high = map(int, re.fullmatch(r"(\d+)-(\d+)", trim[8]).groups())  # type: ignore[union-attr]
+    lines = printed(tables.main_table(results), width=200)
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    header, _, *body = [line.split() for line in lines if line.strip()]
+    assert header == [*TIERS, "average"]
+    methods = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
+    assert [row[0] for row in body] == ["average@8", *methods, "greedy", *methods]
+    assert all(len(row) == 9 for row in body if row[0] in methods)
+    sampled = {row[0]: row for row in body[:8]}
+    assert sampled["TrimSFT"][1::2] == ["75.0↑"] * 4 and sampled["FSFT"][1::2] == ["12.5↓"] * 4
+    low, high = map(int, re.fullmatch(r"(\d+)-(\d+)", sampled["TrimSFT"][8]).groups())  # type: ignore[union-attr]
     assert low < 75 < high
-    (fsft,) = [row for row in rows(results)[:9] if row[0] == "FSFT"]
-    assert fsft[1::2] == ["12.5↓"] * 4
+    lines = printed(tables.other_table(results))
+    assert "pass@8" in lines[1] and "majority@8" in lines[1]
+    assert len([line for line in lines if "100.0" in line]) >= 5
 
 
-def test_nothing_is_marked_where_nothing_differs_or_sft_is_missing() -> None:
+def test_nothing_is_marked_where_nothing_differs_or_sft_is_missing_or_problems_are_few() -> None:
     for results in (make_results(base=(5, 1.0), sft=(5, 1.0)), make_results(base=(5, 1.0), trim=(8, 1.0))):
         text = "\n".join(printed(tables.main_table(results)))
         assert "↑" not in text and "↓" not in text
     assert "SFT" not in tables.legend(results)
-
-
-def test_two_problems_are_too_few_for_a_mark() -> None:
     assert make_results(problems=2, sft=(2, 1.0), trim=(6, 1.0)).direction("trim", "average") == 0
-
-
-def test_pass_and_majority() -> None:
-    lines = printed(tables.other_table(make_results(**ALL)))
-    assert "pass@8" in lines[1] and "majority@8" in lines[1]
-    assert len([line for line in lines if "100.0" in line]) >= 5
 
 
 def test_json_has_every_interval() -> None:
@@ -81,3 +81,61 @@ def test_json_has_every_interval() -> None:
             assert all(entry["low"] <= entry["value"] <= entry["high"] for entry in scores.values())
     assert record["trim"]["average"]["average@8"]["against_sft"]["significant"]
     assert "against_sft" not in record["sft"]["average"]["average@8"]
+
+
+@pytest.mark.parametrize(
+    ("solved", "said", "unsaid"),
+    [
+        (
+            {"base": (5, 1.0), "sft": (4, 0.5), "trim": (7, 0.5)},
+            [
+                "TrimSFT is above SFT: 87.5 against 50.0 (average@8), +37.5 points, 95 % interval",
+                "The base model solves 100.0 % greedy and 62.5 % at temperature 1: able, but scattered.",
+                "not told apart from SFT there, so what it wins here is won in sampling",
+            ],
+            ["highest"],
+        ),
+        (
+            {"base": (5, 0.625), "sft": (7, 1.0), "trim": (4, 1.0)},
+            ["TrimSFT is below SFT here: 50.0 against 87.5", "the paper's claim does not show"],
+            ["above SFT", "wins", "scattered"],
+        ),
+        (
+            {"sft": (6, 1.0), "trim": (6, 1.0)},
+            ["TrimSFT is not told apart from SFT here: 75.0 against 75.0"],
+            ["base", "above"],
+        ),
+        (
+            {
+                "sft": (5, 1.0),
+                "fsft": (1, 0.9),
+                "dft": (7, 1.0),
+                "trim": (6, 1.0),
+                "trim_e": (5, 1.0),
+                "trim_h": (3, 1),
+            },
+            [
+                "Above SFT: DFT (87.5); below SFT: TrimSFT-H (37.5) and FSFT (12.5); not told apart from it: ",
+                "TrimSFT-E (62.5).",
+                "The highest here is DFT, not TrimSFT.",
+            ],
+            [],
+        ),
+        ({"sft": (4, 0.6), "trim": (7, 1.0)}, ["is above SFT there, too"], []),
+        ({"sft": (4, 0.6), "trim": (7, 0.2)}, ["is below SFT there"], []),
+        ({"trim": (6, 1.0)}, ["Greedy, the trained model solves 100.0 %."], ["SFT:"]),
+    ],
+    ids=["gain", "loss", "no difference", "other methods", "greedy agrees", "greedy does not", "others failed"],
+)
+def test_the_paragraph_says_what_the_numbers_say(
+    solved: dict[str, tuple[int, float]], said: list[str], unsaid: list[str]
+) -> None:
+    text = describe(make_results(**solved))
+    assert all(part in text for part in said) and not any(part in text for part in unsaid)
+
+
+def test_next_are_five_commands() -> None:
+    lines = next_commands(Path("runs/quickstart"), ("sft", "trim")).splitlines()
+    names = [line.split()[1] for line in lines if line.startswith("  trimsft ")]
+    assert names == ["tokens", "report", "train", "eval", "compare"]
+    assert "trimsft compare runs/quickstart/sft runs/quickstart/trim" in lines[5]

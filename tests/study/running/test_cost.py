@@ -1,5 +1,6 @@
 """What a study would take: counted where data is at hand, said to be assumed where not; nothing is written."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.study.stub import SCORES, finish, job_of
+from trimsft.lab import base_model_path, training_rows
 from trimsft.study.cells import Cell
 from trimsft.study.command import StudySettings, study_cost
 from trimsft.study.folder import StudyFolder
@@ -23,7 +25,6 @@ def estimate_cost(cells: list[Cell], scale: Scale, out: Path, needs: frozenset[s
 def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from trimsft.lab import base_model_path, training_rows
     from trimsft.study.running.training import task
     from trimsft.text.encoding import encode_completions, encode_prompts
     from trimsft.text.templates import choose_template
@@ -44,14 +45,10 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     assert found.cells[1].disk_bytes > 4 * 2.4e6 and found.cells[0].disk_bytes < 1e5
     assert found.cells[1].cpu_hours > found.cells[0].cpu_hours > 0 and found.total.gpu_hours == 0
     assert not out.exists()
-
-
-def test_what_is_done_costs_nothing(tmp_path: Path) -> None:
-    scale = replace(LAB, benchmarks=("toy",))
-    done = Cell(model="lab", objective="sft")
-    finish(job_of(tmp_path, scale=scale), done)
-    found = estimate_cost([done], scale, tmp_path, SCORES)
-    assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0
+    toy = replace(LAB, benchmarks=("toy",))
+    finish(job_of(tmp_path, scale=toy), sft)
+    found = estimate_cost([sft], toy, tmp_path, SCORES)
+    assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0, "what is done is free"
 
 
 def test_the_papers_models_cost_by_a_formula_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,21 +98,7 @@ def test_generation_is_costed_for_the_engine_that_would_be_taken(
     assert cost("auto")[0] == slow[0] and "not installed here" in cost("auto")[1]
 
 
-def test_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"Qwen2.5-Math-1.5B/trim-margin{margin}-bandwidth0.8/seed0" for margin in (1, 15)]
-    cost = Cost([CellCost(name) for name in names], 0)
-    Console(width=80).print(cost_table(cost, PAPER))
-    said = capsys.readouterr().out
-    assert "…" not in said.replace(" ", "")
-    column = "".join(line[:36].strip() for line in said.splitlines())
-    assert all(name in column for name in names)
-
-
 def test_local_rows_are_counted_in_the_models_own_tokens(tmp_path: Path) -> None:
-    import json
-
-    from trimsft.lab import base_model_path
-
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps({"problem": "Start with 7.", "solution": "7"}) + "\n" for _ in range(7)))
     scale = replace(LAB, rows=None, data=str(data), models={"mine": ModelAt(path=str(base_model_path()))})
@@ -129,14 +112,14 @@ def test_the_table_says_what_is_assumed(tmp_path: Path, capsys: pytest.CaptureFi
     show_cost(cost, settings, Console(width=100))
     said = capsys.readouterr().out
     assert "5 cells, and 0 done" in said and "Qwen3-4B-Base/trim-margin1.5-bandwidth0.8/seed0" in said
-    for part in (
-        "526 for each row assumed",
-        "700 for each answer (assumed)",
-        "Weights are deleted",
-        "GPU hours: 8",
-    ):
-        assert part in said
+    parts = ("526 for each row assumed", "700 for each answer (assumed)", "Weights are deleted", "GPU hours: 8")
+    assert all(part in said for part in parts)
     assert cost.as_dict()["total"]["gpu_hours"] > 0 and not (tmp_path / "out").exists()
+    names = [f"Qwen2.5-Math-1.5B/trim-margin{margin}-bandwidth0.8/seed0" for margin in (1, 15)]
+    Console(width=80).print(cost_table(Cost([CellCost(name) for name in names], 0), PAPER))
+    said = capsys.readouterr().out
+    column = "".join(line[:36].strip() for line in said.splitlines())
+    assert "…" not in said and all(name in column for name in names), "names stay apart on a narrow terminal"
 
 
 def test_studies_that_share_cells_are_counted_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import execution
+from trimsft.study.running import checks, execution
 from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, Outcome, in_order
 from trimsft.study.running.watch import read_status
@@ -50,10 +50,7 @@ def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> 
     good, flaky, bad, dying = asked = cells("good", "flaky", "bad", "dying")
     outcome = run_cells(asked, SCALE, tmp_path, retries=1, on_event=events.append)
     assert outcome.done == {cell: tmp_path / "runs" / cell.name for cell in (good, flaky)}
-    assert outcome.failed == {
-        bad: "learning_rate: must not be below 0, got -1",
-        dying: KILLED,
-    }
+    assert outcome.failed == {bad: "learning_rate: must not be below 0, got -1", dying: KILLED}
     assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 2, 2]
     assert {event.cell for event in events if event.state == "retrying"} == {flaky, bad, dying}
     states = {state.cell: (state.state, state.note) for state in read_status(tmp_path)}
@@ -113,6 +110,15 @@ def test_more_of_cells_whose_weights_are_gone_is_refused_before_anything_is_run(
 
 
 @inline
+def test_a_study_without_flash_attention_records_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "has_flash_attention", lambda: False)
+    scale = replace(SCALE, device="cuda", models={"good": ModelAt(path="good", recipe="qwen3-4b-base.yaml")})
+    for seeds in (1, 2):  # the same once more is no other scale
+        run_cells(cells("good", seeds=seeds), scale, tmp_path)
+        assert StudyFolder(tmp_path).read_scale().defaults["attn_implementation"] == "sdpa"
+
+
+@inline
 def test_a_study_is_extended_by_seeds_and_models_and_repeats_nothing(tmp_path: Path) -> None:
     run_cells(cells("good"), SCALE, tmp_path)
     grown = cells("good", seeds=2)
@@ -152,15 +158,15 @@ def test_what_others_have_taken_is_left_to_them_and_taken_over_if_they_end(tmp_p
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    with pytest.raises(UsageError, match="executor: unknown name 'slurm'; known: local, ray"):
-        run_cells(cells("good"), SCALE, out, executor="slurm")
-    with pytest.raises(UsageError, match="needs: unknown name 'figures'"):
-        run_cells(cells("good"), SCALE, out, needs=frozenset({"figures"}))
-    with pytest.raises(UsageError, match="models: unknown name 'lost'"):
-        run_cells([Cell(model="lost", objective="sft")], SCALE, out)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(UsageError, match="device: needs a GPU, and there is none, got 'cuda'"):
-        run_cells(cells("good"), replace(SCALE, device="cuda"), out)
+    for wrong, scale, options, message in (
+        ("good", SCALE, {"executor": "slurm"}, "executor: unknown name 'slurm'; known: local, ray"),
+        ("good", SCALE, {"needs": frozenset({"figures"})}, "needs: unknown name 'figures'"),
+        ("lost", SCALE, {}, "models: unknown name 'lost'"),
+        ("good", replace(SCALE, device="cuda"), {}, "device: needs a GPU, and there is none, got 'cuda'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run_cells(cells(wrong), scale, out, **options)
     assert not out.exists()
 
 
@@ -178,7 +184,5 @@ def test_requests_add_up_and_repeat_nothing(tmp_path: Path) -> None:
 
 
 def test_bases_come_first_then_seed_by_seed() -> None:
-    base = Cell(model="good", objective="base")
-    trained = cells("good", "bad", seeds=2)
-    ordered = in_order([*trained, base, trained[0]])
-    assert ordered == [base, trained[0], trained[2], trained[1], trained[3]]
+    base, trained = Cell(model="good", objective="base"), cells("good", "bad", seeds=2)
+    assert in_order([*trained, base, trained[0]]) == [base, trained[0], trained[2], trained[1], trained[3]]

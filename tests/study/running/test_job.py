@@ -30,12 +30,16 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     job, cell = make_job(tmp_path)
     assert job.missing(cell) == ["train", "evaluate", "tokens"]
     assert job.missing(Cell(model="good", objective="base")) == ["evaluate", "tokens"]
+    job.folder.note_failure(cell, "disk full")
+    assert job.folder.read_failure(cell) == "disk full"
     finish(job, cell)
     assert job.missing(cell) == ["tokens"]
     job.folder.tokens(cell).touch()
     assert job.missing(cell) == []
     more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
     assert more.missing(cell) == ["evaluate"]
+    job.do(cell.name, quietly)
+    assert job.folder.read_failure(cell) == "", "a done cell has none any more"
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -47,37 +51,18 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
     for path in (weights, config, checkpoint / "optimizer.pt"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+    run.mark_finished()
+    job.folder.tokens(cell).touch()
+    replace(job, needs=all_needs(job.scale, {"tokens"})).do(cell.name, quietly)
+    assert weights.exists(), "there are no scores yet"
     finish(job, cell)
     assert all_needs(job.scale, {"scores"}) == (BOTH if not keep else {"scores"})
-    job.folder.tokens(cell).touch()
     assert job.do(cell.name, quietly) == {}
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
     assert job.missing(cell) == []
     if not keep:
         with pytest.raises(UsageError, match="its weights were deleted after its evaluation; to measure more, remove"):
             job.take(cell, "evaluate", quietly)
-
-
-def test_weights_stay_while_there_are_no_scores(tmp_path: Path) -> None:
-    job, cell = make_job(tmp_path, keep=False)
-    job = replace(job, needs=all_needs(job.scale, {"tokens"}))
-    run = RunDirectory(job.folder.run(cell))
-    run.model_dir.mkdir(parents=True)
-    (run.model_dir / "model.safetensors").touch()
-    run.mark_finished()
-    job.folder.tokens(cell).touch()
-    job.do(cell.name, quietly)
-    assert (run.model_dir / "model.safetensors").exists()
-
-
-def test_a_done_cell_has_no_failure_any_more(tmp_path: Path) -> None:
-    job, cell = make_job(tmp_path)
-    job.folder.note_failure(cell, "disk full")
-    assert job.folder.read_failure(cell) == "disk full"
-    finish(job, cell)
-    job.folder.tokens(cell).touch()
-    job.do(cell.name, quietly)
-    assert job.folder.read_failure(cell) == ""
 
 
 def test_with_gpus_a_step_is_a_process_of_its_own_and_hands_back_why_it_failed(

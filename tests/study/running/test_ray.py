@@ -73,24 +73,18 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
 def test_what_no_machine_has_is_refused_unless_the_cluster_grows(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    from ray._private.state import state
+    from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
+
     monkeypatch.setenv(RESOURCES, '{"a100": 1}')
     words = r"executor: no machine .* what good/sft/seed0 takes \(1 CPU, 1 a100\); they have 2 CPU, 0 a100"
     with pytest.raises(UsageError, match=words):
         run_cells(cells("good"), SCALE, StudyFolder(tmp_path / "out"), executor="ray")
     assert not (tmp_path / "out").exists() and cluster.is_initialized()
-    monkeypatch.setattr(ray_executor, "_grows", lambda: True)
-    with RayCrew(job_of(tmp_path, *cells("good"))):
-        assert caplog.messages[0].endswith("waiting for the cluster to grow")
-
-
-def test_a_cluster_that_was_told_of_kinds_of_machines_grows(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray._private.state import state
-    from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
-
-    assert not ray_executor._grows()
     told = ClusterConfig(node_group_configs=[NodeGroupConfig(resources={"GPU": 8}, max_count=4)])
     monkeypatch.setattr(state, "get_cluster_config", lambda: told)
-    assert ray_executor._grows()
+    with RayCrew(job_of(tmp_path, *cells("good"))):
+        assert caplog.messages[0].endswith("waiting for the cluster to grow")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells nobody of a dead parent")
@@ -110,14 +104,10 @@ def test_what_a_task_has_launched_ends_when_it_is_cancelled(
         wait_until_gone(pid)
 
 
-def test_resources_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_and_what_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RESOURCES, "two")
-    (cell,) = cells("good")
     with pytest.raises(UsageError, match=r"TRIMSFT_RAY_RESOURCES: must be JSON such as .* got 'two'"):
-        resources_of(job_of(tmp_path), cell)
-
-
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        resources_of(job_of(tmp_path), *cells("good"))
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'trimsft\[ray\]'"):
         RayCrew(job_of(tmp_path))

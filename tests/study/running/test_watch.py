@@ -1,15 +1,13 @@
 """Lines for a log, a display for a terminal, and where cells stand by what is on disk."""
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from trimsft.errors import RunError
 from trimsft.study.cells import Cell
 from trimsft.study.running.execution import Event
-from trimsft.study.running.watch import SHOWN, CellState, Progress, read_status, status_table
+from trimsft.study.running.watch import SHOWN, CellState, Progress, status_table
 
 SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
 
@@ -72,8 +70,3 @@ def test_status_names_stay_apart_on_a_narrow_terminal(capsys: pytest.CaptureFixt
     column = "".join(line[: line.index("failed")] if "failed" in line else line for line in said.splitlines())
     assert "…" not in said and "margin1-" in column.replace(" ", "") and "margin10-" in column.replace(" ", "")
     assert "0 of 2 done, 2 failed" in said
-
-
-def test_a_folder_that_holds_no_study_has_no_status(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no study; make one with trimsft study run NAME --out"):
-        read_status(tmp_path)

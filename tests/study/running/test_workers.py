@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT
 from tests.study.stub import LAUNCHER, is_running, wait_until_gone
 from trimsft.study.running import launch as launching
 from trimsft.study.running.launch import launch, tied
@@ -87,30 +86,6 @@ def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_
         assert worker.is_alive() and is_running(pid)
         assert os.getpgid(worker.pid) == worker.pid, "a terminal's Ctrl-C does not reach its group"
     wait_until_gone(pid)
-
-
-ORPHAN = """
-import os, signal, sys
-from pathlib import Path
-from tests.study.running.test_workers import Launching
-from trimsft.study.running.slots import CoreSlots
-from trimsft.study.running.workers import Team
-
-if __name__ == "__main__":
-    for message in Team(Launching(Path(sys.argv[1])), CoreSlots(1)).work(["sleeps"]):
-        if message is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_what_a_worker_has_launched_does_not_outlive_its_parent(tmp_path: Path) -> None:
-    script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN)
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    words = [sys.executable, str(script), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=240)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
 # ---- processes that end with their parent

@@ -1,16 +1,14 @@
 """What a sweep draws: curves of one field, maps of two, the plane of margin and bandwidth, by objective."""
 
 import csv
-import json
 
 import pytest
 
-from tests.study.made_up_scores import exact, results, write_run
+from tests.study.made_up_scores import results
 from trimsft.report.figures import style
-from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import select, sweep_cells, swept_of
-from trimsft.study.sweeps.writing import sweep_figures, write_sweep
+from trimsft.study.sweeps.writing import sweep_figures
 
 
 @pytest.fixture(autouse=True)
@@ -82,25 +80,3 @@ def test_margin_and_bandwidth_stay_the_plane_and_the_curves_of_figure_3(tmp_path
     third = drawn(tmp_path, "margin=1,2", "bandwidth=1,2", "learning_rate=1e-4,1e-3")
     assert list(third) == ["plane", "curves"] and len(third["plane"]) == 4
     assert drawn(tmp_path, "objective=trim,dft") == {}
-
-
-def test_sweep_md_shows_them(tmp_path, monkeypatch):
-    read = swept("learning_rate=1e-4,1e-3", objective="dft")
-    for summary in (*read.points, *read.baselines):
-        for cell in summary.cells:
-            write_run(StudyFolder(tmp_path), cell, list(summary.runs[cell.seed].values()))
-    monkeypatch.setattr(style, "PRINT_FORMATS", (".png",))
-    write_sweep(read, tmp_path)
-    assert "![curve-learning rate](figures/curve-learning_rate.png)" in (tmp_path / "sweep.md").read_text()
-
-
-def test_a_sweep_whose_points_all_score_the_same_has_no_shares(tmp_path):
-    grid = points(read_axes(("margin=1,2", "bandwidth=1,2")), "trim")
-    cells = sweep_cells(grid, "lab", 1)
-    read = swept_of({cell: exact(0.5) for cell in cells}, cells, keep=grid, resamples=20)
-    for cell in cells:
-        write_run(StudyFolder(tmp_path), cell, exact(0.5))
-    write_sweep(read, tmp_path)
-    record = json.loads((tmp_path / "sweep.json").read_text())
-    assert record["sensitivity"] is None
-    assert "All 4 settings score the same: there is no variance to explain." in record["sentences"]

@@ -1,4 +1,4 @@
-"""Sweeps: cells, intervals over seeds, the choice on one benchmark and the report on others, files and the page."""
+"""Sweeps: cells, the choice on one benchmark and the report on others, SFT at the same settings, files and the page."""
 
 import csv
 import io
@@ -10,20 +10,29 @@ import pytest
 from rich.console import Console
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import RunError
+from trimsft.report.figures import style
 from trimsft.report.page.sweep import read_sweep as read_for_page
 from trimsft.scoring.scores import over_runs
-from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import Outcome
 from trimsft.study.scales import SCALES
 from trimsft.study.sweeps.command import SweepSettings, run_sweep, show_sweep
 from trimsft.study.sweeps.grid import points, read_axes
-from trimsft.study.sweeps.sweep import select, sweep_cells, swept_of
-from trimsft.study.sweeps.writing import conclusions, sweep_table, write_sweep
+from trimsft.study.sweeps.sweep import best_of, candidates, select, sweep_cells, swept_of
+from trimsft.study.sweeps.writing import conclusions, sweep_record, sweep_table, write_sweep
 from trimsft.study.tables.summaries import load_results
 
 GRID = ("margin=0,1.5", "bandwidth=0.5,1,3")
+SLOW, FAST = 2e-4, 1e-3
+RATES = points(read_axes([f"learning_rate={SLOW},{FAST}"]))
+TUNED = {("sft", SLOW): (2, 2), ("sft", FAST): (5, 4), ("trim", SLOW): (3, 4), ("trim", FAST): (6, 5)}
+
+
+@pytest.fixture(autouse=True)
+def only_numbers(monkeypatch):
+    """What is drawn is in the CSV beside it; pictures take longer."""
+    monkeypatch.setattr(style, "PRINT_FORMATS", ())
 
 
 def cells_of(*grids, seeds=1, **options):
@@ -34,6 +43,10 @@ def band_of(cell):
     return (cell.get("margin"), cell.get("bandwidth"))
 
 
+def rate_of(summary):
+    return summary.setting.get("learning_rate")
+
+
 def trained(seeds=2, effect=lambda m, tau: -0.6 * tau):
     """A sweep in which the bandwidth alone matters, and SFT is below everything."""
     cells = cells_of(*GRID, seeds=seeds)
@@ -41,37 +54,58 @@ def trained(seeds=2, effect=lambda m, tau: -0.6 * tau):
     return cells, results(shifts)
 
 
-def by_benchmark(scores):
-    """{(m, tau): (easy, hard)} in eighths, without noise."""
-    cells = sweep_cells(points(read_axes(["margin=0,1", "bandwidth=1,2"])), "lab", 1, baseline=False)
+@pytest.fixture(scope="module")
+def swept():
+    cells, found = trained()
+    return swept_of(found, cells, resamples=50)
+
+
+def eighths(cells, scores, key, keep=None):
+    """{key of a cell: (easy, hard)} in eighths, without noise."""
     found = {
         cell: [
-            *exact(scores[band_of(cell)][0] / 8, benchmarks=("easy",)),
-            *exact(scores[band_of(cell)][1] / 8, benchmarks=("hard",)),
+            each
+            for name, eighth in zip(("easy", "hard"), scores[key(cell)], strict=True)
+            for each in exact(eighth / 8, benchmarks=(name,))
         ]
         for cell in cells
     }
-    return swept_of(found, cells)
+    return swept_of(found, cells, keep=keep, resamples=20)
+
+
+def by_band(scores):
+    return eighths(cells_of("margin=0,1", "bandwidth=1,2", baseline=False), scores, band_of)
+
+
+def by_rate(scores, grid=RATES):
+    return eighths(sweep_cells(grid, "lab", 1), scores, lambda cell: (cell.objective, cell.get("learning_rate")), grid)
+
+
+def write_runs(out, found):
+    for cell, scores in found.items():
+        write_run(StudyFolder(out), cell, scores)
+
+
+def rows_of(path):
+    return list(csv.DictReader(io.StringIO(path.read_text())))
 
 
 # ---- cells and means
 
 
-def test_every_point_has_every_seed_and_sft_stands_beside_them():
+def test_every_point_has_every_seed_and_sft_stands_beside_them_at_each_value_of_what_it_takes_too():
     cells = cells_of(*GRID, seeds=3)
-    assert len(cells) == (6 + 1) * 3
+    assert len(cells) == (6 + 1) * 3 and {cell.seed for cell in cells} == {0, 1, 2}
     assert [cell.objective for cell in cells].count("sft") == 3
-    assert {cell.seed for cell in cells} == {0, 1, 2}
-    assert not [cell for cell in cells_of(*GRID, baseline=False) if cell.objective == "sft"]
-
-
-def test_sft_in_the_grid_is_not_made_twice():
-    cells = sweep_cells(points(read_axes(["objective=sft,trim", "margin=1,2"])), "lab", 1)
-    assert [cell.objective for cell in cells] == ["sft", "trim", "trim"]
-
-
-def test_the_cells_are_those_of_the_studies():
-    assert Cell(model="lab", objective="trim") in cells_of("margin=1.5", "bandwidth=0.8")
+    grid = ("objective=trim,dft", "margin=1,2", "learning_rate=2e-4,1e-3")
+    sft = [cell for cell in cells_of(*grid, seeds=2) if cell.objective == "sft"]
+    assert [(cell.fields, cell.seed) for cell in sft] == [
+        ((("learning_rate", rate),), seed) for seed in (0, 1) for rate in (SLOW, FAST)
+    ]
+    own = cells_of("objective=trim,fsft", "margin=1,2", "gamma=1,2")
+    assert [cell.fields for cell in own if cell.objective == "sft"] == [()]
+    assert not [cell for cell in cells_of(*grid, baseline=False) if cell.objective == "sft"]
+    assert [cell.objective for cell in cells_of("objective=sft,trim", "margin=1,2")] == ["sft", "trim", "trim"]
 
 
 def test_a_point_is_the_mean_over_its_seeds_with_the_interval_of_over_runs():
@@ -79,10 +113,13 @@ def test_a_point_is_the_mean_over_its_seeds_with_the_interval_of_over_runs():
     swept = swept_of(found, cells, resamples=500)
     point = swept.points[0]
     runs = [found[cell] for cell in cells if cell.objective == "trim" and band_of(cell) == point.setting.band]
-    assert len(runs) == 3
-    assert point.interval("average") == over_runs(runs, "average", resamples=500)
+    assert len(runs) == 3 and point.interval("average") == over_runs(runs, "average", resamples=500)
     (sft,) = swept.baselines
     assert sft.seeds == 3 and sft not in swept.points and swept.baseline_of(point) is sft
+    sensitivity = swept.sensitivity()
+    assert sensitivity.verdict == "holds" and sensitivity.shares["bandwidth"].value > 0.8
+    line = cells_of("margin=0,1", baseline=False)
+    assert swept_of(results(dict.fromkeys(line, 0.0)), line, resamples=20).sensitivity() is None
 
 
 def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
@@ -98,118 +135,135 @@ def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
 
 
 def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
-    swept = by_benchmark({(0, 1): (7, 2), (1, 1): (3, 6), (0, 2): (4, 4), (1, 2): (5, 5)})
+    swept = by_band({(0, 1): (7, 2), (1, 1): (3, 6), (0, 2): (4, 4), (1, 2): (5, 5)})
     chosen = select(swept, "easy")
-    assert chosen.point.setting.band == (0, 1)
-    assert list(chosen.by_benchmark) == ["hard"]
-    assert chosen.interval.value == pytest.approx(2 / 8)
-    assert chosen.development.value == pytest.approx(7 / 8)
+    assert chosen.point.setting.band == (0, 1) and list(chosen.by_benchmark) == ["hard"]
+    assert (chosen.interval.value, chosen.development.value) == pytest.approx((2 / 8, 7 / 8))
     assert "Chosen on easy: TrimSFT (margin 0, bandwidth 1). On hard: 25.0 [" in chosen.sentence()
     assert "87.5" not in chosen.sentence(), "the score it was chosen by is no result"
     assert select(swept, "hard").point.setting.band == (1, 1)
 
 
 def test_ties_go_to_the_smaller_bandwidth_then_to_the_smaller_margin():
-    equal = by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4)))
-    assert select(equal, "easy").point.setting.band == (0, 1)
-    tied = {(0, 1): (3, 4), (1, 1): (5, 4), (0, 2): (5, 4), (1, 2): (5, 4)}
-    assert select(by_benchmark(tied), "easy").point.setting.band == (1, 1)
+    equal = dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (5, 4))
+    assert select(by_band(equal), "easy").point.setting.band == (0, 1)
+    assert select(by_band(equal | {(0, 1): (3, 4)}), "easy").point.setting.band == (1, 1)
 
 
-def test_a_benchmark_that_is_not_there_or_alone_cannot_choose():
-    swept = by_benchmark(dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (4, 4)))
-    with pytest.raises(UsageError, match=r"select_on: unknown name 'esay'; did you mean 'easy'\? known: easy, hard"):
-        select(swept, "esay")
-    cells = cells_of("margin=0,1", baseline=False)
-    alone = swept_of({cell: exact(0.5, benchmarks=("easy",)) for cell in cells}, cells)
-    with pytest.raises(UsageError, match="select_on: is the only benchmark, got 'easy'"):
-        select(alone, "easy")
-
-
-# ---- the best of many
+def test_the_best_point_is_held_against_the_best_sft_both_chosen_on_one_benchmark():
+    chosen = select(by_rate(TUNED | {("trim", SLOW): (7, 4)}), "easy")
+    assert rate_of(chosen.point) == SLOW and rate_of(chosen.baseline) == FAST
+    assert chosen.against_sft.value == pytest.approx(0)
+    assert ", against SFT (learning_rate 0.001), chosen on easy likewise: +0.0 [" in chosen.sentence()
 
 
 def test_the_best_of_many_equal_points_is_too_good_and_the_estimate_says_about_how_much():
     """40 points that differ by chance alone: the best lies above the truth, which the mean of all is near."""
-    cells = sweep_cells(points(read_axes(["margin=0:9:1", "bandwidth=1:4:1"])), "lab", 1, baseline=False)
+    cells = cells_of("margin=0:9:1", "bandwidth=1:4:1", baseline=False)
     swept = swept_of(results(dict.fromkeys(cells, 0.3)), cells, resamples=20)
     means = np.array([point.interval("average").value for point in swept.points])
     excess = means.max() - means.mean()
-    estimate = swept.optimism(resamples=400)
-    assert 0.4 * excess < estimate < 1.6 * excess
-
-
-def test_a_point_that_is_far_ahead_is_hardly_too_good():
+    assert 0.4 * excess < swept.optimism(resamples=400) < 1.6 * excess
     cells, found = trained(effect=lambda m, tau: 3.0 if (m, tau) == (0, 1) else -1.0)
-    swept = swept_of(found, cells, resamples=20)
-    assert swept.best.setting.band == (0, 1)
-    assert abs(swept.optimism(resamples=400)) < 0.005
+    far_ahead = swept_of(found, cells, resamples=20)
+    assert far_ahead.best.setting.band == (0, 1) and abs(far_ahead.optimism(resamples=400)) < 0.005
 
 
-def test_without_a_choice_the_words_warn_and_with_one_they_do_not():
-    cells, found = trained()
-    swept = swept_of(found, cells, resamples=50)
+def test_without_a_choice_the_words_warn_and_with_one_they_do_not(swept):
     assert "As the best of 6 on the problems it was chosen by it is too high, by about" in conclusions(swept, None)[0]
     chosen = conclusions(swept, select(swept, "easy"))
     assert not any("too high" in sentence for sentence in chosen)
+    assert ", against SFT +" in chosen[0], "the only one, and so not chosen"
     assert any("tau explains" in sentence for sentence in chosen)
 
 
-def test_the_sensitivity_is_that_of_the_bandwidth_which_alone_matters():
-    cells, found = trained(seeds=3)
-    swept = swept_of(found, cells, resamples=50)
-    sensitivity = swept.sensitivity()
-    assert sensitivity is not None and sensitivity.verdict == "holds"
-    assert sensitivity.shares["bandwidth"].value > 0.8
-    line = sweep_cells(points(read_axes(["margin=0,1"])), "lab", 1, baseline=False)
-    assert swept_of(results(dict.fromkeys(line, 0.0)), line, resamples=20).sensitivity() is None
+def test_only_points_with_the_most_seeds_are_chosen_among_and_it_is_said():
+    """The best of three points has one seed of three."""
+    grid = points(read_axes(["margin=0,1,2"]))
+    cells = sweep_cells(grid, "lab", 3)
+    share = {0.0: 0.25, 1.0: 0.5, 2.0: 1.0, None: 0.25}
+    kept = [cell for cell in cells if cell.get("margin") != 2 or cell.seed == 0]
+    read = swept_of({cell: exact(share[cell.get("margin")]) for cell in kept}, cells, keep=grid, resamples=20)
+    assert [point.seeds for point in read.points] == [3, 3, 1] and len(candidates(read.points)) == 2
+    chosen = (read.best, select(read, "easy").point, best_of(read.points[2:], "average", ["easy"]))
+    assert [point.setting.get("margin") for point in chosen] == [1, 1, 2]
+    told = "1 of 3 points had no part in the choice: fewer than 3 trainings are finished."
+    for selection in (None, select(read, "easy")):
+        assert told in conclusions(read, selection)
+    assert "The highest of 2 points is TrimSFT (margin 1, " in conclusions(read, None)[0]
+    found = results(dict.fromkeys(cells, 0.0))
+    whole = [cell for cell in kept if cell.get("margin") != 2]
+    with_it, without = (swept_of({c: found[c] for c in some}, cells, keep=grid, resamples=20) for some in (kept, whole))
+    assert with_it.optimism(resamples=50) == without.optimism(resamples=50) != 0
+
+
+# ---- the table
+
+
+def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count(swept):
+    table = sweep_table(swept, select(swept, "easy"))
+    assert table.header[:3] == ("", "margin", "bandwidth")
+    assert table.header[3:] == ("easy (chosen on)", "hard", "average of the others", "against SFT")
+    brief = sweep_table(swept, select(swept, "easy"), brief=True)
+    assert brief.header[3:] == ("easy (chosen on)", "average of the others", "against SFT")
+    first, *others = table.rows
+    assert first[0].text == "SFT" and first[-1].text == ""
+    (bold,) = [row for row in table.rows if row[0].bold]
+    assert (float(bold[1].text), float(bold[2].text)) == select(swept, "easy").point.setting.band
+    ours, sft = (each.interval("average", "hard").value for each in (swept.points[0], swept.baselines[0]))
+    assert float(others[0][-1].text) == pytest.approx(100 * (ours - sft), abs=0.06)
+    assert not any("with the same" in note for note in table.notes)
+
+
+def test_a_point_is_held_against_sft_at_the_same_learning_rate_where_that_is_finished():
+    table = sweep_table(by_rate(TUNED))
+    assert [(row[0].text, row[3].text) for row in table.rows] == [
+        (name, rate) for name in ("SFT", "TrimSFT") for rate in ("0.0002", "0.001")
+    ]
+    # (3 - 2 + 4 - 2) / 16 and (6 - 5 + 5 - 4) / 16
+    assert [row[-1].text for row in table.rows] == ["", "", "+18.8", "+12.5"]
+    assert "Against SFT with the same learning_rate." in table.notes
+    cells = sweep_cells(RATES, "lab", 1)
+    found = {cell: exact(0.5) for cell in cells if cell.name != "lab/sft-learning_rate0.001/seed0"}
+    rows = sweep_table(swept_of(found, cells, keep=RATES, resamples=20)).rows
+    assert [row[-1].text for row in rows] == ["", "+0.0", ""]
+
+
+def test_sft_that_is_a_point_stands_in_the_table_once():
+    grid = points(read_axes(["objective=sft,trim", f"learning_rate={SLOW},{FAST}"]))
+    assert [row[0].text for row in sweep_table(by_rate(TUNED, grid)).rows] == ["SFT", "SFT", "TrimSFT", "TrimSFT"]
+    best = select(by_rate(TUNED | {("sft", FAST): (7, 7)}, grid), "easy")
+    assert best.point.setting.objective == "sft" and best.against_sft is None
 
 
 # ---- files
 
 
-@pytest.fixture
-def folder(tmp_path):
+def test_a_sweep_leaves_tables_figures_and_a_page_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(style, "PRINT_FORMATS", (".svg", ".pdf", ".png"))
     cells, found = trained()
-    place = StudyFolder(tmp_path / "sweep")
-    for cell in cells:
-        write_run(place, cell, found[cell])
-    place.settle(replace(SCALES["lab"], benchmarks=("easy", "hard")))
-    return place.out, cells
-
-
-def test_a_sweep_leaves_tables_figures_and_a_page_behind(folder):
-    out, cells = folder
+    out = tmp_path / "sweep"
+    write_runs(out, found)
+    StudyFolder(out).settle(replace(SCALES["lab"], benchmarks=("easy", "hard")))
     swept = swept_of(load_results(cells, out), cells, resamples=50)
-    files = write_sweep(
-        swept, out, selection=select(swept, "easy"), notes=["dft takes no margin."], command="trimsft sweep x"
-    )
+    notes, selection = ["dft takes no margin."], select(swept, "easy")
+    files = write_sweep(swept, out, selection=selection, notes=notes, command="trimsft sweep x")
     names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
     drawn = [f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")]
     assert names == [*drawn, "report.html", "sweep.csv", "sweep.json", "sweep.md", "sweep.tex"]
     assert sorted(str(path.relative_to(out)) for path in files) == names
     text = (out / "sweep.md").read_text()
-    assert "Chosen on easy" in text and "dft takes no margin." in text
-    rows = list(csv.DictReader(io.StringIO((out / "sweep.csv").read_text())))
+    assert "Chosen on easy" in text and "dft takes no margin." in text and "![curves](figures/curves.png)" in text
+    rows = rows_of(out / "sweep.csv")
     assert [row["objective"] for row in rows] == ["sft", *["trim"] * 6]
     first = ["objective", "margin", "bandwidth", "value", "low", "high", "seeds", "run", "by_seed"]
-    assert list(rows[0]) == [
-        *first,
-        *(f"{name}{end}" for name in ("against_sft", "easy", "hard") for end in ("", "_low", "_high")),
-    ]
-    page = (out / "report.html").read_text()
-    assert "trimsft sweep x" in page
-
-
-def test_sweep_json_is_what_the_page_reads(folder):
-    out, cells = folder
-    swept = swept_of(load_results(cells, out), cells, resamples=50)
-    write_sweep(swept, out, selection=select(swept, "easy"), command="trimsft sweep x")
-    read = read_for_page(out)
+    parts = [f"{name}{end}" for name in ("against_sft", "easy", "hard") for end in ("", "_low", "_high")]
+    assert list(rows[0]) == [*first, *parts]
+    read, page = read_for_page(out), (out / "report.html").read_text()
     assert (read.metric, read.benchmarks, read.selected_on) == ("average@8", ("hard",), "easy")
     sft = swept.baselines[0].interval("average", "hard")
     assert read.baseline == (sft.value, sft.low, sft.high)
-    assert f"SFT: {100 * sft.value:.1f} [" in (out / "report.html").read_text()
+    assert "trimsft sweep x" in page and f"SFT: {100 * sft.value:.1f} [" in page
     assert {(point.margin, point.bandwidth) for point in read.points} == {(m, t) for m in (0, 1.5) for t in (0.5, 1, 3)}
     assert all((out / "..").resolve() in (out / point.run).resolve().parents for point in read.points)
     hard = swept.points[0].interval("average", "hard")
@@ -222,10 +276,8 @@ def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path)
     cells = sweep_cells(grid, "lab", 1)
     best = {cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells}
     found = results(best)
-    for cell in cells:
-        write_run(StudyFolder(tmp_path), cell, found[cell])
-    swept = swept_of(found, cells, keep=grid, resamples=20)
-    write_sweep(swept, tmp_path)
+    write_runs(tmp_path, found)
+    write_sweep(swept_of(found, cells, keep=grid, resamples=20), tmp_path)
     content = json.loads((tmp_path / "sweep.json").read_text())
     assert len(content["all"]) == 12, "with SFT at both learning rates"
     assert len(content["points"]) == 4 and {point["learning_rate"] for point in content["points"]} == {2e-4}
@@ -233,22 +285,41 @@ def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path)
     assert len(read_for_page(tmp_path).points) == 4
 
 
-def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count():
-    cells, found = trained()
-    swept = swept_of(found, cells, resamples=50)
-    table = sweep_table(swept, select(swept, "easy"))
-    assert table.header[:3] == ("", "margin", "bandwidth")
-    assert table.header[3:] == ("easy (chosen on)", "hard", "average of the others", "against SFT")
-    brief = sweep_table(swept, select(swept, "easy"), brief=True)
-    assert brief.header[3:] == ("easy (chosen on)", "average of the others", "against SFT")
-    first, *others = table.rows
-    assert first[0].text == "SFT" and first[-1].text == ""
-    bold = [row for row in table.rows if row[0].bold]
-    assert len(bold) == 1
-    assert (float(bold[0][1].text), float(bold[0][2].text)) == select(swept, "easy").point.setting.band
-    sft, point = swept.baselines[0], swept.points[0]
-    expected = 100 * (point.interval("average", "hard").value - sft.interval("average", "hard").value)
-    assert float(others[0][-1].text) == pytest.approx(expected, abs=0.06)
+def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path):
+    cells = sweep_cells(RATES, "lab", 2)
+    found = results({cell: -1.0 if cell.objective == "sft" else 1.0 for cell in cells})
+    write_runs(tmp_path, found)
+    read = swept_of(found, cells, keep=RATES, resamples=50)
+    write_sweep(read, tmp_path)
+    _, sft, _, trim = rows_of(tmp_path / "sweep.csv")
+    assert [(row["objective"], row["learning_rate"]) for row in (sft, trim)] == [("sft", "0.001"), ("trim", "0.001")]
+    assert sft["against_sft"] == sft["against_sft_low"] == ""
+    difference = float(trim["value"]) - float(sft["value"])
+    assert float(trim["against_sft"]) == pytest.approx(difference, abs=1e-5)
+    assert float(trim["against_sft_low"]) < difference < float(trim["against_sft_high"])
+    seeds = [float(score) for score in trim["by_seed"].split()]
+    assert len(seeds) == 2 and np.mean(seeds) == pytest.approx(float(trim["value"]), abs=1e-5)
+    hard = read.points[1].interval("average", "hard")
+    ends = [float(trim[f"hard{end}"]) for end in ("", "_low", "_high")]
+    assert ends == pytest.approx([hard.value, hard.low, hard.high], abs=1e-5)
+    assert json.loads((tmp_path / "sweep.json").read_text())["all"][3]["by_seed"] == pytest.approx(seeds, abs=1e-5)
+
+
+def test_the_slice_and_its_sft_are_those_of_the_chosen_point(tmp_path):
+    read = by_rate(TUNED | {("trim", SLOW): (7, 0)})
+    for selection, rate in ((None, FAST), (select(read, "easy"), SLOW)):
+        record = sweep_record(read, tmp_path, selection, [], "")
+        assert {point["learning_rate"] for point in record["points"]} == {rate}
+        assert record["baseline"]["objective"] == "sft" and record["baseline"]["learning_rate"] == rate
+    assert record["selection"]["sft"] == {"learning_rate": FAST}
+
+
+def test_a_sweep_whose_points_all_score_the_same_has_no_shares(tmp_path):
+    cells = cells_of("margin=1,2", "bandwidth=1,2")
+    read = swept_of({cell: exact(0.5) for cell in cells}, cells, resamples=20)
+    sentences = conclusions(read, None)
+    assert "All 4 settings score the same: there is no variance to explain." in sentences
+    assert sweep_record(read, tmp_path, None, sentences, "")["sensitivity"] is None
 
 
 # ---- the command
@@ -260,37 +331,27 @@ def run_command(monkeypatch, out, failing=(), **options):
     data.mkdir(exist_ok=True)
     for name in ("easy", "hard"):
         (data / f"{name}.jsonl").write_text('{"id": "1", "problem": "1 + 1", "answer": "2"}\n')
-    settings = SweepSettings(
-        grid=("objective=trim,dft", "margin=1,2"),
-        benchmarks=("easy", "hard"),
-        benchmark_data=str(data),
-        out=out,
-        **options,
-    )
 
     def pretend(cells, scale, folder, **how):
         folder.settle(scale)
         done = {cell: folder.run(cell) for cell in cells if cell.objective not in failing}
-        for cell, scores in results(dict.fromkeys(done, 0.0)).items():
-            write_run(folder, cell, scores)
+        write_runs(folder.out, results(dict.fromkeys(done, 0.0)))
         return Outcome(folder, done, {cell: "out of memory" for cell in cells if cell not in done})
 
     monkeypatch.setattr("trimsft.study.command.run_cells", pretend)
+    options |= {"benchmarks": ("easy", "hard"), "benchmark_data": str(data), "out": out}
+    outcome = run_sweep(SweepSettings(grid=("objective=trim,dft", "margin=1,2"), **options), command="trimsft sweep x")
     console = Console(file=io.StringIO(), width=120)
-    outcome = run_sweep(settings, command="trimsft sweep x")
     show_sweep(outcome, console)
     return outcome, console.file.getvalue()
 
 
-def test_the_command_trains_chooses_writes_and_shows(monkeypatch, tmp_path):
+def test_the_command_trains_chooses_writes_and_shows_and_names_what_failed(monkeypatch, tmp_path):
     outcome, shown = run_command(monkeypatch, tmp_path / "sweep", select_on="easy")
     assert [point.setting.objective for point in outcome.swept.points] == ["trim", "trim", "dft"]
-    assert outcome.failures() == []
     assert "Chosen on easy" in shown and "dft takes no margin" in shown and "report.html" in shown
-    assert outcome.as_dict()["command"] == "trimsft sweep x" and outcome.as_dict()["failed"] == {}
-
-
-def test_what_failed_is_named_and_the_others_are_shown(monkeypatch, tmp_path):
+    assert outcome.failures() == [] == list(outcome.as_dict()["failed"])
+    assert outcome.as_dict()["command"] == "trimsft sweep x"
     outcome, shown = run_command(monkeypatch, tmp_path / "some", failing=("dft",))
     (failure,) = outcome.failures()
     assert failure.startswith("lab/dft/seed0: out of memory; see ")

@@ -5,6 +5,7 @@ import pytest
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft import paper
 from trimsft.report.table import render
+from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.scores import (
     STAND_IN,
@@ -20,31 +21,32 @@ from trimsft.study.tables.scores import (
 from trimsft.study.tables.summaries import Setting, labels_of, mean_difference, paired, setting_of, summarise
 
 
-def on_the_papers_benchmarks(share, names=("math500", "olympiadbench", "minerva", "amc", "aime24")):
-    return exact(share, benchmarks=names)
+def table_rows(found, study="main", resamples=20):
+    summaries = summarise(found, resamples=resamples)
+    return summaries, score_rows(summaries, ["average"], numbers_of(study))
+
+
+def difference(summaries, a, b, **options):
+    return paired(*(summaries[setting_of(cell(name))] for name in (a, b)), **options)
 
 
 # ---- the paper's numbers
 
 
 def test_a_setting_finds_its_number_in_the_papers_tables():
-    numbers = numbers_of("main")
-    qwen = "Qwen2.5-Math-1.5B"
-    assert numbers.of(setting_of(cell("trim", model=qwen))).average == 31.77
-    assert numbers.of(setting_of(cell("fsft", model="Llama3.1-8B"))).scores["math500"] == 2.95
-    assert numbers.of(setting_of(cell("trim", model=qwen, margin=1.0))) is None
-    assert numbers.of(setting_of(cell("fsft", model=qwen, gamma=1.0))) is None
-    assert numbers.of(setting_of(cell("sft", model=qwen, learning_rate=1e-4))) is None, "another recipe"
-    assert numbers.of(setting_of(cell("trim"))) is None
-    assert numbers.stand_in(setting_of(cell("trim"))).average == 31.77
+    def of(study, objective, model=STAND_IN, **fields):
+        return numbers_of(study).of(setting_of(cell(objective, model=model, **fields)))
 
-
-def test_where_two_tables_disagree_each_study_shows_its_own():
-    disputed = setting_of(cell("trim", model=STAND_IN, margin=4.0, bandwidth=1.0))
-    assert numbers_of("ablation").of(disputed).scores["aime24"] == 5.83
-    assert numbers_of("half-trims").of(disputed).scores["aime24"] == 8.83
-    twice = setting_of(cell("trim", model=STAND_IN, margin=6.0, bandwidth=1.0))
-    assert numbers_of("ablation").of(twice).scores["olympiadbench"] == 29.28, "the first of its two tables"
+    assert of("main", "trim").average == 31.77
+    assert of("main", "fsft", "Llama3.1-8B").scores["math500"] == 2.95
+    assert of("main", "trim", margin=1.0) is None and of("main", "fsft", gamma=1.0) is None
+    assert of("main", "sft", learning_rate=1e-4) is None, "another recipe"
+    assert of("main", "trim", "lab") is None
+    assert numbers_of("main").stand_in(setting_of(cell("trim"))).average == 31.77
+    assert of("ablation", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 5.83
+    assert of("half-trims", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 8.83, "each study shows its own"
+    twice = of("ablation", "trim", margin=6.0, bandwidth=1.0)
+    assert twice.scores["olympiadbench"] == 29.28, "the first of its two tables"
 
 
 def test_contradictions_of_a_table_are_said_where_it_is_shown():
@@ -55,9 +57,6 @@ def test_contradictions_of_a_table_are_said_where_it_is_shown():
     (note,) = [note for note in told if "(4, 1)" in note]  # one sentence, though two things speak against the number
     assert "is 8.83 and should be 5.83: tab:ablation-fixed-tau" in note and "multiples of 100/240" in note
     assert note.count("should be") == 1
-
-
-def test_every_contradiction_of_a_table_with_a_study_is_told_by_some_study():
     told = {note for study in STUDIES.values() for note in contradictions(study.paper)}
     entries = [entry for entry in paper.disagreements() if entry.label != "abstract"]
     assert len(told) == len({(entry.label, entry.line, entry.what) for entry in entries})
@@ -73,13 +72,10 @@ def test_ranks_and_order():
 
 
 def test_ours_the_papers_and_the_difference_with_the_interval():
-    qwen = "Qwen2.5-Math-1.5B"
-    found = {
-        cell("sft", model=qwen): on_the_papers_benchmarks(0.5),
-        cell("trim", model=qwen): on_the_papers_benchmarks(0.75),
-    }
-    summaries = summarise(found, resamples=50)
-    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    names = PAPER.benchmarks
+    shares = {"sft": 0.5, "trim": 0.75}
+    found = {cell(name, model=STAND_IN): exact(share, benchmarks=names) for name, share in shares.items()}
+    summaries, rows = table_rows(found)
     row = next(row for row in rows if row.setting.objective == "trim" and row.benchmark == "math500")
     assert row.paper == pytest.approx(0.6695)
     assert row.difference.value == pytest.approx(0.75 - 0.6695)
@@ -88,11 +84,7 @@ def test_ours_the_papers_and_the_difference_with_the_interval():
     assert "| TrimSFT | 75.0 (66.95; +8.1 \\[" in text and "75.0 (31.77; +43.2 \\[" in text
     assert "ours (the paper's; ours minus it \\[95 % interval\\])" in text
     assert pattern_table(summaries, rows) is None
-
-
-def test_an_average_over_other_benchmarks_has_no_counterpart():
-    found = {cell("sft", model=STAND_IN): on_the_papers_benchmarks(0.5, ("math500", "amc"))}
-    rows = score_rows(summarise(found, resamples=20), ["average"], numbers_of("main"))
+    _, rows = table_rows({cell("sft", model=STAND_IN): exact(0.5, benchmarks=("math500", "amc"))})
     assert {row.benchmark: row.paper for row in rows} == {
         "math500": pytest.approx(0.4002),
         "amc": pytest.approx(0.1264),
@@ -101,8 +93,7 @@ def test_an_average_over_other_benchmarks_has_no_counterpart():
 
 
 def test_where_the_paper_has_no_such_model_its_ranks_stand_beside_ours():
-    summaries = summarise(main_results(1), resamples=50)
-    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    summaries, rows = table_rows(main_results(1))
     assert paper_table(summaries, rows) is None
     table = pattern_table(summaries, rows)
     assert table.header == ("", "ours, average", "rank", f"paper ({STAND_IN})", "rank there")
@@ -113,23 +104,21 @@ def test_where_the_paper_has_no_such_model_its_ranks_stand_beside_ours():
 
 
 def test_half_trims_are_compared_on_the_benchmarks_that_all_rows_have():
-    found = results({cell("sft"): 0.0, cell("trim-h", margin=1.0, bandwidth=1.0): -1.0})
-    summaries = summarise(found, resamples=20)
-    rows = score_rows(summaries, ["average"], numbers_of("half-trims"))
+    _, rows = table_rows(results({cell("sft"): 0.0, cell("trim-h", margin=1.0, bandwidth=1.0): -1.0}), "half-trims")
     stand_in = {row.setting.objective: row.stand_in for row in rows if row.benchmark == "average"}
     assert stand_in["sft"] == pytest.approx((40.02 + 12.64 + 2.50) / 300)
     assert stand_in["trim-h"] == pytest.approx((28.75 + 8.84 + 0.41) / 300)
 
 
 def test_arrows_need_a_paired_interval_without_zero_and_bold_is_the_highest_shown():
-    shifts = {**SHIFTS, "dft": 0.0}
-    summaries = summarise(main_results(1, shifts), resamples=200)
-    table = our_table("t", summaries, score_rows(summaries, ["average"], numbers_of("main")), ())
+    table = our_table("t", *table_rows(main_results(1, {**SHIFTS, "dft": 0.0}), resamples=200), ())
     by_name = {row[0].text: row for row in table.rows}
     assert by_name["TrimSFT"][-1].marker == "↑" and by_name["FSFT"][-1].marker == "↓"
     assert by_name["SFT"][-1].marker == "" and by_name["DFT"][-1].marker == ""
     assert [name for name, row in by_name.items() if row[-1].bold] == ["TrimSFT"]
     assert "1 training each" in table.notes[0] and "seeds and" not in table.notes[0]
+    table = our_table("t", *table_rows({cell(name): exact(0.5) for name in ("sft", "trim")}), ())
+    assert not any(entry.bold for row in table.rows for entry in row)
 
 
 def test_names_are_as_short_as_they_can_be():
@@ -148,29 +137,18 @@ def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not()
         cell(name, seed): 0.7 * seed - 0.7 + extra for name, extra in (("sft", 0.0), ("trim", 0.8)) for seed in range(3)
     }
     summaries = summarise(results(shifts), resamples=200)
-    sft, trim = (summaries[setting_of(cell(name))] for name in ("sft", "trim"))
-    assert paired(trim, sft).low > 0
-    assert trim.interval("average").low < sft.interval("average").value
+    sft, trim = (summaries[setting_of(cell(name))].interval("average") for name in ("sft", "trim"))
+    assert difference(summaries, "trim", "sft").low > 0 and trim.low < sft.value
 
 
 def test_a_base_is_held_against_every_seed_of_the_other():
     """One run of the base; seeds of SFT that differ widely must widen the difference to it."""
-    calm = summarise(results({cell("base"): 0.0, **{cell("sft", seed): 1.0 for seed in range(3)}}), resamples=200)
-    wild = summarise(
-        results({cell("base"): 0.0, **{cell("sft", seed): 2.0 * seed - 1 for seed in range(3)}}),
-        resamples=200,
-    )
     widths = []
-    for summaries in (calm, wild):
-        difference = paired(summaries[setting_of(cell("sft"))], summaries[setting_of(cell("base"))])
-        widths.append(difference.high - difference.low)
+    for shifts in ((1.0, 1.0, 1.0), (-1.0, 1.0, 3.0)):
+        trained = {cell("sft", seed): shift for seed, shift in enumerate(shifts)}
+        interval = difference(summarise(results({cell("base"): 0.0, **trained}), resamples=200), "sft", "base")
+        widths.append(interval.high - interval.low)
     assert widths[1] > 2 * widths[0]
-
-
-def test_nothing_is_bold_where_all_are_equal():
-    summaries = summarise({cell(name): exact(0.5) for name in ("sft", "trim")}, resamples=20)
-    table = our_table("t", summaries, score_rows(summaries, ["average"], numbers_of("main")), ())
-    assert not any(entry.bold for row in table.rows for entry in row)
 
 
 # ---- what is finished in part
@@ -180,8 +158,7 @@ def test_a_score_is_over_the_seeds_that_have_it_and_a_mean_needs_all_benchmarks(
     found = {cell("sft", seed): exact(0.25 * (1 + seed)) for seed in range(3)}
     found[cell("sft", 2)] = exact(0.75, benchmarks=("easy",))
     found[cell("trim")] = exact(0.5, benchmarks=("easy",))
-    summaries = summarise(found, resamples=20)
-    rows = score_rows(summaries, ["average"], numbers_of("main"))
+    summaries, rows = table_rows(found)
     told = {(row.setting.objective, row.benchmark): (row.seeds, row.ours.value) for row in rows}
     assert told == {
         ("sft", "easy"): ((0, 1, 2), pytest.approx(0.5)),
@@ -206,8 +183,7 @@ def test_pairs_are_averaged_over_the_seeds_that_all_of_them_have():
 def test_an_interval_for_several_tests_is_wider_and_more_so_with_few_seeds():
     def growth(seeds):
         summaries = summarise(main_results(seeds), resamples=200)
-        trim, dft = (summaries[setting_of(cell(name))] for name in ("trim", "dft"))
-        once, often = paired(trim, dft), paired(trim, dft, tests=4)
+        once, often = (difference(summaries, "trim", "dft", tests=tests) for tests in (1, 4))
         assert often.value == once.value
         return (often.high - often.low) / (once.high - once.low)
 

@@ -25,10 +25,9 @@ def test_even_gaps_bear_out_what_the_paper_says_of_weights_and_mass():
     found = told({"base": table_of(np.linspace(-1, 15, LENGTH))})
     assert found["wider-counts-more"].verdict == "holds"
     assert found["tau-moves-more"].verdict == "holds"
-    assert found["hard-half-is-low"].verdict == "does not hold", (
-        "at m = 1 two tokens are below 0, and two within 0 to 2"
-    )
+    assert found["hard-half-is-low"].verdict == "does not hold", "at m = 1 two are below 0, and two within 0 to 2"
     assert found["less-high"].verdict == "holds"
+    assert told({"base": table_of(np.linspace(-9, 1, LENGTH))})["hard-half-is-low"].verdict == "holds"
 
 
 def test_gaps_on_one_side_make_the_margin_matter_more():
@@ -58,10 +57,6 @@ def test_a_handful_of_examples_is_not_judged():
     assert not any("nan" in claim.sentence or "[" in claim.sentence for claim in one)
 
 
-def test_low_gaps_give_the_hard_half_its_mass():
-    assert told({"base": table_of(np.linspace(-9, 1, LENGTH))})["hard-half-is-low"].verdict == "holds"
-
-
 @pytest.mark.parametrize(
     ("numeric", "symbol", "other", "verdict"),
     [(1, 1, 9, "holds"), (9, 9, 1, "does not hold"), (1, 9, 1, "does not hold")],
@@ -76,16 +71,10 @@ def test_gradient_goes_to_what_lies_in_the_band_and_both_must_gain(numeric, symb
 
 def test_gaps_are_compared_token_by_token():
     base = np.linspace(-2, 8, LENGTH)
-    tables = {
-        "base": table_of(base),
-        "sft": table_of(base + 1),
-        "fsft": table_of(base - 1),
-        "trim": table_of(base + 3),
-    }
+    tables = {name: table_of(base + by) for name, by in (("base", 0), ("sft", 1), ("fsft", -1), ("trim", 3))}
     found = told(tables)
-    assert [found[name].verdict for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small")] == [
-        "holds"
-    ] * 3
+    for name in ("sft-shifts-right", "fsft-keeps-small", "trim-fewer-small"):
+        assert found[name].verdict == "holds"
     assert "mean gap, SFT minus Base: +1.00 [+1.00, +1.00]; one training (seed 0)" in found["sft-shifts-right"].sentence
     turned = told({"base": tables["base"], "sft": table_of(base - 1)})
     assert turned["sft-shifts-right"].verdict == "does not hold"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimsft import paper
-from trimsft.scoring.intervals import Interval, bias_corrected
-from trimsft.study.tables.variance import sensitivity, shares, verdict_of
+from trimsft.scoring.intervals import bias_corrected
+from trimsft.study.tables.variance import sensitivity, shares
 
 numbers = st.floats(-100, 100).map(lambda value: round(value, 3))
 
@@ -161,12 +161,6 @@ def test_of_draws_around_the_value_the_interval_is_that_of_their_quantiles(seed)
     draws -= np.median(draws)
     found = bias_corrected(0.0, draws)
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.02)
-
-
-def test_verdicts_need_an_interval_without_zero():
-    assert verdict_of(Interval(1, 0.1, 2)) == "holds"
-    assert verdict_of(Interval(-1, -2, -0.1)) == "does not hold"
-    assert verdict_of(Interval(1, 0.0, 2)) == "cannot be told"
 
 
 # ---- the paper's own numbers

@@ -24,8 +24,6 @@ from trimsft.study.tables.writing import write_study
 
 TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
-
-
 WORDS = ("1", "2", " =", " so", " x")
 
 
@@ -145,8 +143,7 @@ def test_studies_of_tokens_are_made_from_token_tables(tmp_path, name):
 
 
 def test_a_category_without_tokens_is_null_for_programs_and_a_dash_for_readers(tmp_path):
-    words = ("1", "2", " =", " x")
-    tables = write(tmp_path, "categories", tokens=STUDIES["categories"].cells(LAB, 1), words=words)
+    tables = write(tmp_path, "categories", tokens=STUDIES["categories"].cells(LAB, 1), words=("1", "2", " =", " x"))
 
     def refuse(name):
         raise AssertionError(f"{name} is not JSON")

@@ -9,7 +9,7 @@ runs/quickstart/
   quickstart.json    the table, for programs
   report.html
 
-`command` runs it as the cells of a study, `scores` makes the tables, `words` say what they show.
+`command` runs it as the cells of a study, `scores` says what came out, in tables and words.
 """
 
 from trimsft.study.quickstart.command import QuickstartOutcome, QuickstartSettings, run_quickstart

@@ -86,16 +86,10 @@ class QuickstartSettings:
 
     def task(self, rows: int, seed: int) -> FineTuning:
         """The data that is trained on, or other rows of the same kind."""
-        return FineTuning(
-            rows=rows,
-            seed=seed,
-            slip_rate=self.slip_rate,
-            filler_rate=self.filler_rate,
-            unfamiliar_share=self.unfamiliar_share,
-        )
+        imperfections = {name: getattr(self, name) for name in ("slip_rate", "filler_rate", "unfamiliar_share")}
+        return FineTuning(rows=rows, seed=seed, **imperfections)
 
     def to_scale(self) -> Scale:
-        """What all methods have in common, as a study has it."""
         return replace(
             LAB,
             models={"lab": ModelAt(path=str(Path(self.base).resolve()) if self.base else LAB_BASE)},
@@ -114,18 +108,13 @@ class QuickstartSettings:
 
     def cells(self) -> list[Cell]:
         """A cell for each method, the base first."""
-        band = {"margin": self.margin, "bandwidth": self.bandwidth}
-        takes = {name: takes_of(name) for name in self.methods}
-        trained = [
-            Cell(
-                model="lab",
-                objective=name,
-                seed=self.seed,
-                fields=tuple((field, value) for field, value in band.items() if field in takes[name]),
+        cells = [Cell(model="lab", objective=BASE, seed=self.seed)]
+        for name in self.methods:
+            fields = tuple(
+                (field, getattr(self, field)) for field in ("margin", "bandwidth") if field in takes_of(name)
             )
-            for name in self.methods
-        ]
-        return [Cell(model="lab", objective=BASE, seed=self.seed), *trained]
+            cells.append(Cell(model="lab", objective=name, seed=self.seed, fields=fields))
+        return cells
 
     def folder(self) -> QuickstartFolder:
         return QuickstartFolder(self.out or Path("runs/quickstart-fast" if self.fast else "runs/quickstart"), self)
@@ -212,15 +201,9 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
 
     began = time.monotonic()
     folder = settings.folder()
-    cells = run_cells(
-        settings.cells(),
-        settings.to_scale(),
-        folder,
-        needs=frozenset({"scores", "tokens"}),
-        workers=settings.workers,
-        retries=0,
-        on_event=on_event,
-    )
+    needs, workers = frozenset({"scores", "tokens"}), settings.workers
+    scale = settings.to_scale()
+    cells = run_cells(settings.cells(), scale, folder, needs=needs, workers=workers, retries=0, on_event=on_event)
     done = [cell for cell in settings.cells() if cell in cells.done]
     results = Results({cell.objective: load_run(folder.run(cell), tuple(TIERS)) for cell in done}) if done else None
     report, error = _try_report(folder, done)
@@ -272,15 +255,12 @@ def _label(cell: Cell) -> str:
 
 def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
     """The table, what it says, where the rest is, and how to go on."""
-    from trimsft.study.quickstart.scores import legend, main_table, other_table
-    from trimsft.study.quickstart.words import describe, next_commands
+    from trimsft.study.quickstart.scores import describe, legend, main_table, next_commands, other_table
 
     out, results = outcome.cells.folder.out, outcome.results
     if results is not None:
-        console.print(main_table(results))
-        console.print(other_table(results))
-        console.print(legend(results) + "\n")
-        console.print(describe(results) + "\n")
+        for part in (main_table(results), other_table(results), legend(results) + "\n", describe(results) + "\n"):
+            console.print(part)
     if outcome.report:
         console.print(f"Every score, token and gap: {outcome.report}", soft_wrap=True)
     minutes, seconds = divmod(round(outcome.total_seconds), 60)

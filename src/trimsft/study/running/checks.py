@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
 from trimsft.study.cells import Cell
@@ -31,28 +30,22 @@ logger = logging.getLogger("trimsft")
 def check_settings(scale: Scale, folder: StudyFolder) -> None:
     """Read the settings of each model as its training would, and look whether files and names are there."""
     from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
+    from trimsft.text.readers import list_files
 
     for model in scale.models:
-        _check_data(scale, training_settings(folder, scale, Cell(model=model, objective="sft")).data)
+        data = training_settings(folder, scale, Cell(model=model, objective="sft")).data
+        try:
+            if data.is_local and not scale.is_lab:  # the lab makes its own
+                list_files(data.dataset_name)
+        except TrimSFTError as error:
+            if scale.data is None:
+                error.remedy = ("data", "FILE")
+                error.problem += f" (named by the recipe of scale {scale.name!r})"
+            raise
     with _called_as_here():
         for name in scale.benchmarks:
             find_file(name, scale.benchmark_data)
         refuse_unused_folder(scale.benchmarks, scale.benchmark_data)
-
-
-def _check_data(scale: Scale, data: Any) -> None:
-    """Look for the files that are trained on; the lab makes its own."""
-    from trimsft.text.readers import list_files
-
-    if scale.is_lab or not data.is_local:
-        return
-    try:
-        list_files(data.dataset_name)
-    except TrimSFTError as error:
-        if scale.data is None:
-            error.remedy = ("data", "FILE")
-            error.problem += f" (named by the recipe of scale {scale.name!r})"
-        raise
 
 
 def check_at_hand(scale: Scale) -> None:
@@ -88,11 +81,8 @@ def _called_as_here() -> Iterator[None]:
 
 def refuse_lost_weights(job: CellJob) -> None:
     """A cell whose weights were deleted has been measured for good; more of it would mean to train it again."""
-    lost = [
-        cell
-        for cell in job.cells.values()
-        if not cell.is_base and job.missing(cell) and job.folder.has_dropped_weights(cell)
-    ]
+    trained = [cell for cell in job.cells.values() if not cell.is_base]
+    lost = [cell for cell in trained if job.missing(cell) and job.folder.has_dropped_weights(cell)]
     if lost:
         count = "1 cell has" if len(lost) == 1 else f"{len(lost)} cells have"
         raise RunError(

@@ -307,7 +307,6 @@ def _parameters_in(file: Path) -> int:
 
 
 def show_cost(cost: Cost, options: ScaleOptions, console: Console) -> None:
-    """The table, and what it rests on."""
     scale = options.to_scale()
     console.print(cost_table(cost, scale))
     if not cost.cells:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError
 from trimsft.options import unknown_name
@@ -27,6 +27,9 @@ from trimsft.study.running.job import CellJob, all_needs
 from trimsft.study.running.training import updates_of
 from trimsft.study.running.workers import Busy, Done, Failed, Message, Team, Told
 from trimsft.study.scales import Scale
+
+if TYPE_CHECKING:
+    from trimsft.study.running.ray import RayCrew
 
 EXECUTORS = ("local", "ray")
 POLL = 5.0
@@ -66,17 +69,6 @@ class Outcome:
 
 
 OnEvent = Callable[[Event], None]
-
-
-class Crew(Protocol):
-    """Who does the work: processes here, or tasks of a cluster."""
-
-    def __enter__(self) -> Crew: ...
-
-    def __exit__(self, *failure: object) -> None: ...
-
-    def work(self, waiting: list[str]) -> Iterator[Message | None]:
-        """Every message as it comes, and None now and then; what is appended to `waiting` is done, too."""
 
 
 def ignore(event: Event) -> None:
@@ -129,8 +121,8 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
     return sorted(dict.fromkeys(cells), key=lambda cell: (not cell.is_base, cell.seed))
 
 
-def make_crew(job: CellJob, executor: str, workers: int | None, cells: int) -> Crew:
-    """Who does it, by name."""
+def make_crew(job: CellJob, executor: str, workers: int | None, cells: int) -> Team | RayCrew:
+    """Who does the work: processes here, or tasks of a cluster."""
     if executor == "ray":
         from trimsft.study.running.ray import RayCrew
 
@@ -155,16 +147,15 @@ class _Campaign:
 
     def begin(self) -> list[str]:
         """Names of the cells that are not done, after having told of those that are."""
-        missing = []
+        missing = [name for name, cell in self._job.cells.items() if self._job.missing(cell)]
         for name, cell in self._job.cells.items():
-            if not self._job.missing(cell):
-                self._settle(cell, "before")
-            else:
-                missing.append(name)
+            if name in missing:
                 self._tell(cell, "waiting")
+            else:
+                self._settle(cell, "before")
         return missing
 
-    def work(self, crew: Crew, waiting: list[str]) -> None:
+    def work(self, crew: Team | RayCrew, waiting: list[str]) -> None:
         while waiting:
             for message in crew.work(waiting):
                 self._follow_training()

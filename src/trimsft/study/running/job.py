@@ -58,11 +58,9 @@ class CellJob:
     cells: Mapping[str, Cell]
 
     def environment(self) -> dict[str, str]:
-        """Variables of a worker."""
         return {"HF_HUB_OFFLINE": "1"} if self.scale.is_lab else {}
 
     def log(self, name: str) -> Path:
-        """Where what is printed goes."""
         return self.folder.log(self.cells[name])
 
     def missing(self, cell: Cell) -> list[str]:
@@ -97,19 +95,21 @@ class CellJob:
 
     def take(self, cell: Cell, step: str, tell: Tell) -> None:
         """One step, in this process."""
-        {"train": self._train, "evaluate": self._evaluate, "tokens": self._measure_tokens}[step](cell, tell)
+        if step == "evaluate":
+            self._evaluate(cell, tell)
+        elif step == "tokens":
+            self._measure_tokens(cell)
+        else:
+            from trimsft.train.run import train
 
-    def _train(self, cell: Cell, tell: Tell) -> None:
-        from trimsft.train.run import train
-
-        train(training_settings(self.folder, self.scale, cell))
+            train(training_settings(self.folder, self.scale, cell))
 
     def _evaluate(self, cell: Cell, tell: Tell) -> None:
         from trimsft.evaluate.engines.base import Sampling
         from trimsft.evaluate.run import evaluate
         from trimsft.evaluate.settings import EvalSettings
 
-        scale = self.scale
+        scale, share = self.scale, os.environ.get(SHARE)
         settings = EvalSettings(
             model=self._model(cell),
             out=self.folder.run(cell),
@@ -121,11 +121,11 @@ class CellJob:
             sampling=Sampling(**scale.sampling),
             seed=cell.seed,
             dtype=scale.dtype,
-            gpu_memory=_gpu_memory(),
+            gpu_memory=None if share is None else 0.9 * float(share),
         )
         evaluate(settings, on_progress=lambda name, far: tell(f"evaluating {name}", far.done, far.total))
 
-    def _measure_tokens(self, cell: Cell, tell: Tell) -> None:
+    def _measure_tokens(self, cell: Cell) -> None:
         from trimsft.tokens.write import write_token_table
 
         rows, rendering = write_token_rows(self.folder, self.scale, cell)
@@ -176,8 +176,7 @@ def all_needs(scale: Scale, needs: Collection[str]) -> frozenset[str]:
 
 def is_call(step: str, scale: Scale) -> bool:
     """On a CPU, and at the lab, where a process takes longer to start than its step; vLLM needs one of its own."""
-    is_light = scale.device == "cpu" or scale.is_lab
-    return is_light and not (step == "evaluate" and uses_vllm(scale))
+    return (scale.device == "cpu" or scale.is_lab) and not (step == "evaluate" and uses_vllm(scale))
 
 
 def uses_vllm(scale: Scale) -> bool:
@@ -193,12 +192,6 @@ def _free_gpu(scale: Scale) -> None:
 
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def _gpu_memory() -> float | None:
-    """What this cell may take of a GPU that it shares; None where it has the GPU to itself."""
-    share = os.environ.get(SHARE)
-    return None if share is None else 0.9 * float(share)
 
 
 def tell_nobody(*what: Any, **how_far: Any) -> None:

@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from trimsft.errors import UsageError
+from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
-from trimsft.study.running.workers import SHARE, Slots
+from trimsft.study.running.workers import SHARE
 
 MOST = 6
 """Processes on the cores: each takes most of a gigabyte."""
@@ -30,13 +31,14 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 logger = logging.getLogger("trimsft")
 
 
-def make_slots(job: CellJob, workers: int | None, cells: int) -> Slots:
+def make_slots(job: CellJob, workers: int | None, cells: int) -> CoreSlots | GpuSlots:
     """Room for `workers` cells, or for as many as fit."""
     scale = job.scale
     need = {name: scale.gpus_of(cell) for name, cell in job.cells.items()}
     largest = max(need, key=need.__getitem__)
     if scale.device == "cpu":
-        return CoreSlots(workers or max(1, min(how_many(cells), count_cores() // need[largest], cells_in_memory(job))))
+        fit = min(cells, MOST, count_cores() // need[largest], cells_in_memory(job))
+        return CoreSlots(workers or max(1, fit))
     devices = visible_gpus()
     if devices and need[largest] > len(devices):
         raise UsageError(
@@ -65,9 +67,7 @@ def cells_per_gpu(job: CellJob) -> int:
         return 1
     import torch
 
-    if not torch.cuda.is_available():
-        return 1
-    needed = _most_needed(job)
+    needed = _most_needed(job) if torch.cuda.is_available() else None
     if needed is None:
         return 1
     room = min(torch.cuda.get_device_properties(number).total_memory for number in range(torch.cuda.device_count()))
@@ -81,26 +81,23 @@ def fitting(device_bytes: float, needed: float) -> int:
 
 def _most_needed(job: CellJob) -> int | None:
     """Bytes that a training of the largest model takes; None where that cannot be known."""
+    one_of_each = {cell.model: cell for cell in job.cells.values()}
     try:
-        return max(
-            training_bytes(job, name) for name in {cell.model: name for name, cell in job.cells.items()}.values()
-        )
+        return max(training_bytes(job, cell) for cell in one_of_each.values())
     except Exception as error:  # whatever it stumbles over, one after the other is safe
         logger.info("one cell at a time: no estimate (%s)", error)
         return None
 
 
-def training_bytes(job: CellJob, name: str) -> int:
+def training_bytes(job: CellJob, cell: Cell) -> int:
     """Peak memory of one process of a training, rows at their longest."""
     from transformers import AutoConfig
 
     from trimsft.train.estimate import estimate, plan_from
 
-    cell = job.cells[name]
     settings = training_settings(job.folder, job.scale, cell)
     config = AutoConfig.from_pretrained(settings.model.model_name_or_path)
-    length = settings.args.max_length or 2048
-    rows = settings.args.per_device_train_batch_size
+    length, rows = settings.args.max_length or 2048, settings.args.per_device_train_batch_size
     gpus = job.scale.at(cell.model).gpus
     plan = plan_from(
         config,
@@ -123,11 +120,6 @@ def count_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def how_many(items: int) -> int:
-    """As many workers as there are cores for this process, at most one for each item."""
-    return max(1, min(count_cores(), MOST, items))
-
-
 class CoreSlots:
     """One core each, and no GPU, so that figures are the same everywhere."""
 
@@ -135,6 +127,7 @@ class CoreSlots:
         self._free = count
 
     def take(self, name: str) -> Mapping[str, str] | None:
+        """Variables of the process that does this cell; None where there is no room now."""
         if not self._free:
             return None
         self._free -= 1

@@ -93,7 +93,6 @@ def updates_of(scale: Scale, cell: Cell) -> int:
 
 
 def task(scale: Scale, seed: int) -> FineTuning:
-    """The lab's task at this scale."""
     assert scale.rows is not None
     return FineTuning(rows=scale.rows, seed=seed)
 
@@ -131,7 +130,5 @@ def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[
         data = replace(data, dataset_name=str(folder.training_data(0).resolve()))
     rows = load_rows(data)
     numbers = random.Random("token-rows").sample(range(len(rows)), min(scale.table_rows, len(rows)))
-    return [
-        {"problem": row[data.problem_column], "solution": row[data.solution_column]}
-        for row in (rows[number] for number in sorted(numbers))
-    ]
+    chosen = [rows[number] for number in sorted(numbers)]
+    return [{"problem": row[data.problem_column], "solution": row[data.solution_column]} for row in chosen]

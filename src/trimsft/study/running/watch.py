@@ -120,7 +120,6 @@ def _stage(event: Event) -> str:
 
 
 def _counts(states: Sequence[str], order: Sequence[str]) -> str:
-    """How many are in which state."""
     counts = Counter(states)
     parts = [f"{counts[state]} {state}" for state in order if counts[state] and state != "done"]
     return ", ".join([f"{counts['done']} of {len(states)} done", *parts])

@@ -23,16 +23,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trimsft.errors import one_line
 
+if TYPE_CHECKING:
+    from trimsft.study.running.job import CellJob
+    from trimsft.study.running.slots import CoreSlots, GpuSlots
+
 SHARE = "TRIMSFT_GPU_SHARE"
 """How much of a GPU's memory generation may take where several cells share it."""
-QUIET = {
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-}
+QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 ENDING = 10.0
 """Seconds that a worker has to end what it has launched."""
 
@@ -77,33 +78,10 @@ class Taken(Exception):
     """Raised by a job whose item somebody else works on; says who."""
 
 
-class Job(Protocol):
-    """What the workers do; each has a copy."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Variables of a worker."""
-
-    def log(self, name: str) -> Path:
-        """Where what is printed goes."""
-
-    def do(self, name: str, tell: Any) -> dict[str, float]:
-        """Everything that is missing of one item; returns the seconds of each step."""
-
-
-class Slots(Protocol):
-    """Room for items at work."""
-
-    def take(self, name: str) -> Mapping[str, str] | None:
-        """Variables of the process that does it; None where there is no room now."""
-
-    def give_back(self, slot: Mapping[str, str]) -> None:
-        """What `take` gave."""
-
-
 class Team:
-    """Workers, started when there is work and replaced where one dies or fails."""
+    """Workers, started when there is work and replaced where one dies or fails; each has a copy of the job."""
 
-    def __init__(self, job: Job, slots: Slots) -> None:
+    def __init__(self, job: CellJob, slots: CoreSlots | GpuSlots) -> None:
         self._job, self._slots = job, slots
         self._workers: dict[Connection, _Worker] = {}
 
@@ -153,7 +131,7 @@ class Team:
 class _Worker:
     """A process and what it is doing."""
 
-    def __init__(self, job: Job, slot: Mapping[str, str], name: str) -> None:
+    def __init__(self, job: CellJob, slot: Mapping[str, str], name: str) -> None:
         processes = multiprocessing.get_context("spawn")
         self.pipe, far = processes.Pipe()
         self.slot, self.is_usable = slot, True
@@ -236,20 +214,25 @@ def ended_by(code: int | None) -> str:
 # ---- in the worker
 
 
-def _serve(pipe: Connection, job: Job, slot: Mapping[str, str]) -> None:
+def _serve(pipe: Connection, job: CellJob, slot: Mapping[str, str]) -> None:
     os.setpgid(0, 0)
     os.environ.update({**QUIET, **job.environment(), **slot})
     say_into(Path(os.devnull))
     names = _listen(pipe)
     settle_threads()
+
+    def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        if done % 8 == 0 or done == total:  # a sample takes milliseconds
+            pipe.send(Told(name, stage, done, total))
+
     with suppress(KeyboardInterrupt):  # a training that was asked to end
         while True:
             name = names.get()
             say_into(job.log(name))
-            pipe.send(attempt(job, name, _teller(pipe, name)))
+            pipe.send(attempt(job, name, tell))
 
 
-def attempt(job: Job, name: str, tell: Any) -> Message:
+def attempt(job: CellJob, name: str, tell: Any) -> Message:
     """One item, whatever comes of it."""
     try:
         return Done(name, job.do(name, tell))
@@ -284,14 +267,6 @@ def _listen(pipe: Connection) -> queue.SimpleQueue[str]:
 
     threading.Thread(target=listen, daemon=True).start()
     return names
-
-
-def _teller(pipe: Connection, name: str) -> Any:
-    def tell(stage: str, done: int = 0, total: int = 0) -> None:
-        if done % 8 == 0 or done == total:  # a sample takes milliseconds
-            pipe.send(Told(name, stage, done, total))
-
-    return tell
 
 
 def say_into(log: Path) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -28,12 +28,7 @@ from trimsft.study.cells import PARAMETERS, takes_of
 OBJECTIVE = "objective"
 MOST_VALUES = 1000
 """Values of one range at most: more are a slip of the pen."""
-ELSEWHERE = {
-    "seed": "--seeds",
-    "model_name_or_path": "--model",
-    "dataset_name": "--data",
-    "output_dir": "--out",
-}
+ELSEWHERE = {"seed": "--seeds", "model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
 """Fields that a sweep sets itself, and the option that says how."""
 
 
@@ -74,12 +69,14 @@ def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
         takes_of(name)  # an unknown one ends here, with the nearest known
     others = [axis for axis in axes if axis.field != OBJECTIVE]
     for axis in others:
-        _require_effect(axis.field, names)
-    settings = dict.fromkeys(
-        Point(name, tuple(sorted(fields)))
-        for name in names
-        for fields in _product([axis for axis in others if takes(name, axis.field)])
-    )
+        if not any(takes(name, axis.field) for name in names):
+            who = ", ".join(name for name in OBJECTIVES if takes(name, axis.field))
+            problem = f"{axis.field!r} has no effect with objective {' or '.join(names)}"
+            raise _refused(problem, hint=f"it is a field of {who}")
+    settings = dict[Point, None]()
+    for name in names:
+        fields = [[(axis.field, value) for value in axis.values] for axis in others if takes(name, axis.field)]
+        settings |= dict.fromkeys(Point(name, tuple(sorted(product))) for product in itertools.product(*fields))
     for point in settings:
         _require_trainable(point)
     return list(settings)
@@ -88,12 +85,12 @@ def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
 def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:
     """For each objective that does not take all fields of the grid, a sentence that says so."""
     names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
-    notes = []
-    for name in names:
-        without = [axis.field for axis in axes if not takes(name, axis.field)]
-        if without:
-            notes.append(f"{name} takes no {' and no '.join(without)}: these values make no further runs of it.")
-    return notes
+    without = {name: [axis.field for axis in axes if not takes(name, axis.field)] for name in names}
+    return [
+        f"{name} takes no {' and no '.join(fields)}: these values make no further runs of it."
+        for name, fields in without.items()
+        if fields
+    ]
 
 
 def takes(objective: str, field: str) -> bool:
@@ -101,27 +98,13 @@ def takes(objective: str, field: str) -> bool:
     return field not in PARAMETERS or field in takes_of(objective)
 
 
-def _product(axes: Sequence[Axis]) -> Iterator[tuple[tuple[str, Any], ...]]:
-    for values in itertools.product(*(axis.values for axis in axes)):
-        yield tuple((axis.field, value) for axis, value in zip(axes, values, strict=True))
-
-
-def _require_effect(field: str, objectives: Sequence[str]) -> None:
-    if not any(takes(name, field) for name in objectives):
-        who = ", ".join(name for name in OBJECTIVES if takes(name, field))
-        raise _refused(
-            f"{field!r} has no effect with objective {' or '.join(objectives)}", hint=f"it is a field of {who}"
-        )
-
-
 def _require_trainable(point: Point) -> None:
     """Make the settings of `trimsft train`, long before anything is trained."""
     from trimsft.train.settings import make_settings
 
+    fields = {"model_name_or_path": "unknown", "output_dir": "unknown", OBJECTIVE: point.objective}
     try:
-        make_settings(
-            {"model_name_or_path": "unknown", "output_dir": "unknown", OBJECTIVE: point.objective, **dict(point.fields)}
-        )
+        make_settings(fields | dict(point.fields))
     except UsageError as error:
         raise _refused(str(error)) from error
 
@@ -185,7 +168,9 @@ def _reader_of(field: str) -> Any:
             return vars(parser.parse_known_args([f"--{field}", word])[0])[field]
         except UsageError:
             choices = actions[field].choices
-            right = f"one of {', '.join(map(str, choices))}" if choices else _kind(actions[field].default, field)
+            kinds = {bool: "true or false", int: "a whole number", float: "a number"}
+            right = kinds.get(type(actions[field].default), f"a value that trimsft train takes for --{field}")
+            right = f"one of {', '.join(map(str, choices))}" if choices else right
             raise _refused(f"{field} must be {right}", value=word) from None
 
     return read
@@ -204,8 +189,3 @@ def _require_field(field: str, actions: dict[str, Any]) -> None:
 
 def _refused(problem: str, **details: Any) -> UsageError:
     return UsageError(problem, field="grid", **details)
-
-
-def _kind(default: Any, field: str) -> str:
-    kinds = {bool: "true or false", int: "a whole number", float: "a number"}
-    return kinds.get(type(default), f"a value that trimsft train takes for --{field}")

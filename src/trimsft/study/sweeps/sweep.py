@@ -176,7 +176,6 @@ def best_of(points: Sequence[Summary], metric: str, benchmarks: Sequence[str]) -
 
 
 def check_choice(on: str, benchmarks: Sequence[str]) -> None:
-    """Refuse a development benchmark that is not there, or alone."""
     if on not in benchmarks:
         raise unknown_name("select_on", on, benchmarks)
     if len(benchmarks) < 2:

@@ -26,11 +26,11 @@ from trimsft.report.page.build import write_report
 from trimsft.report.table import Cell, Table, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
-from trimsft.study.cells import NAMES
+from trimsft.study.cells import NAMES, field_rank
 from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.sweep import BAND, BASELINE, Selection, Swept, best_of, candidates, shared_fields
 from trimsft.study.tables.notes import unanswered_note
-from trimsft.study.tables.summaries import Summary, field_rank, paired, shown
+from trimsft.study.tables.summaries import Summary, paired, shown
 from trimsft.study.tables.writing import markdown_images, write_flat, write_json
 
 
@@ -188,7 +188,6 @@ def reported(swept: Swept, selection: Selection | None) -> list[str]:
 
 
 def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
-    """What the sweep says, in sentences."""
     sentences = [_best_point(swept) if selection is None else selection.sentence(), *_left_out(swept, selection)]
     sensitivity = swept.sensitivity(None if selection is None else selection.point)
     sentences += [] if sensitivity is None else [sensitivity.sentence()]

@@ -143,10 +143,8 @@ def plane(summaries: Summaries, model: str, objective: str = "trim") -> list[Sum
 
 
 def _tau_over_m(summaries: Summaries, model: str) -> _Judgement | None:
-    sensitivity = sensitivity_of(plane(summaries, model))
-    if sensitivity is None:
-        return None
-    return _Judgement(sensitivity.verdict, f": {sensitivity.sentence().removesuffix('.')}")
+    found = sensitivity_of(plane(summaries, model))
+    return None if found is None else _Judgement(found.verdict, f": {found.sentence().removesuffix('.')}")
 
 
 def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | None:

@@ -26,7 +26,6 @@ _PAPER = SCALES["paper"]
 
 
 def missing_note(cells: Sequence[Cell]) -> list[str]:
-    """Which of the cells asked for are not finished."""
     return [f"Not finished, and so left out: {_first_three(cells)}."] if cells else []
 
 
@@ -46,9 +45,7 @@ def _first_three(cells: Sequence[Cell]) -> str:
 
 def unanswered_note(summaries: Summaries) -> list[str]:
     """Settings whose samples often end without an answer: what they lack is the format, or an end."""
-    shares = {
-        setting: summary.interval("no_answer", *in_common([summary])).value for setting, summary in summaries.items()
-    }
+    shares = {key: summary.interval("no_answer", *in_common([summary])).value for key, summary in summaries.items()}
     many = sorted((setting for setting, share in shares.items() if share >= MANY), key=lambda s: -shares[s])
     if not many:
         return []

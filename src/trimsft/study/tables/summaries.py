@@ -22,7 +22,7 @@ from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_
 from trimsft.scoring.metrics import metric_bounds
 from trimsft.scoring.records import load_run
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
-from trimsft.study.cells import BASE, NAMES, PARAMETERS, Cell
+from trimsft.study.cells import BASE, NAMES, Cell, field_rank
 from trimsft.study.folder import StudyFolder
 
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
@@ -31,14 +31,14 @@ Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
 def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()) -> dict[Cell, list[BenchmarkScore]]:
     """The scores of each cell whose evaluation is finished; by default on the benchmarks of the study's folder."""
     folder = StudyFolder(out)
-    names = tuple(benchmarks) or folder.read_benchmarks()
+    names = tuple(benchmarks) or folder.names_of(folder.read_scale())
     return {cell: load_run(folder.run(cell), names) for cell in cells if names and folder.is_evaluated(cell, names)}
 
 
 def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
     """The scores of each cell on those of the folder's benchmarks that are finished, where any is."""
     folder = StudyFolder(out)
-    names = folder.read_benchmarks()
+    names = folder.names_of(folder.read_scale())
     finished = {cell: [name for name in names if folder.is_evaluated(cell, [name])] for cell in cells}
     return {cell: load_run(folder.run(cell), there) for cell, there in finished.items() if there}
 
@@ -67,11 +67,6 @@ class Setting:
         order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
         settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
         return f"{NAMES.get(self.objective, self.objective)}{f' ({settings})' if settings else ''}"
-
-
-def field_rank(name: str) -> tuple[int, str]:
-    """The order of fields: those of objectives first."""
-    return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,9 @@ class Sensitivity:
 
     @property
     def verdict(self) -> str:
-        """Whether the bandwidth matters more than the margin."""
         return verdict_of(self.difference)
 
     def sentence(self) -> str:
-        """The shares and the verdict in words."""
         if math.isnan(self.difference.value):
             return f"All {self.settings} settings score the same: there is no variance to explain."
         texts = {part: _percent(share) for part, share in self.shares.items()}

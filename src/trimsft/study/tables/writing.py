@@ -88,11 +88,7 @@ def write_study(
         for cell in cells
         if (SCORES in study.needs and cell not in results) or (TOKENS in study.needs and not folder.has_tokens(cell))
     ]
-    notes = [
-        *partial_note(results, folder.names_of(scale)),
-        *missing_note(missing),
-        *contradictions(study.paper),
-    ]
+    notes = [*partial_note(results, folder.names_of(scale)), *missing_note(missing), *contradictions(study.paper)]
     own = [claim for claim in judged if claim.study == study.name]
     writer = _Writer(study, scale, out / "tables" / study.name, notes, own)
     files: list[Path] = []
@@ -121,7 +117,6 @@ def claims(
 
 
 def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
-    """claims.md and claims.json."""
     listed = _listed(judged) or "None can be judged yet."
     text = f"# The paper's claims, held against these results\n\n{listed}\n"
     return [
@@ -205,12 +200,7 @@ class _Writer:
             "claims": [asdict(claim) for claim in self.claims],
             "notes": notes,
         }
-        return [
-            *self._write_texts(title, tables, notes, figures),
-            write_flat(self._file(".csv"), [row.as_flat_dict() for row in rows]),
-            write_json(self._file(".json"), record),
-            *figures,
-        ]
+        return self._write(title, tables, notes, figures, record, [row.as_flat_dict() for row in rows])
 
     def _score_tables(self, title: str, summaries: Summaries, rows: Sequence[ScoreRow], metric: str) -> list[Table]:
         of_metric = [row for row in rows if row.metric == metric]
@@ -252,27 +242,29 @@ class _Writer:
             "notes": list(self.notes),
             "claims": [asdict(claim) for claim in self.claims],
         }
-        return [
-            *self._write_texts(title, [token_table(records, model)], self.notes, figures),
-            write_flat(self._file(".csv"), rows),
-            write_json(self._file(".json"), record),
-            *figures,
-        ]
+        return self._write(title, [token_table(records, model)], self.notes, figures, record, rows)
 
-    def _write_texts(
-        self, title: str, tables: Sequence[Table], notes: Sequence[str], figures: Sequence[Path]
+    def _write(
+        self,
+        title: str,
+        tables: Sequence[Table],
+        notes: Sequence[str],
+        figures: Sequence[Path],
+        record: Mapping[str, Any],
+        rows: Sequence[Mapping[str, Any]],
     ) -> list[Path]:
         parts = [f"# {escape_markdown(title)}", *(render(table, "markdown").rstrip() for table in tables)]
         parts += markdown_images(figures)
         parts += [f"## The paper's claims\n\n{_listed(self.claims)}"] if self.claims else []
         parts += ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
+        name = str(self.folder / self.study.name)
         return [
-            write_whole(self._file(".md"), ("\n\n".join(parts) + "\n").encode()),
-            write_whole(self._file(".tex"), "\n".join(to_latex(table, fit=True) for table in tables).encode()),
+            write_whole(Path(f"{name}.md"), ("\n\n".join(parts) + "\n").encode()),
+            write_whole(Path(f"{name}.tex"), "\n".join(to_latex(table, fit=True) for table in tables).encode()),
+            write_flat(Path(f"{name}.csv"), rows),
+            write_json(Path(f"{name}.json"), record),
+            *figures,
         ]
-
-    def _file(self, suffix: str) -> Path:
-        return self.folder / f"{self.study.name}{suffix}"
 
     def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
         """A page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
@@ -290,8 +282,7 @@ class _Writer:
             seeds = len({cell.seed for cell in runs if cell.model == model})
             if seeds > 1:
                 title += f" (seed 0 of {seeds}: intervals over seeds are in {self.study.name}.md)"
-            page = write_report(self.folder / name, {labels[s]: by_setting[s] for s in shown}, title=title)
-            files.append(page)
+            files.append(write_report(self.folder / name, {labels[s]: by_setting[s] for s in shown}, title=title))
         return files
 
 
