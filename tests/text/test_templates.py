@@ -171,5 +171,7 @@ def test_a_chat_without_system_messages_carries_the_instruction_in_the_users(cha
     assert prompts.example == f"[1+1?\n{ASK}]"
     assert prompts.prompts[0].messages == ({"role": "user", "content": f"1+1?\n{ASK}"},)
     assert "the instruction stands in the user's" in prompts.notes[0]
+    with pytest.raises(TemplateError, match=r"the chat template of .* fails"):
+        make_prompts(["1+1?"], tokenizer_of(["<eos>"], "{% if %}"))
     with pytest.raises(TemplateError, match="system"):  # who names the chat template is told
         make_prompts(["1+1?"], tokenizer, template="chat")

@@ -10,7 +10,7 @@ import torch
 
 from tests.tokens.tiny import ROWS
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError
-from trimsft.tokens import passes, shards
+from trimsft.tokens import parts, passes, shards
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import _prompts, write_token_table
@@ -193,12 +193,19 @@ def test_windows_in_work_are_left_to_their_process_until_it_is_killed(folder, tm
 
 
 def test_a_process_that_comes_late_sees_the_table_of_the_others(folder, tmp_path, whole, monkeypatch) -> None:
-    """Another one joins the parts while this one waits to do so."""
-    out, join = tmp_path / "t.parquet", passes.Parts.join
+    """Another one joins the parts while this one waits to do so, or removes their folder before it is locked."""
+    out, join, lock, gone = tmp_path / "t.parquet", passes.Parts.join, parts.RunLock, [FileNotFoundError()]
 
-    def joined_twice(parts, metadata):
-        assert join(parts, metadata)
-        return join(parts, metadata)
+    def removed_once(*path, **patience):
+        if gone:
+            raise RunError("cannot be locked") from gone.pop()
+        return lock(*path, **patience)
+
+    monkeypatch.setattr(parts, "RunLock", removed_once)
+
+    def joined_twice(*arguments):
+        assert join(*arguments)
+        return join(*arguments)
 
     monkeypatch.setattr("trimsft.tokens.parts.Parts.join", joined_twice)
     write_token_table(folder, ROWS, out)
