@@ -11,10 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def start(module: str, *words: str, columns: int = 120) -> subprocess.Popen[str]:
-    environment = os.environ | {
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "COLUMNS": str(columns),
-    }
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "COLUMNS": str(columns)}
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],
         stdout=subprocess.PIPE,

@@ -36,9 +36,15 @@ def test_help_names_every_command() -> None:
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
 
 
-def test_import_loads_nothing_heavy() -> None:
-    heavy = "{'trl', 'vllm', 'matplotlib', 'triton', 'transformers'}"
-    script = f"import sys, trimsft.cli; sys.exit({heavy} & set(sys.modules) or None)"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("trimsft.cli", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
+        ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
+    ],
+)
+def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
+    script = f"import sys, {module}; sys.exit({heavy} & set(sys.modules) or None)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

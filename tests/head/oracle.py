@@ -21,6 +21,9 @@ from trimsft.head import IGNORED
 EPS = torch.finfo(torch.float32).eps
 BACKENDS = ("reference", "chunked", "triton", "triton low_memory")
 FUSED = BACKENDS[1:]
+HALF_PRECISION = 1.5
+"""What torch errs in half precision, we may err times this: as many roundings, independent of torch's; were each made
+twice, the norm would be sqrt(2) = 1.41 times torch's, and the rest is the spread of a norm over hundreds of entries."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def plain(head: Head, objective: Objective, **options: Any) -> Answer:
     head = head.leaves()
     loss, tokens, weights = formula(head, objective, **options)
     labels = head.labels[head.labels != options.get("ignore_index", IGNORED)].long()
-    return _answer(head, LossOutput(loss, tokens, weights, labels, len(tokens)))
+    return answer_of(head, LossOutput(loss, tokens, weights, labels, len(tokens)))
 
 
 def call(head: Head, objective: Objective, backend: str, **options: Any) -> LossOutput:
@@ -148,7 +151,7 @@ def call(head: Head, objective: Objective, backend: str, **options: Any) -> Loss
 def fused(head: Head, objective: Objective, backend: str, *, factor: float = 1.0, **options: Any) -> Answer:
     """linear_cross_entropy, and the gradients of factor * loss."""
     head = head.to(device_of(backend)).leaves()
-    return _answer(head, call(head, objective, backend, **options), factor)
+    return answer_of(head, call(head, objective, backend, **options), factor)
 
 
 def device_of(backend: str) -> str:
@@ -156,7 +159,7 @@ def device_of(backend: str) -> str:
     return "cuda" if torch.cuda.is_available() and backend.startswith("triton") else "cpu"
 
 
-def _answer(head: Head, out: LossOutput, factor: float = 1.0) -> Answer:
+def answer_of(head: Head, out: LossOutput, factor: float = 1.0) -> Answer:
     (factor * out.loss).backward()
     assert head.hidden.grad is not None and head.weight.grad is not None
     stats = out.tokens
@@ -194,3 +197,20 @@ def assert_close(got: Answer, expected: Answer) -> None:
     }
     errors["nll"] = distance(got.tokens.nll, expected.tokens.nll)
     assert max(errors.values()) <= expected.rounding, (errors, expected.rounding)
+
+
+def assert_no_worse_than_torch(got: Answer, torch_own: Answer, expected: Answer) -> None:
+    """In half precision: gradients, entropy and the terms of the loss (in whose sum errors may cancel by luck) err no
+    more than torch's, and the gap is that of float32, of which torch's bfloat16 has steps of 0.125 from 16 on."""
+
+    def errors(answer: Answer) -> dict[str, float]:
+        parts = [part for part in ("hidden", "weight", "bias") if getattr(expected, part) is not None]
+        measured = {part: distance(getattr(answer, part), getattr(expected, part)) for part in parts}
+        measured["terms"] = distance(answer.weights * answer.tokens.nll, expected.weights * expected.tokens.nll)
+        if answer.tokens.entropy is not None:
+            measured["entropy"] = distance(answer.tokens.entropy, expected.tokens.entropy)
+        return measured
+
+    ours, bounds = errors(got), errors(torch_own)
+    assert all(ours[part] <= HALF_PRECISION * bounds[part] for part in ours), (ours, bounds)
+    torch.testing.assert_close(got.tokens.gap, expected.tokens.gap, rtol=0, atol=expected.rounding)

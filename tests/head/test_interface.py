@@ -1,7 +1,5 @@
 """What callers may do with linear_cross_entropy: degenerate batches, frozen parameters, scaling, autocast, compile."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -11,7 +9,8 @@ import torch.nn.functional as F
 from trimsft import DFT, SFT, TrimSFT, TrimSFTEasy, linear_cross_entropy
 from trimsft.head import IGNORED
 
-from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, formula, fused, make_head
+from . import oracle
+from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head
 
 SOLVERS = ["reference", "chunked", "triton"]
 """Where low memory makes no difference."""
@@ -70,16 +69,16 @@ def test_statistics_are_detached_float32_of_the_trained_tokens_in_order(backend,
 
 
 @pytest.mark.parametrize("backend", SOLVERS)
-def test_labels_of_other_integer_types_and_strides(backend) -> None:
-    head = make_head(4)
-    expected = fused(head, SFT(), backend).hidden
+def test_labels_of_other_integer_types_and_labels_and_bias_with_strides(backend) -> None:
+    head = make_head(4, bias=True)
+    expected = fused(head, SFT(), backend)
     column = torch.stack([head.labels, head.labels + 1], dim=1)[:, 0]
     for labels in (head.labels.to(torch.int16), head.labels.to(torch.int32), column):
-        assert torch.equal(fused(replace(head, labels=labels), SFT(), backend).hidden, expected)
-    one = head.labels[:1].expand(4)
-    assert_close(
-        fused(replace(head, labels=one), SFT(), backend, skip_below=0), exact(replace(head, labels=one.clone()), SFT())
-    )
+        assert torch.equal(fused(replace(head, labels=labels), SFT(), backend).hidden, expected.hidden)
+    one = replace(head, labels=head.labels[:1].expand(4))
+    assert_close(fused(one, SFT(), backend, skip_below=0), exact(replace(one, labels=one.labels.clone()), SFT()))
+    every_other = replace(head, bias=torch.stack([head.bias, -head.bias], dim=1)[:, 0])
+    assert torch.equal(fused(every_other, SFT(), backend).tokens.nll, expected.tokens.nll)
 
 
 @pytest.mark.parametrize("backend", SOLVERS)
@@ -132,7 +131,7 @@ def test_loss_may_be_one_term_of_a_larger_graph_and_scaled(backend) -> None:
         return loss_of(Head(inner, weight, labels)) + 0.1 * inner.square().mean() + weight.square().mean()
 
     double, single = head.to(torch.float64).leaves(), head.to(device_of(backend)).leaves()
-    total(double.hidden, double.weight, head.labels, lambda h: formula(h, DFT())[0]).backward()
+    total(double.hidden, double.weight, head.labels, lambda h: oracle.formula(h, DFT())[0]).backward()
     total(single.hidden, single.weight, single.labels, lambda h: call(h, DFT(), backend, skip_below=0).loss).backward()
     assert distance(single.hidden.grad, double.hidden.grad) < expected.rounding
     assert distance(single.weight.grad, double.weight.grad) < expected.rounding
@@ -175,15 +174,7 @@ def test_autocast_is_what_it_is_for_torch_linear(backend) -> None:
     for name in ("hidden", "weight", "bias"):
         gradient, right = getattr(ours, name).grad, getattr(expected, name)
         assert gradient.dtype == torch.float32
-        assert 0 < distance(gradient, right) <= 1.5 * distance(getattr(theirs, name).grad, right)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_bias_that_is_every_other_entry(backend) -> None:
-    head = make_head(4, bias=True).to(device_of(backend))
-    strided = replace(head, bias=torch.stack([head.bias, -head.bias], dim=1)[:, 0])
-    got, expected = (call(one, SFT(), backend) for one in (strided, head))
-    torch.testing.assert_close(got.tokens.nll, expected.tokens.nll)
+        assert 0 < distance(gradient, right) <= oracle.HALF_PRECISION * distance(getattr(theirs, name).grad, right)
 
 
 # ---- second derivatives and torch.compile
@@ -240,10 +231,3 @@ def test_compiling_the_module_around_the_head() -> None:
         results.append((loss, *(parameter.grad for parameter in module.parameters())))
     for eager, compiled in zip(*results, strict=True):
         torch.testing.assert_close(compiled, eager)
-
-
-def test_import_loads_nothing_heavy() -> None:
-    heavy = ("torch", "trl", "transformers", "vllm", "matplotlib", "triton", "datasets", "accelerate")
-    code = f"import sys, trimsft, trimsft.objectives; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from trimsft import SFT, TrimSFT, linear_cross_entropy
-from trimsft.head import BACKENDS as NAMES
 from trimsft.head import IGNORED, BackendUnavailable
 
 from .oracle import BACKENDS, call, device_of, make_head
@@ -21,43 +20,70 @@ def refused(kind: type[Exception], message: str, **changes) -> None:
         linear_cross_entropy(**(GOOD | changes))
 
 
+def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
+    inputs = {"hidden": HIDDEN, "weight": WEIGHT, "labels": LABELS} | changes
+    return {name: tensor.to(device) for name, tensor in inputs.items()}
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("kind", "changes", "message"),
     [
-        ({"hidden": HIDDEN.int()}, r"^hidden: must be float32, .*got torch.int32"),
+        (TypeError, {"hidden": [[1.0]]}, "^hidden: must be a tensor, got list"),
+        (TypeError, {"hidden": HIDDEN.int()}, r"^hidden: must be float32, .*got torch.int32"),
         (
+            TypeError,
             {"weight": WEIGHT.bfloat16()},
-            r"^weight: must have the dtype of hidden, torch.float32, got torch.bfloat16",
+            r"^weight: .*dtype of hidden, torch.float32, got torch.bfloat16",
         ),
-        ({"labels": LABELS.float()}, r"^labels: must be integers, got torch.float32"),
-        ({"labels": LABELS.bool()}, r"^labels: must be integers, got torch.bool"),
-    ],
-)
-def test_dtypes(changes, message) -> None:
-    refused(TypeError, message, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"weight": WEIGHT.T}, r"^weight: must be \[vocabulary, 8\] .*\(4, 8\), got \(8, 10\)"),
-        ({"weight": WEIGHT[0]}, r"^weight: must be \[vocabulary, 8\] .* got \(8,\)"),
-        ({"hidden": torch.tensor(1.0), "labels": torch.tensor(1)}, r"hidden of shape \(\)"),
-        ({"labels": LABELS[:3]}, r"^labels: must have shape \(4,\), got \(3,\)"),
-        ({"labels": LABELS[:, None]}, r"^labels: must have shape \(4,\), got \(4, 1\)"),
+        (TypeError, {"labels": LABELS.float()}, r"^labels: must be integers, got torch.float32"),
+        (TypeError, {"labels": LABELS.bool()}, r"^labels: must be integers, got torch.bool"),
+        (ValueError, {"weight": WEIGHT.T}, r"^weight: must be \[vocabulary, 8\] .*\(4, 8\), got \(8, 10\)"),
+        (ValueError, {"weight": WEIGHT[0]}, r"^weight: must be \[vocabulary, 8\] .* got \(8,\)"),
+        (ValueError, {"hidden": torch.tensor(1.0), "labels": torch.tensor(1)}, r"hidden of shape \(\)"),
+        (ValueError, {"hidden": HIDDEN[:, :0], "weight": WEIGHT[:, :0]}, "^hidden: must have at least one feature"),
+        (ValueError, {"labels": LABELS[:3]}, r"^labels: must have shape \(4,\), got \(3,\)"),
+        (ValueError, {"labels": LABELS[:, None]}, r"^labels: must have shape \(4,\), got \(4, 1\)"),
         (
+            ValueError,
             {"bias": torch.zeros(9)},
-            r"^bias: must be torch.float32 of shape \(10,\), got torch.float32 of \(9,\)",
+            r"^bias: must be torch.float32 of shape \(10,\), got .* of \(9,",
         ),
-        ({"bias": torch.zeros(10).half()}, r"^bias: must be torch.float32 .* got torch.float16"),
-        ({"weight": WEIGHT[:1], "labels": LABELS * 0}, r"^weight: a vocabulary of 1 leaves no competitor"),
-        ({"weight": WEIGHT.to("meta")}, r"^weight: is on meta, hidden on cpu"),
-        ({"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
-        ({"bias": torch.zeros(10, device="meta")}, r"^bias: is on meta, hidden on cpu"),
+        (ValueError, {"bias": torch.zeros(10).half()}, r"^bias: must be torch.float32 .* got torch.float16"),
+        (ValueError, {"weight": WEIGHT[:1], "labels": LABELS * 0}, r"^weight: a vocabulary of 1 leaves no competitor"),
+        (ValueError, {"weight": WEIGHT.to("meta")}, r"^weight: is on meta, hidden on cpu"),
+        (ValueError, {"labels": LABELS.to("meta")}, r"^labels: is on meta, hidden on cpu"),
+        (ValueError, {"bias": torch.zeros(10, device="meta")}, r"^bias: is on meta, hidden on cpu"),
+        (ValueError, {"labels": torch.tensor([IGNORED, -7, 1, 99])}, r"2 of 3 .*first -7 at position 1"),
+        (ValueError, {"normalizer": torch.ones(2)}, r"^normalizer: must be a scalar, got shape \(2,\)"),
+        (ValueError, {"backend": "liger"}, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton$"),
+        (ValueError, {"backend": "chunked", "low_memory": True}, "^low_memory: has no effect with backend='chunked'"),
+        (ValueError, {"backend": "reference", "low_memory": True}, "^low_memory: has no effect with .*'reference'"),
+        (
+            BackendUnavailable,
+            {"backend": "triton", "hidden": HIDDEN.double(), "weight": WEIGHT.double()},
+            "^backend: 'triton' takes no float64; use 'chunked'",
+        ),
+        *(
+            (
+                TypeError,
+                {"objective": objective},
+                r"^objective: must be an object such as TrimSFT\(\) or a function",
+            )
+            for objective in (TrimSFT, "trim", None, 1.0)
+        ),
+        *(
+            (ValueError, {name: value}, f"^{name}: must be a number > 0, got {value!r}")
+            for name in ("normalizer", "logit_scale", "softcap")
+            for value in (0, -1, -0.5, math.nan, math.inf, "1", True)
+        ),
+        *(
+            (ValueError, {"skip_below": value}, f"^skip_below: must be a number >= 0, got {value!r}")
+            for value in (-1e-9, math.nan, math.inf, "0", None)
+        ),
     ],
 )
-def test_shapes_and_devices(changes, message) -> None:
-    refused(ValueError, message, **changes)
+def test_argument_value_and_what_would_be_right_are_named(kind, changes, message) -> None:
+    refused(kind, message, **changes)
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
@@ -66,46 +92,7 @@ def test_labels_outside_the_vocabulary_are_named_with_their_position(value, posi
     labels = LABELS.clone()
     labels[position] = value
     message = rf"^labels: 1 of 4 .*\(0 to 9; ignore_index is -100\), first {value} at position {position}$"
-    device = device_of(backend)
-    inputs = {"hidden": HIDDEN.to(device), "weight": WEIGHT.to(device), "labels": labels.to(device)}
-    refused(ValueError, message, backend=backend, **inputs)
-
-
-def test_position_counts_ignored_labels() -> None:
-    refused(ValueError, r"2 of 3 .*first -7 at position 1", labels=torch.tensor([IGNORED, -7, 1, 99]))
-
-
-BAD_POSITIVE = [0, -1, -0.5, math.nan, math.inf, "1", True]
-
-
-@pytest.mark.parametrize("name", ["normalizer", "logit_scale", "softcap"])
-def test_settings_that_must_be_positive(name) -> None:
-    for value in BAD_POSITIVE:
-        refused(ValueError, f"^{name}: must be a number > 0, got {value!r}", **{name: value})
-
-
-def test_skip_below() -> None:
-    for value in (-1e-9, math.nan, math.inf, "0", None):
-        refused(ValueError, f"^skip_below: must be a number >= 0, got {value!r}", skip_below=value)
-
-
-def test_normalizer_with_several_entries() -> None:
-    refused(ValueError, r"^normalizer: must be a scalar, got shape \(2,\)", normalizer=torch.ones(2))
-
-
-def test_unknown_backend_gets_the_list() -> None:
-    assert NAMES == ("auto", "reference", "chunked", "triton")
-    refused(ValueError, "^backend: unknown name 'liger'; known: auto, reference, chunked, triton", backend="liger")
-
-
-@pytest.mark.parametrize("backend", ["reference", "chunked"])
-def test_low_memory_where_it_has_no_effect(backend) -> None:
-    refused(ValueError, f"^low_memory: has no effect with backend='{backend}'", backend=backend, low_memory=True)
-
-
-def test_triton_refuses_float64() -> None:
-    doubles = {"hidden": HIDDEN.double(), "weight": WEIGHT.double()}
-    refused(BackendUnavailable, "^backend: 'triton' takes no float64; use 'chunked'", backend="triton", **doubles)
+    refused(ValueError, message, backend=backend, **on(device_of(backend), labels=labels))
 
 
 def test_triton_refuses_cpu_tensors_outside_the_interpreter(monkeypatch) -> None:
@@ -122,15 +109,6 @@ def test_triton_that_is_not_installed(monkeypatch) -> None:
 # ---- objectives
 
 
-@pytest.mark.parametrize("objective", [TrimSFT, "trim", None, 1.0], ids=str)
-def test_objective_that_is_none(objective) -> None:
-    refused(
-        TypeError,
-        r"^objective: must be an object such as TrimSFT\(\) or a function, got",
-        objective=objective,
-    )
-
-
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(
     ("weights", "got"),
@@ -145,10 +123,8 @@ def test_objective_that_is_none(objective) -> None:
     ids=["length", "scalar", "integers", "booleans", "number", "None"],
 )
 def test_objective_that_returns_something_else(weights, got, backend) -> None:
-    device = device_of(backend)
-    inputs = {"hidden": HIDDEN.to(device), "weight": WEIGHT.to(device), "labels": LABELS.to(device)}
     message = rf"(?s)^objective .* must return one floating-point weight per token.*{got}"
-    refused(TypeError, message, objective=weights, backend=backend, **inputs)
+    refused(TypeError, message, objective=weights, backend=backend, **on(device_of(backend)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

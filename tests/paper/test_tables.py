@@ -13,6 +13,9 @@ PRINTED = 0.0051
 """Half of the last printed digit."""
 
 
+SCORES = [row for table in paper.SCORE_TABLES for row in paper.scores(table)]
+
+
 def listed(kind: str) -> set[int]:
     return {entry.line for entry in paper.disagreements() if entry.kind == kind}
 
@@ -29,13 +32,7 @@ def test_every_table_is_there() -> None:
 def test_a_few_numbers_by_eye() -> None:
     best = {(row.model, row.method): row for row in paper.scores("main")}
     row = best["Qwen2.5-Math-1.5B", "trim"]
-    assert row.scores == {
-        "math500": 66.95,
-        "olympiadbench": 29.41,
-        "minerva": 24.96,
-        "amc": 27.95,
-        "aime24": 9.58,
-    }
+    assert row.scores == {"math500": 66.95, "olympiadbench": 29.41, "minerva": 24.96, "amc": 27.95, "aime24": 9.58}
     assert row.average == 31.77 and row.setting is None
     assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
     assert paper.scores("bandwidth_ablation")[9].setting == paper.Setting(6, 0.5)
@@ -47,40 +44,33 @@ def test_a_few_numbers_by_eye() -> None:
 
 
 def test_averages_are_means_of_their_rows_but_where_listed() -> None:
-    rows = [row for table in paper.SCORE_TABLES for row in paper.scores(table) if row.average is not None]
-    wrong = {
-        row.line
-        for row in rows
-        if abs(sum(row.scores.values()) / len(row.scores) - row.average) > PRINTED  # type: ignore[operator]
-    }
-    assert len(rows) == 64 and wrong == listed("average") == {543}
+    means = {row.line: (sum(row.scores.values()) / len(row.scores), row.average) for row in SCORES if row.average}
+    wrong = {line for line, (mean, printed) in means.items() if abs(mean - printed) > PRINTED}
+    assert len(means) == 64 and wrong == listed("average") == {543}
 
 
 def test_numbers_printed_twice_agree_but_where_listed() -> None:
     found: dict[tuple[object, ...], set[float]] = defaultdict(set)
     lines: dict[tuple[object, ...], set[int]] = defaultdict(set)
-    for table in paper.SCORE_TABLES[1:]:
-        for row in paper.scores(table):
-            for name, value in {**row.scores, "average": row.average}.items():
-                if value is not None:
-                    found[row.method, row.setting, name].add(value)
-                    lines[row.method, row.setting, name].add(row.line)
-    for diagnosis in paper.weight_diagnostics():
-        found[diagnosis.method, diagnosis.setting, "average"].add(diagnosis.average)
-        lines[diagnosis.method, diagnosis.setting, "average"].add(diagnosis.line)
+    rows = [row for table in paper.SCORE_TABLES[1:] for row in paper.scores(table)]
+    for row in [*rows, *paper.weight_diagnostics()]:
+        numbers = {**getattr(row, "scores", {}), "average": row.average}
+        for name, value in numbers.items():
+            if value is not None:
+                found[row.method, row.setting, name].add(value)
+                lines[row.method, row.setting, name].add(row.line)
     differing = [key for key, values in found.items() if len(values) > 1]
     assert len(differing) == len(listed("repeated")) == 4
     assert all(lines[key] & listed("repeated") for key in differing)
 
 
 def test_aime_scores_are_those_of_240_answers_but_where_listed() -> None:
-    rows = [row for table in paper.SCORE_TABLES for row in paper.scores(table)]
-    off = {row.line for row in rows if abs(row.scores["aime24"] - round(row.scores["aime24"] * 2.4) / 2.4) > 0.03}
+    off = {row.line for row in SCORES if abs(row.scores["aime24"] - round(row.scores["aime24"] * 2.4) / 2.4) > 0.03}
     assert off == listed("grid")
 
 
 def test_amc_scores_are_those_of_85_problems() -> None:
-    scores = [row.scores["amc"] for table in paper.SCORE_TABLES for row in paper.scores(table)]
+    scores = [row.scores["amc"] for row in SCORES]
 
     def distance(problems: int) -> float:
         steps = [score * problems * 8 / 100 for score in scores]
@@ -111,11 +101,9 @@ def test_shares_sum_to_100() -> None:
 def test_lines_are_those_of_the_source() -> None:
     assert SOURCE is not None
     lines = SOURCE.read_text(encoding="utf-8").split("\n")
-    for table in paper.SCORE_TABLES:
-        for row in paper.scores(table):
-            printed = [float(number) for number in re.findall(r"\d+\.\d\d", lines[row.line - 1])]
-            assert printed[: len(row.scores)] == list(row.scores.values())
-            assert printed[len(row.scores) :] == ([] if row.average is None else [row.average])
+    for row in SCORES:
+        printed = [float(number) for number in re.findall(r"\d+\.\d\d", lines[row.line - 1])]
+        assert printed == [*row.scores.values(), *([] if row.average is None else [row.average])]
     for weights in paper.weight_diagnostics():
         numbers = f"{weights.high_weight:.2f} & {weights.effective_ratio:.3f} & {weights.average:.2f}"
         assert numbers in lines[weights.line - 1]

@@ -1,12 +1,14 @@
 """Run directories: the lock, the settings, the manifest; files that only grow; fingerprints."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
@@ -64,78 +66,45 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "runs" / "trim")
 
 
-class Holder:
+@contextlib.contextmanager
+def held_elsewhere(run: RunDirectory, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the lock, in a process group of its own."""
-
-    def __init__(self, run: RunDirectory, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ALONE + HOLD, str(run.path), *options],
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "held\n"
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # children of a killed holder too
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    command = [sys.executable, "-c", ALONE + HOLD, str(run.path), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # children of a killed holder too
 
 
 # the lock -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_second_process_is_refused_and_told_by_whom(run: RunDirectory) -> None:
-    holder = Holder(run)
-    try:
+    with held_elsewhere(run) as process:
         with pytest.raises(RunError) as refused:
             run.lock()
-        message = str(refused.value)
-        assert str(run.path) in message and f"process {holder.process.pid} on {os.uname().nodename}" in message
-        assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
-    finally:
-        holder.end()
+        holder = holder_of(run.path / ".lock")
+        assert holder is not None and (holder.pid, holder.host) == (process.pid, os.uname().nodename)
+    message = str(refused.value)
+    assert str(run.path) in message and f"process {process.pid} on {os.uname().nodename}" in message
+    assert re.search(r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", message) and "\n" not in message
+    assert holder_of(run.path / ".lock") is None  # the note of a killed process is no lock
 
 
 @pytest.mark.parametrize("child", ["", "fork", "exec"])
 def test_kill_frees_the_lock_even_if_a_child_lives_on(run: RunDirectory, child: str) -> None:
-    holder = Holder(run, child)
-    try:
-        holder.kill()
-        assert json.loads((run.path / ".lock").read_text())["pid"] == holder.process.pid  # stale text is no lock
+    with held_elsewhere(run, child) as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert json.loads((run.path / ".lock").read_text())["pid"] == process.pid  # stale text is no lock
         with run.lock():
             assert json.loads((run.path / ".lock").read_text())["pid"] == os.getpid()
-    finally:
-        holder.end()
-
-
-def test_taking_the_lock_twice_in_one_process_is_harmless(run: RunDirectory) -> None:
-    with run.lock():
-        inner = RunDirectory(run.path).lock()
-        inner.release()
-        inner.release()
-        assert is_locked(run)
-    assert not is_locked(run)
-    with run.lock():
-        assert is_locked(run)
-
-
-def test_a_lock_that_nobody_keeps_a_name_for_is_held_on(run: RunDirectory) -> None:
-    run.lock()
-    assert is_locked(run)
-    lock._held.pop((run.path / ".lock").resolve()).release()
 
 
 def is_locked(run: RunDirectory) -> bool:
-    import fcntl
-
     with open(run.path / ".lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,18 +113,31 @@ def is_locked(run: RunDirectory) -> bool:
         return False
 
 
-def test_a_holder_without_a_note_is_another_process(run: RunDirectory) -> None:
-    import fcntl
+def test_taking_the_lock_twice_or_keeping_no_name_for_it_is_harmless(run: RunDirectory) -> None:
+    lock_path = run.path / ".lock"
+    assert holder_of(lock_path) is None
+    with run.lock():
+        inner = RunDirectory(run.path).lock()
+        inner.release()
+        inner.release()
+        holder = holder_of(lock_path)
+        assert is_locked(run) and holder is not None and holder.pid == os.getpid()
+    assert not is_locked(run) and holder_of(lock_path) is None
+    run.lock()
+    assert is_locked(run)
+    lock._held.pop(lock_path.resolve()).release()
 
+
+def test_locks_that_cannot_be_had_say_why(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     run.path.mkdir(parents=True)
     with open(run.path / ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(RunError, match="in use by another process"):
+        with pytest.raises(RunError, match="in use by another process"):  # one that left no note
             run.lock()
-
-
-def test_a_file_system_without_locks_is_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
+    taken = write_whole(run.path / "taken", b"mine")
+    with pytest.raises(RunError, match=r"taken: cannot be used as a run directory \(File exists\)"):
+        RunDirectory(taken).lock()
+    assert taken.read_bytes() == b"mine"
 
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(38, "Function not implemented")
@@ -163,13 +145,6 @@ def test_a_file_system_without_locks_is_said(run: RunDirectory, monkeypatch: pyt
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(RunError, match=r"cannot be locked \(flock: Function not implemented\); choose"):
         run.lock()
-
-
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(RunError, match=r"taken: cannot be used as a run directory \(File exists\)"):
-        RunDirectory(tmp_path / "taken").lock()
-    assert (tmp_path / "taken").read_text() == "mine"
 
 
 # settings -----------------------------------------------------------------------------------------------------------
@@ -194,7 +169,8 @@ SETTINGS = {
 }
 
 
-def test_the_same_settings_again_change_nothing(run: RunDirectory) -> None:
+def test_the_same_settings_again_change_nothing_and_others_are_refused(run: RunDirectory) -> None:
+    assert run.read_config() is None
     run.settle_config(SETTINGS)
     content = run.config_path.read_text()
     assert list(yaml.safe_load(content)) == list(SETTINGS)
@@ -202,11 +178,6 @@ def test_the_same_settings_again_change_nothing(run: RunDirectory) -> None:
     os.utime(run.config_path, (1, 1))
     run.settle_config(SETTINGS)
     assert run.config_path.stat().st_mtime == 1
-
-
-def test_changed_settings_are_refused_with_the_difference(run: RunDirectory) -> None:
-    run.settle_config(SETTINGS)
-    content = run.config_path.read_text()
     changed = SETTINGS | {"margin": 1.0, "lora": {"rank": 16, "targets": ["q", "v"]}, "new": True}
     del changed["nothing"]
     with pytest.raises(RunError) as refused:
@@ -226,20 +197,27 @@ def test_changed_settings_are_refused_with_the_difference(run: RunDirectory) -> 
 def test_harmless_changes_are_kept(run: RunDirectory) -> None:
     run.settle_config(SETTINGS)
     run.settle_config(SETTINGS | {"save_steps": 10}, harmless={"save_steps"})
-    assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
     run.settle_config(SETTINGS | {"save_steps": 10, "lora": {"rank": 1}}, harmless={"lora"})
     with pytest.raises(RunError, match="margin"):
         run.settle_config(SETTINGS | {"save_steps": 7, "margin": 0, "lora": {"rank": 1}}, harmless=["save_steps"])
-    assert yaml.safe_load(run.config_path.read_text())["save_steps"] == 10
+    assert (run.read_config() or {})["save_steps"] == 10
 
 
-@pytest.mark.parametrize("content", [b"a: [1", b"\xff\xfe\x00", b"- a\n- b\n"])
-def test_an_unreadable_config_is_neither_used_nor_overwritten(run: RunDirectory, content: bytes) -> None:
-    write_whole(run.config_path, content)
-    with pytest.raises(RunError, match=re.escape(str(run.path))) as refused:
-        run.settle_config(SETTINGS)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("config.yaml", content) for content in (b"a: [1", b"\xff\xfe\x00", b"- a\n- b\n")),
+        *(("manifest.json", content) for content in (b"{", b"[1]")),
+    ],
+)
+def test_an_unreadable_file_is_named_and_neither_used_nor_overwritten(
+    run: RunDirectory, name: str, content: bytes
+) -> None:
+    path = write_whole(run.path / name, content)
+    with pytest.raises(RunError, match=re.escape(str(path))) as refused:
+        run.settle_config(SETTINGS) if name == "config.yaml" else run.write_manifest(seed=1)
     assert "\n" not in str(refused.value)
-    assert run.config_path.read_bytes() == content
+    assert path.read_bytes() == content
 
 
 # the manifest -------------------------------------------------------------------------------------------------------
@@ -254,14 +232,6 @@ def test_the_manifest_gathers_facts_and_the_end(run: RunDirectory) -> None:
     run.mark_finished()
     assert RunDirectory(run.path).is_finished()
     assert run.read_manifest()["seed"] == 2
-
-
-@pytest.mark.parametrize("content", [b"{", b"[1]"])
-def test_a_broken_manifest_is_named(run: RunDirectory, content: bytes) -> None:
-    write_whole(run.manifest_path, content)
-    with pytest.raises(RunError, match=re.escape(str(run.manifest_path))):
-        run.write_manifest(seed=1)
-    assert run.manifest_path.read_bytes() == content
 
 
 def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,12 +254,7 @@ def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.Monke
 # fingerprints -------------------------------------------------------------------------------------------------------
 
 
-def test_the_fingerprint_of_a_file_is_its_sha256(tmp_path: Path) -> None:
-    path = write_whole(tmp_path / "a", b"abc")
-    assert fingerprint_file(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_the_fingerprint_of_a_folder_sees_names_and_contents_only(tmp_path: Path) -> None:
+def test_fingerprints_see_names_and_contents_only(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, names in ((first, ["a", "b/c"]), (second, ["b/c", "a"])):
         for name in names:
@@ -301,28 +266,25 @@ def test_the_fingerprint_of_a_folder_sees_names_and_contents_only(tmp_path: Path
     (first / "b" / "c").rename(first / "b" / "d")
     assert fingerprint_folder(first) != fingerprint
     (first / "b" / "d").rename(first / "b" / "c")
-    write_whole(first / "a", b"b")
+    write_whole(first / "a", b"abc")
     assert fingerprint_folder(first) != fingerprint
+    sha256_of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert fingerprint_file(first / "a") == sha256_of_abc
+    with pytest.raises(RunError, match="gone: not a folder"):
+        fingerprint_folder(tmp_path / "gone")
 
 
 def test_a_fine_tuned_model_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SMALL_FILE", 1000)
     monkeypatch.setattr(files, "SAMPLE", 16)
-    weights = np.random.default_rng(0).standard_normal(4000, dtype=np.float32)
-    write_whole(tmp_path / "model.safetensors", weights.tobytes())
-    base = fingerprint_folder(tmp_path)
-    assert fingerprint_folder(tmp_path) == base
-    write_whole(tmp_path / "model.safetensors", (weights + np.float32(1e-3)).tobytes())
-    assert fingerprint_folder(tmp_path) != base
+    path, weights = tmp_path / "model.safetensors", np.random.default_rng(0).standard_normal(4000, dtype=np.float32)
     last = weights.copy()
     last[-1] += 1
-    write_whole(tmp_path / "model.safetensors", last.tobytes())
-    assert fingerprint_folder(tmp_path) != base
-
-
-def test_no_folder_has_no_fingerprint(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="gone: not a folder"):
-        fingerprint_folder(tmp_path / "gone")
+    fingerprints = []
+    for model in (weights, weights, weights + np.float32(1e-3), last):
+        write_whole(path, model.tobytes())
+        fingerprints.append(fingerprint_folder(tmp_path))
+    assert fingerprints[0] == fingerprints[1] and len(set(fingerprints)) == 3
 
 
 # files that only grow -----------------------------------------------------------------------------------------------
@@ -337,12 +299,6 @@ def log(tmp_path: Path) -> JsonLines:
     for record in RECORDS:
         lines.append(record)
     return lines
-
-
-def test_lines_come_back_and_are_on_file_at_once(log: JsonLines) -> None:
-    assert JsonLines(log.path).read() == RECORDS
-    log.append({"step": 4})
-    assert JsonLines(log.path).read()[-1] == {"step": 4}
 
 
 @given(cut=st.integers(1, 200))
@@ -360,7 +316,8 @@ def test_a_line_cut_short_counts_as_never_written(tmp_path_factory: pytest.TempP
     assert path.read_bytes().count(b"\n") == len(left) + 1
 
 
-def test_cutting_after_a_step_and_going_on(log: JsonLines) -> None:
+def test_lines_come_back_at_once_and_may_be_cut_after_a_step(log: JsonLines) -> None:
+    assert JsonLines(log.path).read() == RECORDS
     assert log.keep_until(lambda record: record["step"] > 1) == 2
     log.append({"step": 7})
     assert JsonLines(log.path).read() == [*RECORDS[:2], {"step": 7}]
@@ -395,21 +352,15 @@ def test_a_full_disk_leaves_whole_lines(log: JsonLines, monkeypatch: pytest.Monk
     assert JsonLines(log.path).read() == [*RECORDS, {"step": 6}]
 
 
-def test_a_line_survives_the_kill_of_its_writer(tmp_path: Path) -> None:
-    code = "JsonLines(path).append({'step': 1}); os.kill(os.getpid(), 9)"
-    ended = subprocess.run([sys.executable, "-c", ALONE + code, str(tmp_path / "log.jsonl")], check=False)
-    assert ended.returncode == -signal.SIGKILL
-    assert JsonLines(tmp_path / "log.jsonl").read() == [{"step": 1}]
-
-
-# whole files --------------------------------------------------------------------------------------------------------
-
-
-def test_a_kill_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
-    path = write_whole(tmp_path / "manifest.json", b"old")
-    code = "os.replace = lambda *names: os.kill(os.getpid(), 9); files.write_whole(path, b'new')"
-    ended = subprocess.run([sys.executable, "-c", ALONE + code, str(path)], check=False)
-    assert ended.returncode == -signal.SIGKILL
+def test_a_kill_leaves_whole_lines_and_whole_files(tmp_path: Path) -> None:
+    line, path = tmp_path / "log.jsonl", write_whole(tmp_path / "manifest.json", b"old")
+    for file, code in (
+        (line, "JsonLines(path).append({'step': 1}); os.kill(os.getpid(), 9)"),
+        (path, "os.replace = lambda *names: os.kill(os.getpid(), 9); files.write_whole(path, b'new')"),
+    ):
+        ended = subprocess.run([sys.executable, "-c", ALONE + code, str(file)], check=False)
+        assert ended.returncode == -signal.SIGKILL
+    assert JsonLines(line).read() == [{"step": 1}]
     assert path.read_bytes() == b"old"
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"
@@ -445,33 +396,17 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> Non
 # what a run holds ---------------------------------------------------------------------------------------------------
 
 
-def test_weights_are_those_of_a_run_of_a_folder_or_of_the_hub(run: RunDirectory, tmp_path: Path) -> None:
+def test_scores_of_a_run_and_weights_of_a_run_a_folder_or_the_hub(run: RunDirectory, tmp_path: Path) -> None:
     assert find_weights("owner/name") == "owner/name"
     assert find_weights(tmp_path) == str(tmp_path)
+    assert run.evaluations() == [] and not run.is_run()
     run.write_manifest(seed=0)
+    write_whole(run.eval_dir / "math500" / "scores.json", b"{}")
+    write_whole(run.eval_dir / "gsm8k" / "samples.jsonl", b"")
+    assert run.evaluations() == ["math500"]
     with pytest.raises(RunError, match=r"model: is a run without a model yet, got .*; finish its training first"):
         find_weights(run.path)
     run.model_dir.mkdir()
     assert find_weights(run.path) == str(run.model_dir)
     with pytest.raises(RunError, match=r"model: no such folder: '\./nowhere'"):
         find_weights("./nowhere")
-
-
-def test_a_run_says_who_holds_it_and_what_was_evaluated(run: RunDirectory) -> None:
-    assert run.read_config() is None and run.evaluations() == [] and not run.is_run()
-    write_whole(run.eval_dir / "math500" / "scores.json", b"{}")
-    write_whole(run.eval_dir / "gsm8k" / "samples.jsonl", b"")
-    assert run.evaluations() == ["math500"]
-    lock_path = run.path / ".lock"
-    assert holder_of(lock_path) is None
-    with run.lock():
-        holder = holder_of(lock_path)
-        assert holder is not None and (holder.pid, holder.host) == (os.getpid(), os.uname().nodename)
-    assert holder_of(lock_path) is None
-    other = Holder(run)
-    try:
-        holder = holder_of(lock_path)
-        assert holder is not None and holder.pid == other.process.pid
-    finally:
-        other.end()
-    assert holder_of(lock_path) is None  # the note of a killed process is no lock
