@@ -54,8 +54,8 @@ def test_every_field_is_an_option_with_its_default() -> None:
     seen: list[object] = []
     assert run("m", seen=seen).exit_code == 0
     assert seen == [Settings(models=("m",)), False]
-    words = "a b -b x -b y --out o --limit 3 --engine vllm --no-greedy --force --temperature 0.5 --top-k 2 --as-json"
-    assert run(*words.replace("--out o ", "").split(), seen=(seen := [])).exit_code == 0
+    words = "a b -b x -b y --limit 3 --engine vllm --no-greedy --force --temperature 0.5 --top-k 2 --as-json"
+    assert run(*words.split(), seen=(seen := [])).exit_code == 0
     assert seen[0] == Settings(
         models=("a", "b"), benchmark=("x", "y"), limit=3, engine="vllm", greedy=False, force=True,
         sampling=Sampling(temperature=0.5, top_k=2),

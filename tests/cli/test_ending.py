@@ -26,14 +26,6 @@ typer.run(wait)
 """
 
 
-def end(error: BaseException, capsys: pytest.CaptureFixture[str], **names: str) -> tuple[int, str]:
-    with pytest.raises(typer.Exit) as ended, ending(names):
-        raise error
-    output = capsys.readouterr()
-    assert output.out == ""
-    return ended.value.exit_code, output.err
-
-
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
@@ -55,20 +47,24 @@ def end(error: BaseException, capsys: pytest.CaptureFixture[str], **names: str) 
 def test_an_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended, told = end(error, capsys, sample="--sample", drop="--drop")
-    assert ended == code
-    assert told.startswith("trimsft: ") and told.count("\n") == 1 and line in told
+    with pytest.raises(typer.Exit) as ended, ending({"sample": "--sample", "drop": "--drop"}):
+        raise error
+    output = capsys.readouterr()
+    assert (ended.value.exit_code, output.out) == (code, "")
+    assert output.err.startswith("trimsft: ") and output.err.count("\n") == 1 and line in output.err
+
+
+def _warn_and_raise(error: BaseException) -> None:
+    logging.getLogger("trimsft").warning("3 rows are cut")
+    raise error
 
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("a bug"), ValueError("a bug"), typer.Exit(3)])
-def test_a_bug_keeps_its_traceback(error: BaseException) -> None:
+def test_a_bug_keeps_its_traceback_and_warnings_are_told(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(type(error)), ending({}):
-        raise error
-
-
-def test_warnings_are_told_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with ending({}):
-        logging.getLogger("trimsft").warning("3 rows are cut")
+        _warn_and_raise(error)
     assert capsys.readouterr().err == "trimsft: 3 rows are cut\n"
 
 

@@ -9,12 +9,13 @@ from trimsft.errors import UsageError
 from trimsft.lab.arithmetic import TIERS, Step, draw_problems, follow, side_of
 
 WORDS = {"Add": "+", "Subtract": "-", "Multiply by": "*", "Divide by": "/"}
+CHAIN = re.compile(r"(?:Start with|Take|Begin with) (\d+)\.")
 seeds = st.integers(0, 10**6)
 
 
 def by_reading(text: str) -> str:
     """The answer of a bare chain, from its words alone."""
-    value = int(re.match(r"(?:Start with|Take|Begin with) (\d+)\.", text)[1])
+    value = int(CHAIN.match(text)[1])
     for words, operand in re.findall(r"(Add|Subtract|Multiply by|Divide by) (\d+)\.", text):
         value = eval(f"{value} {WORDS[words]} {operand}")
     assert value == int(value)
@@ -23,27 +24,14 @@ def by_reading(text: str) -> str:
 
 @pytest.mark.parametrize("side", ["training", "benchmark"])
 @given(seed=seeds, tier=st.sampled_from(list(TIERS)))
-def test_chains_say_what_they_compute(side, seed, tier):
-    problems = list(islice(draw_problems(tier, seed, side), 20))
-    chains = [p for p in problems if re.match("Start with|Take|Begin with", p.problem)]
-    assert chains
-    for problem in chains:
-        assert by_reading(problem.problem) == problem.answer
-
-
-@given(seed=seeds, tier=st.sampled_from(list(TIERS)))
-def test_problems_keep_to_their_tier(seed, tier):
-    level = TIERS[tier]
-    for problem in islice(draw_problems(tier, seed, "training"), 20):
+def test_problems_say_what_they_compute_and_keep_to_their_tier(side, seed, tier):
+    level, problems = TIERS[tier], list(islice(draw_problems(tier, seed, side), 20))
+    chains = [p for p in problems if CHAIN.match(p.problem)]
+    assert chains and all(by_reading(p.problem) == p.answer for p in chains)
+    for problem in problems:
         assert level.fewest_steps <= len(problem.steps) <= level.most_steps
         assert all(1 <= value <= level.largest for value in (problem.start, *problem.results))
-        terms = [step.operand for step in problem.steps if step.operator in "+-"]
-        assert all(1 <= term <= level.largest_term for term in terms)
-
-
-@given(seed=seeds, tier=st.sampled_from(list(TIERS)))
-def test_every_number_stands_in_the_problem_in_order(seed, tier):
-    for problem in islice(draw_problems(tier, seed, "training"), 20):
+        assert all(1 <= step.operand <= level.largest_term for step in problem.steps if step.operator in "+-")
         numbers = [int(number) for number in re.findall(r"\d+", problem.problem)]
         assert numbers == [problem.start, *(step.operand for step in problem.steps)]
 
@@ -51,9 +39,6 @@ def test_every_number_stands_in_the_problem_in_order(seed, tier):
 def test_operations_by_hand():
     steps = (Step("+", 5), Step("*", 3), Step("-", 4), Step("/", 8))
     assert follow(7, steps) == (12, 36, 32, 4)
-
-
-def test_a_division_with_a_rest_is_refused():
     with pytest.raises(UsageError, match=r"step: 7 / 2 leaves 1"):
         Step("/", 2).apply(7)
 
@@ -79,7 +64,7 @@ def test_streams_never_leave_their_side():
 def test_words_and_benchmarks_are_mixed_as_declared():
     for tier in TIERS.values():
         problems = list(islice(draw_problems(tier.name, 3, "training"), 3000))
-        chains = sum(bool(re.match("Start with|Take|Begin with", p.problem)) for p in problems)
+        chains = sum(bool(CHAIN.match(p.problem)) for p in problems)
         assert 1 - chains / 3000 == pytest.approx(tier.story_share, abs=0.04)  # 4 standard errors
     steps = [Step("+", n) for n in range(1, 400)]
     benchmark = sum(side_of(start, (step,)) == "benchmark" for start in range(10) for step in steps)

@@ -14,33 +14,26 @@ from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import load_rows
 
 
-def test_training_reads_the_file(tmp_path):
+def test_training_and_evaluation_read_the_files(tmp_path):
     settings = FineTuning(rows=200, slip_rate=0.2)
     path = write_training(tmp_path / "train.jsonl", settings)
     rows = load_rows(DataConfig(dataset_name=str(path)), split="train")
-    assert rows["problem"][:] == [row["problem"] for row in training_rows(settings)]
-    assert rows["solution"][:] == [row["solution"] for row in training_rows(settings)]
-
-
-def test_evaluation_reads_the_file(tmp_path):
-    path = write_benchmark(tmp_path / "lab-hard.jsonl", "lab-hard", 50)
-    read = read_problems(path)
+    for column in ("problem", "solution"):
+        assert rows[column][:] == [row[column] for row in training_rows(settings)]
+    read = read_problems(write_benchmark(tmp_path / "lab-hard.jsonl", "lab-hard", 50))
     assert [(p.id, p.problem, p.answer) for p in read] == [
         (p.id, p.problem, p.answer) for p in benchmark("lab-hard", 50)
     ]
 
 
 def test_benchmarks_are_on_their_side_distinct_and_grow_at_the_end():
+    trained = {row["problem"] for row in training_rows(FineTuning(rows=3000))}
     for tier in TIERS:
-        problems = benchmark(tier, 200)
-        assert len({p.problem for p in problems}) == len({p.id for p in problems}) == 200
+        problems = benchmark(tier, 300)
+        assert len({p.problem for p in problems}) == len({p.id for p in problems}) == 300
         assert all(side_of(p.start, p.steps) == "benchmark" for p in problems)
+        assert not trained & {p.problem for p in problems}
         assert problems[:50] == benchmark(tier, 50)
-
-
-def test_training_shares_no_problem_with_a_benchmark():
-    asked = {p.problem for tier in TIERS for p in benchmark(tier, 300)}
-    assert not asked & {row["problem"] for row in training_rows(FineTuning(rows=3000))}
 
 
 def test_rows_say_what_was_done_to_them():
@@ -82,12 +75,9 @@ def test_bad_settings_are_refused(settings, message):
         FineTuning(**settings)
 
 
-def test_a_benchmark_needs_problems():
+def test_a_benchmark_needs_problems_and_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="count: must be at least 1, got 0"):
         benchmark("lab-easy", 0)
-
-
-def test_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
     with pytest.raises(UsageError, match=r"base holds no model.safetensors; .*python -m tools.lab_base.pretrain"):
         lab.base_model_path()

@@ -10,7 +10,7 @@ from trimsft.errors import UsageError
 from trimsft.lab.arithmetic import TIERS, LabProblem, Step, draw_problems
 from trimsft.lab.styles import FAR, FILLER, NEAR, STYLES, TARGET, UNFAMILIAR, draw_results, write_solution
 
-PROBLEM = LabProblem("p", "lab-easy", "Start with 7. ...", 7, (Step("+", 5), Step("*", 3), Step("-", 4)))
+PROBLEM = LabProblem("p", "lab-easy", "Start with 7. ...", 7, (Step("+", 5), Step("*", 3), Step("-", 4), Step("/", 8)))
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) (?:=|is|->) (\d+)")
 
 
@@ -18,22 +18,21 @@ def problems(seed: int, count: int = 10) -> list[LabProblem]:
     return [p for tier in TIERS for p in islice(draw_problems(tier, seed, "training"), count)]
 
 
-def test_the_target_format_by_hand():
-    assert write_solution(PROBLEM, TARGET).text == (
-        "Step 1: 7 + 5 = 12.\nStep 2: 12 * 3 = 36.\nStep 3: 36 - 4 = 32.\nThe answer is \\boxed{32}."
-    )
-
-
-def test_the_unfamiliar_format_by_hand():
-    assert write_solution(PROBLEM, UNFAMILIAR).text == ("[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] => \\boxed{32}")
-
-
-def test_words_name_the_numbers_in_the_order_of_speech():
-    problem = LabProblem("p", "lab-easy", "", 8, (Step("+", 4), Step("-", 2), Step("/", 5)))
-    assert write_solution(problem, "words").text == (
-        "Adding 4 to 8 gives 12. Taking 2 from 12 gives 10. Dividing 10 by 5 gives 2. "
-        "Therefore the result is \\boxed{2}."
-    )
+@pytest.mark.parametrize(
+    ("style", "parts"),
+    [
+        ("steps", ["Step 1: 7 + 5 = 12.", "Step 2: 12 * 3 = 36.", "Step 3: 36 - 4 = 32.", "Step 4: 32 / 8 = 4."]),
+        ("arrows", ["[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] [32 / 8 -> 4] => \\boxed{4}"]),
+        (
+            "words",
+            ["Adding 5 to 7 gives 12. Multiplying 12 by 3 gives 36. Taking 4 from 36 gives 32. Dividing 32"],
+        ),
+    ],
+)
+def test_formats_by_hand(style, parts):
+    text = write_solution(PROBLEM, style).text
+    assert (TARGET, UNFAMILIAR) == ("steps", "arrows") and text.startswith("\n".join(parts))
+    assert style != "steps" or text.endswith("\nThe answer is \\boxed{4}.")
 
 
 @given(seed=st.integers(0, 10**6), style=st.sampled_from([name for name in STYLES if name != "words"]))
@@ -68,27 +67,20 @@ def test_slips_are_wrong_and_carried_on(seed, offsets):
 
 def test_rates_are_met():
     rng = random.Random(0)
-    steps = slips = fillers = 0
-    for problem in islice(draw_problems("lab-medium", 5, "training"), 3000):
-        solution = write_solution(problem, TARGET, rng, slip_rate=0.1, offsets=FAR, filler_rate=0.2)
-        steps, slips, fillers = (
-            steps + len(problem.steps),
-            slips + len(solution.slips),
-            fillers + len(solution.fillers),
-        )
+    problems = list(islice(draw_problems("lab-medium", 5, "training"), 3000))
+    rates = {"slip_rate": 0.1, "offsets": FAR, "filler_rate": 0.2}
+    solutions = [write_solution(problem, TARGET, rng, **rates) for problem in problems]
+    steps = sum(len(problem.steps) for problem in problems)
+    slips, fillers = (sum(len(getattr(one, name)) for one in solutions) for name in ("slips", "fillers"))
     # a slip that would make a later division impossible is not made, so a few are missing
     assert 0.085 < slips / steps < 0.11
     assert fillers / steps == pytest.approx(0.2, abs=0.02)
 
 
-def test_a_slip_that_cannot_be_carried_on_is_not_made():
+def test_a_slip_that_cannot_be_carried_on_is_not_made_and_an_unknown_style_is_refused():
     problem = LabProblem("p", "lab-easy", "", 6, (Step("+", 3), Step("/", 9)))
     for seed in range(50):
         results, slipped = draw_results(problem, random.Random(seed), 1.0, NEAR)
-        assert results[0] == 9
-        assert 0 not in slipped
-
-
-def test_unknown_style_is_refused():
+        assert results[0] == 9 and 0 not in slipped
     with pytest.raises(UsageError, match="style: unknown name 'verse'"):
         write_solution(PROBLEM, "verse")

@@ -51,7 +51,7 @@ def test_the_command_writes_a_model_that_has_learned_and_repeats(folders):
     a, b = ((folder / "model.safetensors").read_bytes() for folder in folders)
     assert a == b
     log = [json.loads(line) for line in (folders[0] / "log.jsonl").read_text().splitlines()]
-    assert next(record["loss"] for record in log if "loss" in record) < 5  # log(496) = 6.2 to begin with
+    assert next(record["loss"] for record in log if "loss" in record) < 4.5  # log(496) = 6.2 to begin with
     sheet = (folders[0] / "README.md").read_text()
     assert "python -m tools.lab_base.pretrain --out DIR --examples 300 --size tiny" in sheet
     assert str(folders[0]) not in sheet
@@ -125,14 +125,14 @@ def test_an_epoch_meets_every_solution_once():
     assert sorted(seen) == sorted(pool.tokens[at + prompt : at + length].tolist() for at, prompt, length in places)
 
 
+# ---- bad settings
+
+
 def test_rates_warm_up_and_fall():
     settings = Pretraining(steps=100, learning_rate=1.0, warmup_share=0.1)
     # 0.1 of the way up; the top; a cosine's last step before 0.01
     assert [settings.rate_at(step) for step in (0, 10)] == [pytest.approx(0.1), pytest.approx(1.0)]
     assert 0.01 < settings.rate_at(99) < 0.012
-
-
-# ---- bad settings
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_digits_stand_alone_and_prompt_and_solution_do_not_melt_together(tokeniz
     assert [piece for piece in pieces if any(c.isdigit() for c in piece)] == list("105123042")
     problem = next(draw_problems("lab-medium", 0, "training"))
     for style in STYLES:
-        prompt, solution = render_prompt(problem.problem), write_solution(problem, style).text
-        apart = [ids for text in (prompt, solution) for ids in encode_texts([text], tokenizer)[0]]
-        assert encode_texts([prompt + solution], tokenizer)[0] == apart
+        texts = render_prompt(problem.problem), write_solution(problem, style).text
+        prompt, solution, together = encode_texts([*texts, "".join(texts)], tokenizer)
+        assert together == [*prompt, *solution]
 
 
 def test_the_tokenizer_is_that_of_the_shipped_base(tokenizer):
