@@ -5,8 +5,6 @@ One check of the result:
     {"backend": "chunked", "dtype": "float32", "tolerance": 7.6e-06, "error": 2.9e-07, "verdict": "passed"}
 """
 
-from __future__ import annotations
-
 import itertools
 import platform
 from importlib.metadata import PackageNotFoundError, version

@@ -11,8 +11,6 @@ r"""What goes wrong, as data: the field, its value and what would be right; and 
 Nobody reads the text of a message: whoever has to decide asks for the class or its fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

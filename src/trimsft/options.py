@@ -16,8 +16,6 @@ line is made and by which values are checked.
     trimsft.errors.UsageError: engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

@@ -3,8 +3,6 @@
 report = run(BenchSettings(tokens=8192, hidden=4096, vocabulary=128_256))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from trimsft.options import check_options, option

@@ -6,8 +6,6 @@ One row of the result:
      "hidden_error": 0.002, "weight_error": 0.002, "kept": 0.366, ...}
 """
 
-from __future__ import annotations
-
 import gc
 import platform
 import statistics

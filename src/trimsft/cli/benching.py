@@ -1,7 +1,5 @@
 """`trimsft bench` and `trimsft doctor`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

@@ -7,8 +7,6 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None: ...
 What the function takes beyond the settings are options of the command alone. Errors call fields by their options.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import types

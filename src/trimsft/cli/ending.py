@@ -3,8 +3,6 @@
 0 done, 1 failed on the way, 2 refused as it stands, 130 after Ctrl-C, 143 after SIGTERM.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """`trimsft study list | show | run | status | table`, `trimsft sweep` and `trimsft quickstart`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

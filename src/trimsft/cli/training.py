@@ -1,7 +1,5 @@
 """`trimsft train` and `trimsft data`."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Annotated

@@ -13,8 +13,6 @@ problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
 problems = load_benchmark("my/problems.jsonl")
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -8,8 +8,6 @@ Killed at any moment, the same call goes on: what is recorded is not generated a
 the same, because the seed of a sample depends on the evaluation's seed, the problem and the sample's number only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time

@@ -8,8 +8,6 @@ Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be m
 `cluster` says which samples of a problem voted together; null where one abstains or is the greedy one.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping, Sequence

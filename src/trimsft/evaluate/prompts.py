@@ -9,8 +9,6 @@ prompts.notes            # why auto chose what it did, and what looks wrong, eac
 `auto` asks each family of models as published evaluations do (`families`), whatever it was trained on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -6,8 +6,6 @@ evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable, Sequence

@@ -15,8 +15,6 @@ with record.lock():
     record.append(Sample(...))
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """The settings of an evaluation; the defaults are the paper's protocol. `trimsft eval` is made from them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ An answer outside a box does not count: the prompt asks for one, and guessing wh
 result is the largest source of errors in other graders. Everything here is one pass over the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ r"""Reading one LaTeX or code-like expression: text to tokens to a tree of plain
 Nothing is computed here. What is not understood raises `Unreadable` and is left to math-verify.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@ r"""Are two single values the same: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(
 Three answers: True, False, and None where this module cannot tell (math-verify is asked then).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction

@@ -8,8 +8,6 @@ r"""One spelling for what is written in many: unicode, spacing, synonyms of LaTe
 Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never passed in.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -4,8 +4,6 @@
 does to a worker: a worker that hangs, dies or runs out of memory costs that question alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

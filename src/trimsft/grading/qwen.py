@@ -11,8 +11,6 @@ this package's evaluator, then by math-verify and sympy in a worker.
     '5'
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

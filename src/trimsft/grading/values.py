@@ -6,8 +6,6 @@ two different analytic expressions at 110 random bits does not happen in practic
 (towers of powers, factorials of large numbers) raises `TooLarge` before it is computed.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import math

@@ -10,8 +10,6 @@ r"""Words in an answer: numbers in words, units by name, words of scale, and wor
 A unit may be missing on either side, but two that differ make the answer wrong.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -8,8 +8,6 @@ milliseconds. Only strings come in, only one word goes out:
     {"gold": "\\frac{1}{2}", "answer": "0.5", "seconds": 1.5, "loose": false}  ->  {"said": "equal"}
 """
 
-from __future__ import annotations
-
 import sys
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ the gap, so the gold and the competitor logit are computed again as float32 dot 
 included; everything else only needs the softmax sums, for which the rounded logits serve.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -3,8 +3,6 @@
 Checking, dropping ignored labels and normalising happen here and nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_index` are gone by now.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The plain formula on materialised logits: slow, large, obvious. Every other backend is tested against it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

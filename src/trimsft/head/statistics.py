@@ -13,8 +13,6 @@ The rest follows from these, row by row, and nothing waits for the device.
 Shapes: T tokens, R rows of a chunk, H hidden size, V vocabulary, K alternatives, B blocks of a row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

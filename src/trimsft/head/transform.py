@@ -1,8 +1,6 @@
 """What a model does to its logits after the head: read from its configuration, and checked on the model itself,
 whose forward pass has run with `PROBE` in place of its logits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -14,8 +14,6 @@ and until then its memory holds the logits of a chunk.
 Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import astuple, replace

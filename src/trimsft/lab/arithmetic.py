@@ -7,8 +7,6 @@ Problems are drawn from seeded streams without end. Which arithmetic belongs to 
 decided by a hash of the numbers and operations, whatever words they are dressed in: no stream can cross over.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ A row of a benchmark:
     {"id": "lab-easy-0", "problem": "Start with 7. Add 5. ...", "answer": "36"}
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ Start with 7. Add 5. Multiply by 3. What is the result?
 Mia has 7 pens. She buys 5 more. A game makes them 3 times as many. How many pens does Mia have now?
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

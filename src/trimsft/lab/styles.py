@@ -10,8 +10,6 @@ A solution may contain slips, wrong results that the following steps carry on wi
 nothing. `Solution` knows where they stand.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

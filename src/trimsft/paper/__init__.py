@@ -10,8 +10,6 @@ names of `trimsft.objectives` (and "base"), benchmarks those of `trimsft.evaluat
 itself the printed numbers stand, and `disagreements()` lists them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ analysis/tables/<name>.md, .csv       for reading, for computing
 analysis/figures/<name>.svg, .pdf, .png, .csv
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -12,8 +12,6 @@ The hues are those of Okabe and Ito, which readers of any colour vision tell apa
 have a contrast below 3:1 against its background; dashes and markers tell lines apart in grey.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

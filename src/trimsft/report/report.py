@@ -6,8 +6,6 @@ files.page, files.others, files.warnings
 Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

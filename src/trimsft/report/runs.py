@@ -9,8 +9,6 @@
 Each file is read when it is asked for first, and once; what a run lacks is empty or None.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ runs/trim/
   report.html
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import platform

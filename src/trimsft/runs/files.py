@@ -5,8 +5,6 @@ log.append({"step": 1, "loss": 0.82})
 log.keep_until(lambda record: record["step"] > restored_step)
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

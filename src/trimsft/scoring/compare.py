@@ -14,8 +14,6 @@ the share of all sign patterns whose sum is at least as far from 0 as the one ob
     [0.03, 0.06, 0.06]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

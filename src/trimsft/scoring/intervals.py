@@ -28,8 +28,6 @@ difficulties drawn from Beta(p, 1 - p):
 Shapes: P problems, M columns (metrics), R resamples, S runs.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -20,8 +20,6 @@ Metrics, by name: average, pass@k and majority@k for k up to the number of sampl
 of the samples), tokens (mean length).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -4,8 +4,6 @@
  "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

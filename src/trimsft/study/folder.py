@@ -14,8 +14,6 @@ runs/study-lab/
 The quickstart's folder has other names for the same parts (`trimsft.study.quickstart`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Sequence

@@ -8,8 +8,6 @@
 Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all that `passes` and `gaps` train.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 

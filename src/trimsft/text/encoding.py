@@ -6,8 +6,6 @@
 Training (`trimsft.text.training_data`), the token table and evaluation all go through these functions.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -24,8 +24,6 @@ What the published recipe does (the DFT code that the paper follows, read at com
     Solution:
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

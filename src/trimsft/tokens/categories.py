@@ -9,8 +9,6 @@ joined and their text is read in units: LaTeX commands, numbers, words, signs. A
 it is a part of; where there are several, the first of numeric, connector, symbol, other.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`measure_tokens`: what `trimsft tokens` does, from settings to tables and what they say in a few numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial

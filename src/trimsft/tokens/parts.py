@@ -9,8 +9,6 @@ tokens.parquet.parts/
 Any number of processes, here or on other machines that see the folder, may fill it; the last one joins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

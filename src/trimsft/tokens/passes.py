@@ -8,8 +8,6 @@
 Within a window batches hold rows of like length; its lines are in the order of the rows.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

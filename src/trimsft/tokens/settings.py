@@ -1,7 +1,5 @@
 """The settings of `trimsft tokens`, and where its tables go; imports nothing heavy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

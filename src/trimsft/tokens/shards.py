@@ -11,8 +11,6 @@ on stdout how far it is:
     -> {"done": 256, "total": 2500}   ...   {"error": "rows 3: non-finite logits ..."}
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -8,8 +8,6 @@ With `top`, also the most probable tokens, the gold one among them: top_ids, top
 Metadata under the key `trimsft`, as JSON: {"schema": 2, "tokens": 4617, "model": "runs/trim/model", "data": {...}, ...}
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

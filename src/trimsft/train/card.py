@@ -1,7 +1,5 @@
 """The model card written beside a trained model: objective, data, settings and what the training measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from enum import Enum

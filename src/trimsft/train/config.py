@@ -1,7 +1,5 @@
 """`TrimSFTConfig`: the settings of `TrimSFTTrainer`, TRL's `SFTConfig` with the objective beside it."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any

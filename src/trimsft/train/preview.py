@@ -12,8 +12,6 @@ Text of data and tokenizers is not trusted: nothing in it is read as markup, and
 sequence or invisible character reaches the terminal.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import tempfile

@@ -6,8 +6,6 @@ runs/qwen2.5-math-1.5b-trim/
   model/       what plain transformers and vLLM load
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable

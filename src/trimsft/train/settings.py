@@ -4,8 +4,6 @@ parse(["--config", "recipes/qwen2.5-math-1.5b.yaml", "--objective", "dft"])
 make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"})     # the same
 """
 
-from __future__ import annotations
-
 import copy
 import difflib
 import itertools

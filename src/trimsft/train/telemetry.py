@@ -12,8 +12,6 @@ and its line on the terminal, in place of the dictionary that Trainer prints:
     step 20/834  loss 0.148  nll 0.931  acc 76.2%  gap 3.9 [-3.3, 14.1]  weight 0.231  R_eff 35%  31,200 tok/s
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -5,8 +5,6 @@ for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Samp
     completion.index, completion.text, completion.tokens, completion.finish    # 0, "It is ...", 4, "stop"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

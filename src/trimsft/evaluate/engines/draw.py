@@ -6,8 +6,6 @@ do can change it. Rows of a batch still share the model's rounding: where the tw
 another batch may choose the other one. In float32 that is rare, in bfloat16 less so.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any

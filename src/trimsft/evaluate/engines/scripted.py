@@ -4,8 +4,6 @@ ScriptedEngine({"What is 1+1?": "\\\\boxed{2}"})
 ScriptedEngine(lambda request: f"seed {request.seed}", delay=0.01, fails=lambda request: "the server is tired")
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

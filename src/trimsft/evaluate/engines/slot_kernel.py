@@ -1,7 +1,5 @@
 """`slot_attention.attend` and `draw.Drawer.choose` as Triton kernels: each reads what it needs once."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -8,8 +8,6 @@ kernel from Python; samples of one problem read their prompt once each. Here slo
 a step is one CUDA graph, and a prompt is read once for all of its samples.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ Nothing of the checkpoint's generation defaults survives but its eos tokens. A s
 not on the rows beside it, up to the rounding that `draw` describes. A kill costs what is in flight.
 """
 
-from __future__ import annotations
-
 import bisect
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

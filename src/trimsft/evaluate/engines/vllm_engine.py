@@ -7,8 +7,6 @@ goes with each request, so a sample does not depend on its neighbours but for ro
 need `if __name__ == "__main__":`, because vLLM starts processes that import them again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Curves: gap distributions (Figure 4 of the paper), reliability, the course of a solution, and of a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

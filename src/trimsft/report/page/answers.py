@@ -11,8 +11,6 @@ problem by problem, those with the largest change before the others; then all ot
 full, and the page says what is left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ all is the scope of page.js. They become ONE inline script, the style sheets one
 in the Content-Security-Policy, which allows nothing else.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping

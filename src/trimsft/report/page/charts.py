@@ -4,8 +4,6 @@ Each run is drawn in the colour and dashes of its method, as in every figure (re
 that table as classes `line-trim`, `line-sft`, ..., in light and in dark.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

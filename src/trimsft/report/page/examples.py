@@ -15,8 +15,6 @@ d = 1 - p and sqrt(2) d, as 255 (norm / d - 1) / (sqrt(2) - 1). `top` are the al
 competitor, plus 1, and 0 where there are fewer; `top_nll` is 40 sqrt(-log p).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -23,8 +23,6 @@ f(mean + sd)) / 2, which is right to the third order. A border that cuts a cell 
 were spread evenly over mean +- sqrt(3) sd, so that shares are off by less than the cells that borders cut.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import zlib

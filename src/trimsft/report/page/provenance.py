@@ -4,8 +4,6 @@
 'tokens of m, 480 rows, template chat, the usual system prompt, rows of at most 64 tokens'
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

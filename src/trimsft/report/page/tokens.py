@@ -5,8 +5,6 @@ put the viewer in place of those few: all shown examples (examples.py), and the 
 sliders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

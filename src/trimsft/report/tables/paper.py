@@ -1,7 +1,5 @@
 """The paper's appendix tables from a token table, and scores, with the paper's numbers beside ours, in percent."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

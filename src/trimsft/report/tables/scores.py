@@ -9,8 +9,6 @@
 An arrow stands only where a comparison earned it; bold says which value is shown as the highest, nothing more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Shares are in percent where a note or column says so, as the paper prints them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from trimsft.objectives import OBJECTIVES

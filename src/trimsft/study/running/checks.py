@@ -8,8 +8,6 @@ scale = with_attention(scale, folder)
 Each would otherwise fail in every cell, some of them after hours of training.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ that it held, and several where a training has several ranks: `python -m trimsft
 pickle; a process that fails writes why beside it, as {"class": "OutOfMemoryError", "message": "CUDA out of memory"}.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

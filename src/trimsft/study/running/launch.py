@@ -11,8 +11,6 @@ session of its own, which no signal to our group reaches), and kills what is lef
 of the command are passed on. Elsewhere it is a plain call. Knows nothing but the standard library.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -12,8 +12,6 @@ axis `objective`, a field that one of them does not take is left out for that on
     Point(objective='dft', fields=())
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 from collections.abc import Sequence

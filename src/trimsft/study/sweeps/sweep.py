@@ -8,8 +8,6 @@ swept.best                                                     # of many: too go
 select(swept, "lab-easy").interval                             # chosen on one benchmark, scored on the others
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

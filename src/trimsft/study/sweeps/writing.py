@@ -13,8 +13,6 @@ runs/sweep/
   report.html                       the page with the heatmap, and the runs of SFT and of the chosen point
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

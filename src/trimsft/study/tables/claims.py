@@ -7,8 +7,6 @@ A verdict goes by the interval of a paired difference (same problems, same seeds
 several models holds where it holds for each, and does not where it does not for one. What was not run is not judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """The figures of a study: the paper's own, drawn from our results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

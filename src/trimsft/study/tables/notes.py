@@ -8,8 +8,6 @@
 'Smoke test, its numbers say nothing: average@2 by margin and bandwidth'
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ Models and benchmarks that the paper does not have get the numbers of `STAND_IN`
 show the pattern, who is above whom, and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

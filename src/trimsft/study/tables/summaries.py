@@ -8,8 +8,6 @@ paired(trim, sft, "average")                       # trim - sft, by problem and 
 Tables of studies show what there is (`load_partial_results`): a benchmark that is added leaves the finished ones there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

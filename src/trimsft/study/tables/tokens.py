@@ -7,8 +7,6 @@ Each method has one training: what another seed would give is in no interval her
 handful of examples shows is not judged.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -19,8 +19,6 @@ any textbook, and `shared` is 0. Where cells are missing, m and tau are entangle
 Each level is a level: no straight line is assumed, so the shares depend on which values were tried.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ of their ids:
   lab/sft/seed0    lab-easy   8        8 6 7 ...  0 0 1 ...  1 1 0 ...
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -7,8 +7,6 @@ Tokens of one example are not independent, so the interval of ECE resamples whol
 noise, so resamples lie too high, near 0 above the estimate itself: the interval is moved down by their mean excess.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

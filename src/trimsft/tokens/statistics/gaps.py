@@ -6,8 +6,6 @@ moved = movement(before, after, margin=1.5, bandwidth=0.8)
 moved.moved_percent[0, 2]      # of all tokens, those that were low and are high now
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

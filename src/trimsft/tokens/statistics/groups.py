@@ -6,8 +6,6 @@
 Percentages of a grouping are of all tokens of the table, or of all gradient mass; they sum to 100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -13,8 +13,6 @@ Those of the paper's appendix tables, with the values of `weighting.diagnose` an
 Shapes: E examples, K columns, R resamples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property

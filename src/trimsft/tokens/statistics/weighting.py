@@ -11,8 +11,6 @@
 Shares are in percent. Where nothing has any weight they are not defined: NaN.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
