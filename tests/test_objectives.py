@@ -190,22 +190,13 @@ def test_unknown_names_and_parameters_get_the_list_and_the_nearest(name, paramet
 # ---- weights are constants to the gradient
 
 
-@pytest.mark.parametrize(
-    ("name", "backend"),
-    [*((name, backend) for name in OBJECTIVES for backend in ("reference", "chunked")), ("trim", "triton")],
-)
-def test_no_gradient_flows_through_the_weights(name, backend) -> None:
-    head = make_head(3).to(device_of(backend))
-    options = {"backend": backend, "skip_below": 0}
-
-    def gradients(objective):
-        leaves = head.leaves()
-        out = linear_cross_entropy(leaves.hidden, leaves.weight, leaves.labels, objective, **options)
-        return out.weights, torch.autograd.grad(out.loss, (leaves.hidden, leaves.weight))
-
-    weights, computed = gradients(make_objective(name))
-    theta = torch.ones(3, device=weights.device, requires_grad=True)
-    returned, constant = gradients(lambda tokens: theta * weights)
-    assert not weights.requires_grad and not returned.requires_grad
-    for got, expected in zip(computed, constant, strict=True):
-        assert torch.equal(got, expected)
+@pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
+def test_no_gradient_flows_through_the_weights(backend) -> None:
+    """That those of the objectives are constants shows in their gradients, see head/test_exactness.py."""
+    head = make_head(3).to(device_of(backend)).leaves()
+    theta = torch.ones(3, device=head.hidden.device, requires_grad=True)
+    out = linear_cross_entropy(
+        head.hidden, head.weight, head.labels, lambda tokens: theta * tokens.prob, backend=backend
+    )
+    out.loss.backward()
+    assert theta.grad is None and not out.weights.requires_grad
