@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trimsft import objectives
@@ -82,6 +82,29 @@ class Cell:
     def is_base(self) -> bool:
         return self.objective == BASE
 
+    @property
+    def setting(self) -> Cell:
+        """What is trained, whatever the seed: the cell of seed 0."""
+        return replace(self, seed=0)
+
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """(margin, bandwidth) of a trimmed objective."""
+        margin, bandwidth = self.get("margin"), self.get("bandwidth")
+        return None if margin is None or bandwidth is None else (float(margin), float(bandwidth))
+
+    @property
+    def shared_fields(self) -> tuple[tuple[str, Any], ...]:
+        """The fields that are no objective's own, which SFT is trained with as well."""
+        return tuple(entry for entry in self.fields if entry[0] not in PARAMETERS)
+
+    @property
+    def label(self) -> str:
+        """TrimSFT (margin 1, bandwidth 0.5)."""
+        order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
+        settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
+        return f"{NAMES[self.objective]}{f' ({settings})' if settings else ''}"
+
     def get(self, field: str, default: Any = None) -> Any:
         """The value of a field that differs from the scale's."""
         return dict(self.fields).get(field, default)
@@ -117,6 +140,11 @@ def _without_effect(name: str, value: Any, objective: str) -> UsageError:
 def field_rank(name: str) -> tuple[int, str]:
     """The order of fields: those of objectives first."""
     return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
+
+
+def shown(value: Any) -> str:
+    """1.5 for 1.50, and nothing for None."""
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def _text(value: Any) -> str:

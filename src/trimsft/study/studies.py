@@ -58,7 +58,7 @@ def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
 def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
     """Those of the cells, of whatever seed, that one of the studies is made of."""
     runs = {run for study in studies for run in study.runs(scale)}
-    return [cell for cell in cells if replace(cell, seed=0) in runs]
+    return [cell for cell in cells if cell.setting in runs]
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:

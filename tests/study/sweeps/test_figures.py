@@ -18,14 +18,14 @@ def only_numbers(monkeypatch):
 
 
 def swept(*grids, objective="trim", **options):
-    grid = points(read_axes(grids), objective)
-    cells = sweep_cells(grid, "lab", 1, **options)
+    grid = points(read_axes(grids), "lab", objective)
+    cells = sweep_cells(grid, 1, **options)
     return swept_of(results(dict.fromkeys(cells, 0.0)), cells, keep=grid, resamples=20)
 
 
 def drawn(folder, *grids, **options):
     """{name: rows of its CSV}."""
-    files = sweep_figures(swept(*grids, **options), None, folder)
+    files = sweep_figures(swept(*grids, **options), folder)
     return {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in files if path.suffix == ".csv"}
 
 
@@ -62,9 +62,9 @@ def test_of_three_fields_two_are_drawn_through_the_chosen_point(tmp_path):
     assert len(rows) == 4 and {"learning_rate", "max_steps"} < rows[0].keys()
     read = swept(*grid)
     for on in ("easy", "hard"):
-        selection = select(read, on)
-        sweep_figures(read, selection, tmp_path)
-        decay = selection.point.setting.get("weight_decay")
+        chosen = select(read, on)
+        sweep_figures(chosen, tmp_path)
+        decay = chosen.best.setting.get("weight_decay")
         rows = list(csv.DictReader((tmp_path / "map-learning_rate-max_steps.csv").read_text().splitlines()))
         other = "hard" if on == "easy" else "easy"
         expected = [

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft.errors import UsageError
-from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
+from trimsft.study.cells import Cell
+from trimsft.study.sweeps.grid import left_out, points, read_axes
 
 
 def values(text):
@@ -39,7 +40,7 @@ def test_values_have_the_type_that_training_gives_the_field():
 
 
 def test_axes_make_their_product_in_order():
-    found = points(read_axes(["margin=1,2", "bandwidth=0.5,3"]), "trim-e")
+    found = points(read_axes(["margin=1,2", "bandwidth=0.5,3"]), "lab", "trim-e")
     assert [dict(point.fields) for point in found] == [
         {"margin": m, "bandwidth": tau} for m in (1.0, 2.0) for tau in (0.5, 3.0)
     ]
@@ -49,11 +50,11 @@ def test_axes_make_their_product_in_order():
 
 def test_an_objective_that_does_not_take_a_field_is_made_once_and_it_is_said():
     axes = read_axes(["objective=trim,dft,fsft", "margin=1,2", "gamma=1,3", "learning_rate=1e-4,2e-4"])
-    found = points(axes)
+    found = points(axes, "lab")
     assert [point.objective for point in found].count("trim") == 4
     assert [point.objective for point in found].count("dft") == 2
-    assert Point("dft", (("learning_rate", 1e-4),)) in found
-    assert Point("fsft", (("gamma", 3.0), ("learning_rate", 2e-4))) in found
+    assert Cell(model="lab", objective="dft", fields=(("learning_rate", 1e-4),)) in found
+    assert Cell(model="lab", objective="fsft", fields=(("gamma", 3.0), ("learning_rate", 2e-4))) in found
     assert left_out(axes) == [
         "trim takes no gamma: these values make no further runs of it.",
         "dft takes no margin and no gamma: these values make no further runs of it.",
@@ -104,7 +105,7 @@ def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
 )
 def test_what_could_not_be_trained_is_refused_before_anything_runs(grids, objective, message):
     with pytest.raises(UsageError, match=re.escape(message)):
-        points(read_axes(grids), objective)
+        points(read_axes(grids), "lab", objective)
 
 
 def test_a_field_may_be_given_once():

@@ -25,7 +25,7 @@ from trimsft.study.tables.summaries import load_results
 
 GRID = ("margin=0,1.5", "bandwidth=0.5,1,3")
 SLOW, FAST = 2e-4, 1e-3
-RATES = points(read_axes([f"learning_rate={SLOW},{FAST}"]))
+RATES = points(read_axes([f"learning_rate={SLOW},{FAST}"]), "lab")
 TUNED = {("sft", SLOW): (2, 2), ("sft", FAST): (5, 4), ("trim", SLOW): (3, 4), ("trim", FAST): (6, 5)}
 
 
@@ -36,7 +36,7 @@ def only_numbers(monkeypatch):
 
 
 def cells_of(*grids, seeds=1, **options):
-    return sweep_cells(points(read_axes(grids)), "lab", seeds, **options)
+    return sweep_cells(points(read_axes(grids), "lab"), seeds, **options)
 
 
 def band_of(cell):
@@ -78,7 +78,7 @@ def by_band(scores):
 
 
 def by_rate(scores, grid=RATES):
-    return eighths(sweep_cells(grid, "lab", 1), scores, lambda cell: (cell.objective, cell.get("learning_rate")), grid)
+    return eighths(sweep_cells(grid, 1), scores, lambda cell: (cell.objective, cell.get("learning_rate")), grid)
 
 
 def write_runs(out, found):
@@ -126,7 +126,7 @@ def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
     cells, found = trained()
     swept = swept_of({cell: found[cell] for cell in cells[:-2]}, cells, resamples=50)
     assert list(swept.missing) == cells[-2:]
-    assert f"2 cells are not finished, such as {cells[-2].name}." in conclusions(swept, None)
+    assert f"2 cells are not finished, such as {cells[-2].name}." in conclusions(swept)
     with pytest.raises(RunError, match="no point of the sweep is finished"):
         swept_of({}, cells)
 
@@ -137,24 +137,26 @@ def test_what_is_not_finished_is_counted_and_nothing_finished_is_an_error():
 def test_the_choice_is_made_on_one_benchmark_and_reported_on_the_others():
     swept = by_band({(0, 1): (7, 2), (1, 1): (3, 6), (0, 2): (4, 4), (1, 2): (5, 5)})
     chosen = select(swept, "easy")
-    assert chosen.point.setting.band == (0, 1) and list(chosen.by_benchmark) == ["hard"]
-    assert (chosen.interval.value, chosen.development.value) == pytest.approx((2 / 8, 7 / 8))
-    assert "Chosen on easy: TrimSFT (margin 0, bandwidth 1). On hard: 25.0 [" in chosen.sentence()
-    assert "87.5" not in chosen.sentence(), "the score it was chosen by is no result"
-    assert select(swept, "hard").point.setting.band == (1, 1)
+    assert chosen.best.setting.band == (0, 1) and chosen.reported == ["hard"]
+    assert (chosen.interval(chosen.best).value, chosen.best.interval("average", "easy").value) == pytest.approx(
+        (2 / 8, 7 / 8)
+    )
+    assert "Chosen on easy: TrimSFT (margin 0, bandwidth 1). On hard: 25.0 [" in conclusions(chosen)[0]
+    assert "87.5" not in conclusions(chosen)[0], "the score it was chosen by is no result"
+    assert select(swept, "hard").best.setting.band == (1, 1)
 
 
 def test_ties_go_to_the_smaller_bandwidth_then_to_the_smaller_margin():
     equal = dict.fromkeys([(0, 1), (1, 1), (0, 2), (1, 2)], (5, 4))
-    assert select(by_band(equal), "easy").point.setting.band == (0, 1)
-    assert select(by_band(equal | {(0, 1): (3, 4)}), "easy").point.setting.band == (1, 1)
+    assert select(by_band(equal), "easy").best.setting.band == (0, 1)
+    assert select(by_band(equal | {(0, 1): (3, 4)}), "easy").best.setting.band == (1, 1)
 
 
 def test_the_best_point_is_held_against_the_best_sft_both_chosen_on_one_benchmark():
     chosen = select(by_rate(TUNED | {("trim", SLOW): (7, 4)}), "easy")
-    assert rate_of(chosen.point) == SLOW and rate_of(chosen.baseline) == FAST
-    assert chosen.against_sft.value == pytest.approx(0)
-    assert ", against SFT (learning_rate 0.001), chosen on easy likewise: +0.0 [" in chosen.sentence()
+    assert rate_of(chosen.best) == SLOW and rate_of(chosen.rival) == FAST
+    assert chosen.above(chosen.best, chosen.rival).value == pytest.approx(0)
+    assert ", against SFT (learning_rate 0.001), chosen on easy likewise: +0.0 [" in conclusions(chosen)[0]
 
 
 def test_the_best_of_many_equal_points_is_too_good_and_the_estimate_says_about_how_much():
@@ -170,8 +172,8 @@ def test_the_best_of_many_equal_points_is_too_good_and_the_estimate_says_about_h
 
 
 def test_without_a_choice_the_words_warn_and_with_one_they_do_not(swept):
-    assert "As the best of 6 on the problems it was chosen by it is too high, by about" in conclusions(swept, None)[0]
-    chosen = conclusions(swept, select(swept, "easy"))
+    assert "As the best of 6 on the problems it was chosen by it is too high, by about" in conclusions(swept)[0]
+    chosen = conclusions(select(swept, "easy"))
     assert not any("too high" in sentence for sentence in chosen)
     assert ", against SFT +" in chosen[0], "the only one, and so not chosen"
     assert any("tau explains" in sentence for sentence in chosen)
@@ -179,18 +181,18 @@ def test_without_a_choice_the_words_warn_and_with_one_they_do_not(swept):
 
 def test_only_points_with_the_most_seeds_are_chosen_among_and_it_is_said():
     """The best of three points has one seed of three."""
-    grid = points(read_axes(["margin=0,1,2"]))
-    cells = sweep_cells(grid, "lab", 3)
+    grid = points(read_axes(["margin=0,1,2"]), "lab")
+    cells = sweep_cells(grid, 3)
     share = {0.0: 0.25, 1.0: 0.5, 2.0: 1.0, None: 0.25}
     kept = [cell for cell in cells if cell.get("margin") != 2 or cell.seed == 0]
     read = swept_of({cell: exact(share[cell.get("margin")]) for cell in kept}, cells, keep=grid, resamples=20)
     assert [point.seeds for point in read.points] == [3, 3, 1] and len(candidates(read.points)) == 2
-    chosen = (read.best, select(read, "easy").point, best_of(read.points[2:], "average", ["easy"]))
+    chosen = (read.best, select(read, "easy").best, best_of(read.points[2:], "average", ["easy"]))
     assert [point.setting.get("margin") for point in chosen] == [1, 1, 2]
     told = "1 of 3 points had no part in the choice: fewer than 3 trainings are finished."
-    for selection in (None, select(read, "easy")):
-        assert told in conclusions(read, selection)
-    assert "The highest of 2 points is TrimSFT (margin 1, " in conclusions(read, None)[0]
+    for either in (read, select(read, "easy")):
+        assert told in conclusions(either)
+    assert "The highest of 2 points is TrimSFT (margin 1, " in conclusions(read)[0]
     found = results(dict.fromkeys(cells, 0.0))
     whole = [cell for cell in kept if cell.get("margin") != 2]
     with_it, without = (swept_of({c: found[c] for c in some}, cells, keep=grid, resamples=20) for some in (kept, whole))
@@ -201,15 +203,15 @@ def test_only_points_with_the_most_seeds_are_chosen_among_and_it_is_said():
 
 
 def test_the_table_shows_the_difference_to_sft_on_the_benchmarks_that_count(swept):
-    table = sweep_table(swept, select(swept, "easy"))
+    table = sweep_table(select(swept, "easy"))
     assert table.header[:3] == ("", "margin", "bandwidth")
     assert table.header[3:] == ("easy (chosen on)", "hard", "average of the others", "against SFT")
-    brief = sweep_table(swept, select(swept, "easy"), brief=True)
+    brief = sweep_table(select(swept, "easy"), brief=True)
     assert brief.header[3:] == ("easy (chosen on)", "average of the others", "against SFT")
     first, *others = table.rows
     assert first[0].text == "SFT" and first[-1].text == ""
     (bold,) = [row for row in table.rows if row[0].bold]
-    assert (float(bold[1].text), float(bold[2].text)) == select(swept, "easy").point.setting.band
+    assert (float(bold[1].text), float(bold[2].text)) == select(swept, "easy").best.setting.band
     ours, sft = (each.interval("average", "hard").value for each in (swept.points[0], swept.baselines[0]))
     assert float(others[0][-1].text) == pytest.approx(100 * (ours - sft), abs=0.06)
     assert not any("with the same" in note for note in table.notes)
@@ -223,17 +225,17 @@ def test_a_point_is_held_against_sft_at_the_same_learning_rate_where_that_is_fin
     # (3 - 2 + 4 - 2) / 16 and (6 - 5 + 5 - 4) / 16
     assert [row[-1].text for row in table.rows] == ["", "", "+18.8", "+12.5"]
     assert "Against SFT with the same learning_rate." in table.notes
-    cells = sweep_cells(RATES, "lab", 1)
+    cells = sweep_cells(RATES, 1)
     found = {cell: exact(0.5) for cell in cells if cell.name != "lab/sft-learning_rate0.001/seed0"}
     rows = sweep_table(swept_of(found, cells, keep=RATES, resamples=20)).rows
     assert [row[-1].text for row in rows] == ["", "+0.0", ""]
 
 
 def test_sft_that_is_a_point_stands_in_the_table_once():
-    grid = points(read_axes(["objective=sft,trim", f"learning_rate={SLOW},{FAST}"]))
+    grid = points(read_axes(["objective=sft,trim", f"learning_rate={SLOW},{FAST}"]), "lab")
     assert [row[0].text for row in sweep_table(by_rate(TUNED, grid)).rows] == ["SFT", "SFT", "TrimSFT", "TrimSFT"]
     best = select(by_rate(TUNED | {("sft", FAST): (7, 7)}, grid), "easy")
-    assert best.point.setting.objective == "sft" and best.against_sft is None
+    assert best.best.setting.objective == "sft" and best.rival is None
 
 
 # ---- files
@@ -246,8 +248,8 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(tmp_path, monkeypatch):
     write_runs(out, found)
     StudyFolder(out).settle(replace(SCALES["lab"], benchmarks=("easy", "hard")))
     swept = swept_of(load_results(cells, out), cells, resamples=50)
-    notes, selection = ["dft takes no margin."], select(swept, "easy")
-    files = write_sweep(swept, out, selection=selection, notes=notes, command="trimsft sweep x")
+    notes = ["dft takes no margin."]
+    files = write_sweep(select(swept, "easy"), out, notes=notes, command="trimsft sweep x")
     names = [name for name in folder_of(out) if not name.startswith(("runs/", "config", "."))]
     drawn = [f"figures/{name}.{kind}" for name in ("curves", "plane") for kind in ("csv", "pdf", "png", "svg")]
     assert names == [*drawn, "report.html", "sweep.csv", "sweep.json", "sweep.md", "sweep.tex"]
@@ -272,8 +274,8 @@ def test_a_sweep_leaves_tables_figures_and_a_page_behind(tmp_path, monkeypatch):
 
 def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path):
     """A third axis: the plane through the best point; dft is in `all`, and not in the plane."""
-    grid = points(read_axes(["objective=trim,dft", "margin=0,1", "bandwidth=1,2", "learning_rate=1e-4,2e-4"]))
-    cells = sweep_cells(grid, "lab", 1)
+    grid = points(read_axes(["objective=trim,dft", "margin=0,1", "bandwidth=1,2", "learning_rate=1e-4,2e-4"]), "lab")
+    cells = sweep_cells(grid, 1)
     best = {cell: 1.0 if cell.get("learning_rate") == 2e-4 and cell.objective == "trim" else 0.0 for cell in cells}
     found = results(best)
     write_runs(tmp_path, found)
@@ -286,7 +288,7 @@ def test_of_other_objectives_and_fields_the_page_gets_what_it_can_show(tmp_path)
 
 
 def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path):
-    cells = sweep_cells(RATES, "lab", 2)
+    cells = sweep_cells(RATES, 2)
     found = results({cell: -1.0 if cell.objective == "sft" else 1.0 for cell in cells})
     write_runs(tmp_path, found)
     read = swept_of(found, cells, keep=RATES, resamples=50)
@@ -307,8 +309,8 @@ def test_the_table_for_programs_has_sft_differences_seeds_and_intervals(tmp_path
 
 def test_the_slice_and_its_sft_are_those_of_the_chosen_point(tmp_path):
     read = by_rate(TUNED | {("trim", SLOW): (7, 0)})
-    for selection, rate in ((None, FAST), (select(read, "easy"), SLOW)):
-        record = sweep_record(read, tmp_path, selection, [], "")
+    for either, rate in ((read, FAST), (select(read, "easy"), SLOW)):
+        record = sweep_record(either, tmp_path, [], "")
         assert {point["learning_rate"] for point in record["points"]} == {rate}
         assert record["baseline"]["objective"] == "sft" and record["baseline"]["learning_rate"] == rate
     assert record["selection"]["sft"] == {"learning_rate": FAST}
@@ -317,9 +319,9 @@ def test_the_slice_and_its_sft_are_those_of_the_chosen_point(tmp_path):
 def test_a_sweep_whose_points_all_score_the_same_has_no_shares(tmp_path):
     cells = cells_of("margin=1,2", "bandwidth=1,2")
     read = swept_of({cell: exact(0.5) for cell in cells}, cells, resamples=20)
-    sentences = conclusions(read, None)
+    sentences = conclusions(read)
     assert "All 4 settings score the same: there is no variance to explain." in sentences
-    assert sweep_record(read, tmp_path, None, sentences, "")["sensitivity"] is None
+    assert sweep_record(read, tmp_path, sentences, "")["sensitivity"] is None
 
 
 # ---- the command

@@ -18,7 +18,7 @@ from trimsft.study.tables.scores import (
     same_order,
     score_rows,
 )
-from trimsft.study.tables.summaries import Setting, labels_of, mean_difference, paired, setting_of, summarise
+from trimsft.study.tables.summaries import labels_of, mean_difference, paired, summarise
 
 
 def table_rows(found, study="main", resamples=20):
@@ -27,7 +27,7 @@ def table_rows(found, study="main", resamples=20):
 
 
 def difference(summaries, a, b, **options):
-    return paired(*(summaries[setting_of(cell(name))] for name in (a, b)), **options)
+    return paired(*(summaries[cell(name)] for name in (a, b)), **options)
 
 
 # ---- the paper's numbers
@@ -35,14 +35,14 @@ def difference(summaries, a, b, **options):
 
 def test_a_setting_finds_its_number_in_the_papers_tables():
     def of(study, objective, model=STAND_IN, **fields):
-        return numbers_of(study).of(setting_of(cell(objective, model=model, **fields)))
+        return numbers_of(study).of(cell(objective, model=model, **fields))
 
     assert of("main", "trim").average == 31.77
     assert of("main", "fsft", "Llama3.1-8B").scores["math500"] == 2.95
     assert of("main", "trim", margin=1.0) is None and of("main", "fsft", gamma=1.0) is None
     assert of("main", "sft", learning_rate=1e-4) is None, "another recipe"
     assert of("main", "trim", "lab") is None
-    assert numbers_of("main").stand_in(setting_of(cell("trim"))).average == 31.77
+    assert numbers_of("main").stand_in(cell("trim")).average == 31.77
     assert of("ablation", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 5.83
     assert of("half-trims", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 8.83, "each study shows its own"
     twice = of("ablation", "trim", margin=6.0, bandwidth=1.0)
@@ -122,13 +122,13 @@ def test_arrows_need_a_paired_interval_without_zero_and_bold_is_the_highest_show
 
 
 def test_names_are_as_short_as_they_can_be():
-    settings = [setting_of(cell("sft")), setting_of(cell("trim")), setting_of(cell("trim", margin=4.0))]
+    settings = [cell("sft"), cell("trim"), cell("trim", margin=4.0)]
     assert list(labels_of(settings[:2]).values()) == ["SFT", "TrimSFT"]
     assert list(labels_of(settings).values())[1:] == [
         "TrimSFT (margin 1.5, bandwidth 0.8)",
         "TrimSFT (margin 4, bandwidth 0.8)",
     ]
-    assert labels_of([settings[0], Setting("other", "sft")])[settings[0]] == "lab, SFT"
+    assert labels_of([settings[0], cell("sft", model="other")])[settings[0]] == "lab, SFT"
 
 
 def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not():
@@ -137,7 +137,7 @@ def test_pairs_by_problem_and_seed_are_told_apart_where_two_runs_alone_are_not()
         cell(name, seed): 0.7 * seed - 0.7 + extra for name, extra in (("sft", 0.0), ("trim", 0.8)) for seed in range(3)
     }
     summaries = summarise(results(shifts), resamples=200)
-    sft, trim = (summaries[setting_of(cell(name))].interval("average") for name in ("sft", "trim"))
+    sft, trim = (summaries[cell(name)].interval("average") for name in ("sft", "trim"))
     assert difference(summaries, "trim", "sft").low > 0 and trim.low < sft.value
 
 
@@ -176,7 +176,7 @@ def test_pairs_are_averaged_over_the_seeds_that_all_of_them_have():
     found = {cell("trim", seed, name): exact(share) for (name, seed), share in shares.items()}
     found |= {cell("sft", seed, name): exact(0.0) for name, seed in shares}
     summaries = summarise(found, resamples=20)
-    pairs = [(summaries[setting_of(cell("trim", 0, n))], summaries[setting_of(cell("sft", 0, n))]) for n in "ab"]
+    pairs = [(summaries[cell("trim", 0, n)], summaries[cell("sft", 0, n)]) for n in "ab"]
     assert mean_difference(pairs).value == pytest.approx((0.5 + 0.25) / 2)
 
 

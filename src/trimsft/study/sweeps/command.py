@@ -2,7 +2,7 @@
 
 settings = SweepSettings(grid=("margin=0:6:1", "bandwidth=0.5,1,2"), seeds=3, select_on="lab-easy")
 outcome = run_sweep(settings)
-outcome.selection.point, outcome.files
+outcome.swept.best, outcome.files
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost
 from trimsft.study.running.execution import OnEvent, Outcome, ignore
 from trimsft.study.scales import Scale
-from trimsft.study.sweeps.grid import Point, left_out, points, read_axes
-from trimsft.study.sweeps.sweep import Selection, Swept, check_choice, select, sweep_cells, swept_of
+from trimsft.study.sweeps.grid import left_out, points, read_axes
+from trimsft.study.sweeps.sweep import Swept, check_choice, select, sweep_cells, swept_of
 from trimsft.study.tables.summaries import load_results
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ class SweepOutcome:
     cells: Outcome
     swept: Swept | None
     """None where no point is finished."""
-    selection: Selection | None = None
     files: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Which values make no further runs."""
@@ -92,10 +91,10 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
         swept = swept_of(load_results(cells, folder.out), cells, settings.metric, keep=grid)
     except RunError:
         return SweepOutcome(done, None)  # everything failed: the reasons say more
-    selection = None if settings.select_on is None else select(swept, settings.select_on)
+    if settings.select_on is not None:
+        swept = select(swept, settings.select_on)
     notes = left_out(read_axes(settings.grid), settings.objective)
-    files = write_sweep(swept, folder.out, selection=selection, notes=notes, command=command)
-    return SweepOutcome(done, swept, selection, files, notes)
+    return SweepOutcome(done, swept, write_sweep(swept, folder.out, notes=notes, command=command), notes)
 
 
 def sweep_cost(settings: SweepSettings) -> Cost:
@@ -111,18 +110,18 @@ def show_sweep(outcome: SweepOutcome, console: Console) -> None:
 
     if outcome.swept is None:
         return
-    console.print(to_rich(sweep_table(outcome.swept, outcome.selection, brief=True)))
-    for sentence in (*conclusions(outcome.swept, outcome.selection), *outcome.notes):
+    console.print(to_rich(sweep_table(outcome.swept, brief=True)))
+    for sentence in (*conclusions(outcome.swept), *outcome.notes):
         console.print(sentence, markup=False)
     for path in outcome.files:
         if path.suffix in (".html", ".md", ".png"):
             console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
-def _plan(settings: SweepSettings) -> tuple[list[Point], list[Cell], Scale, StudyFolder]:
+def _plan(settings: SweepSettings) -> tuple[list[Cell], list[Cell], Scale, StudyFolder]:
     """Read the grid and make its cells, after a look at everything that asks nobody."""
     scale, folder = settings.to_scale(), settings.folder("sweep")
-    grid = points(read_axes(settings.grid), settings.objective)
+    grid = points(read_axes(settings.grid), scale.focus_model, settings.objective)
     known = set(metric_names(scale.samples, greedy=True)) - {"no_answer", "truncated", "tokens"}
     if settings.metric not in known:
         raise UsageError(
@@ -134,4 +133,4 @@ def _plan(settings: SweepSettings) -> tuple[list[Point], list[Cell], Scale, Stud
     if settings.select_on is not None:
         check_choice(settings.select_on, StudyFolder.names_of(scale))
     check_settings(scale, folder)
-    return grid, sweep_cells(grid, scale.focus_model, scale.seeds, baseline=settings.baseline), scale, folder
+    return grid, sweep_cells(grid, scale.seeds, baseline=settings.baseline), scale, folder

@@ -6,10 +6,8 @@
 VALUES are a list (0.5,1,2) or a range with both ends (0:6:1 is 0, 1, ..., 6). Several axes make their product. With an
 axis `objective`, a field that one of them does not take is left out for that one, which is then made once:
 
-    >>> for point in points(read_axes(["objective=trim,dft", "margin=1,2"])): print(point)
-    Point(objective='trim', fields=(('margin', 1.0),))
-    Point(objective='trim', fields=(('margin', 2.0),))
-    Point(objective='dft', fields=())
+    >>> [point.label for point in points(read_axes(["objective=trim,dft", "margin=1,2"]), "lab")]
+    ['TrimSFT (margin 1, bandwidth 0.8)', 'TrimSFT (margin 2, bandwidth 0.8)', 'DFT']
 """
 
 import difflib
@@ -21,7 +19,7 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import PARAMETERS, takes_of
+from trimsft.study.cells import PARAMETERS, Cell, takes_of
 
 OBJECTIVE = "objective"
 MOST_VALUES = 1000
@@ -38,15 +36,6 @@ class Axis:
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Point:
-    """One setting to be trained, whatever the seed."""
-
-    objective: str
-    fields: tuple[tuple[str, Any], ...]
-    """Sorted by name; what is not there stands at its default."""
-
-
 def read_axes(texts: Sequence[str]) -> list[Axis]:
     """The axes that these texts describe; raises `UsageError` for one that cannot be."""
     axes = [_read_axis(text) for text in texts]
@@ -56,10 +45,11 @@ def read_axes(texts: Sequence[str]) -> list[Axis]:
     return axes
 
 
-def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
+def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Cell]:
     """The product of the axes, each setting once; raises `UsageError` for one that could not be trained.
 
     Args:
+        model: the name of all of them within the scale.
         objective: of all points, unless it is an axis itself.
     """
     names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
@@ -71,13 +61,13 @@ def points(axes: Sequence[Axis], objective: str = "trim") -> list[Point]:
             who = ", ".join(name for name in OBJECTIVES if takes(name, axis.field))
             problem = f"{axis.field!r} has no effect with objective {' or '.join(names)}"
             raise _refused(problem, hint=f"it is a field of {who}")
-    settings = dict[Point, None]()
+    cells = []
     for name in names:
         fields = [[(axis.field, value) for value in axis.values] for axis in others if takes(name, axis.field)]
-        settings |= dict.fromkeys(Point(name, tuple(sorted(product))) for product in itertools.product(*fields))
-    for point in settings:
-        _require_trainable(point)
-    return list(settings)
+        for product in itertools.product(*fields):
+            _require_trainable({OBJECTIVE: name, **dict(product)})
+            cells.append(Cell(model=model, objective=name, fields=product))
+    return list(dict.fromkeys(cells))
 
 
 def left_out(axes: Sequence[Axis], objective: str = "trim") -> list[str]:
@@ -96,13 +86,12 @@ def takes(objective: str, field: str) -> bool:
     return field not in PARAMETERS or field in takes_of(objective)
 
 
-def _require_trainable(point: Point) -> None:
+def _require_trainable(fields: dict[str, Any]) -> None:
     """Make the settings of `trimsft train`, long before anything is trained."""
     from trimsft.train.settings import make_settings
 
-    fields = {"model_name_or_path": "unknown", "output_dir": "unknown", OBJECTIVE: point.objective}
     try:
-        make_settings(fields | dict(point.fields))
+        make_settings({"model_name_or_path": "unknown", "output_dir": "unknown", **fields})
     except UsageError as error:
         raise _refused(str(error)) from error
 

@@ -1,16 +1,18 @@
 """A sweep: a grid of settings, trained and evaluated as cells of a study, and the choice among them.
 
-axes = read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"])
-cells = sweep_cells(points(axes), "lab", seeds=3)              # with SFT beside them, at each value of shared fields
+grid = points(read_axes(["margin=0:6:1", "bandwidth=0.5,1,2"]), "lab")
+cells = sweep_cells(grid, seeds=3)                             # with SFT beside them, at each value of shared fields
 run_cells(cells, scale, StudyFolder(out))
 swept = swept_of(load_results(cells, out), cells)
 swept.best                                                     # of many: too good to be true, by `swept.optimism()`
-select(swept, "lab-easy").interval                             # chosen on one benchmark, scored on the others
+chosen = select(swept, "lab-easy")
+chosen.interval(chosen.best)                                   # chosen on one benchmark, scored on the others
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,15 +20,13 @@ from trimsft.errors import RunError, UsageError
 from trimsft.options import unknown_name
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, resampled_means
 from trimsft.scoring.scores import BenchmarkScore
-from trimsft.study.cells import PARAMETERS, Cell
+from trimsft.study.cells import Cell
 from trimsft.study.studies import expand
-from trimsft.study.sweeps.grid import Point
-from trimsft.study.tables.summaries import Setting, Summary, paired, setting_of, summarise
+from trimsft.study.tables.summaries import Summary, paired, summarise
 from trimsft.study.tables.variance import Sensitivity, sensitivity_of
 
 BASELINE = "sft"
 BAND = ("margin", "bandwidth")
-Fields = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Swept:
     missing: tuple[Cell, ...]
     """Cells that are not finished."""
     metric: str = "average"
+    on: str | None = None
+    """The benchmark that the best point is chosen on; the others report it."""
 
     @property
     def benchmarks(self) -> list[str]:
@@ -47,8 +49,33 @@ class Swept:
         return [name for name in first if all(name in point.benchmarks for point in self.points)]
 
     @property
+    def reported(self) -> list[str]:
+        """The benchmarks that results are given on: not the one that the choice was made on."""
+        return [name for name in self.benchmarks if name != self.on]
+
+    def interval(self, point: Summary) -> Interval:
+        """Its score on the benchmarks that count."""
+        return point.interval(self.metric, *self.reported)
+
+    @cached_property
     def best(self) -> Summary:
-        return best_of(self.points, self.metric, self.benchmarks)
+        """The point that the benchmark chose; without one the highest, which is too good to be true."""
+        return best_of(self.points, self.metric, [self.on] if self.on else self.benchmarks)
+
+    @cached_property
+    def rival(self) -> Summary | None:
+        """The SFT that the best point is held against; None where there is none, or it is the point itself.
+
+        Chosen on the same benchmark, where there is a choice.
+        """
+        if self.on is None:
+            return self.baseline_of(self.best)
+        sft = best_of(self.baselines, self.metric, [self.on]) if self.baselines else None
+        return None if sft is self.best else sft
+
+    def above(self, point: Summary, sft: Summary | None) -> Interval | None:
+        """The paired difference of a point to SFT on the benchmarks that count; None for SFT itself, or without it."""
+        return None if sft is None or sft is point else paired(point, sft, self.metric, *self.reported)
 
     @property
     def beside(self) -> list[Summary]:
@@ -57,27 +84,21 @@ class Swept:
 
     def baseline_of(self, point: Summary) -> Summary | None:
         """SFT at the same values of the shared fields: against any other, tuning would count as the method's."""
-        shared = shared_fields(point.setting)
-        return next((sft for sft in self.baselines if shared_fields(sft.setting) == shared), None)
+        shared = point.setting.shared_fields
+        return next((sft for sft in self.baselines if sft.setting.shared_fields == shared), None)
 
-    def slice(self, through: Summary | None = None) -> list[Summary]:
-        """The trimmed points that differ from this one in margin, bandwidth and objective at most.
-
-        Args:
-            through: by default, and where it is no trimmed one, the best of those.
-        """
+    def slice(self) -> list[Summary]:
+        """The trimmed points that differ from the best of them in margin, bandwidth and objective at most."""
         trimmed = [point for point in self.points if point.setting.band is not None]
         if not trimmed:
             return []
-        if through is None or through.setting.band is None:
-            through = best_of(trimmed, self.metric, self.benchmarks)
-        shared = shared_fields(through.setting)
-        return [point for point in trimmed if shared_fields(point.setting) == shared]
+        best = self.best if self.best in trimmed else best_of(trimmed, self.metric, self.benchmarks)
+        return [point for point in trimmed if point.setting.shared_fields == best.setting.shared_fields]
 
-    def sensitivity(self, through: Summary | None = None) -> Sensitivity | None:
+    def sensitivity(self) -> Sensitivity | None:
         """For the slice's objective with the most points; None where these are too few for an analysis of variance."""
         planes: dict[str, list[Summary]] = {}
-        for point in self.slice(through):
+        for point in self.slice():
             planes.setdefault(point.setting.objective, []).append(point)
         largest = max(planes.values(), key=len, default=[])
         return sensitivity_of(largest, self.metric) if largest else None
@@ -99,39 +120,10 @@ class Swept:
         return float((drawn.max(axis=1) - seen[chosen]).mean())
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The point that a development benchmark chose, and its scores on the others."""
-
-    point: Summary
-    on: str
-    development: Interval
-    """What it was chosen by: the highest of many, and so never its result."""
-    interval: Interval
-    """The mean over the other benchmarks."""
-    by_benchmark: Mapping[str, Interval]
-    baseline: Summary | None
-    """The SFT that the same benchmark chose; None where there is none, or it is the point itself."""
-    baselines: int
-    """How many it was chosen among."""
-    against_sft: Interval | None
-    """The difference of the two on the other benchmarks, paired."""
-
-    def sentence(self) -> str:
-        ours = _percent(self.interval)
-        text = f"Chosen on {self.on}: {self.point.setting.label}. On {_listed(list(self.by_benchmark))}: {ours}"
-        if self.baseline is not None and self.against_sft is not None:
-            how = f", chosen on {self.on} likewise:" if self.baselines > 1 else ""
-            text += f", against {self.baseline.setting.label}{how} {_percent(self.against_sft, '+')}"
-        return f"{text}."
-
-
-def sweep_cells(grid: Sequence[Point], model: str, seeds: int, *, baseline: bool = True) -> list[Cell]:
+def sweep_cells(grid: Sequence[Cell], seeds: int, *, baseline: bool = True) -> list[Cell]:
     """Every point with every seed; first, where it is wanted, SFT at every setting of the fields that it takes too."""
-    shared = dict.fromkeys(shared_fields(point) for point in grid)
-    runs = [Cell(model=model, objective=BASELINE, fields=fields) for fields in shared if baseline]
-    runs += [Cell(model=model, objective=point.objective, fields=point.fields) for point in grid]
-    return expand(runs, range(seeds))
+    sft = [Cell(model=point.model, objective=BASELINE, fields=point.shared_fields) for point in grid if baseline]
+    return expand([*sft, *grid], range(seeds))
 
 
 def swept_of(
@@ -139,14 +131,12 @@ def swept_of(
     cells: Sequence[Cell],
     metric: str = "average",
     *,
-    keep: Sequence[Point] | None = None,
+    keep: Sequence[Cell] = (),
     resamples: int = RESAMPLES,
 ) -> Swept:
     """The finished cells of a sweep; `keep` are the points of the grid, all others are there for comparison."""
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
-    model = cells[0].model
-    wanted = {setting_of(Cell(model=model, objective=p.objective, fields=p.fields)) for p in keep or ()}
-    grid = [s for setting, s in summaries.items() if (setting in wanted if keep else setting.objective != BASELINE)]
+    grid = [s for setting, s in summaries.items() if (setting in keep if keep else setting.objective != BASELINE)]
     if not grid:
         raise RunError("no point of the sweep is finished; the same command continues it")
     missing = tuple(cell for cell in cells if cell not in results)
@@ -180,28 +170,10 @@ def check_choice(on: str, benchmarks: Sequence[str]) -> None:
         raise UsageError("is the only benchmark", field="select_on", value=on, hint="the result needs another one")
 
 
-def select(swept: Swept, on: str) -> Selection:
-    """Choose by the mean over seeds on one benchmark, the point and the SFT it is held against; report on the rest."""
+def select(swept: Swept, on: str) -> Swept:
+    """Choose the point and its rival by the mean over seeds on one benchmark, and report on the rest."""
     check_choice(on, swept.benchmarks)
-    others = [name for name in swept.benchmarks if name != on]
-    point, metric = best_of(swept.points, swept.metric, [on]), swept.metric
-    sft = best_of(swept.baselines, metric, [on]) if swept.baselines else None
-    baseline = None if sft is point else sft
-    return Selection(
-        point=point,
-        on=on,
-        development=point.interval(metric, on),
-        interval=point.interval(metric, *others),
-        by_benchmark={name: point.interval(metric, name) for name in others},
-        baseline=baseline,
-        baselines=len(candidates(swept.baselines)),
-        against_sft=None if baseline is None else paired(point, baseline, metric, *others),
-    )
-
-
-def shared_fields(setting: Setting | Point) -> Fields:
-    """Those that are no objective's own, which SFT is trained with as well."""
-    return tuple(entry for entry in setting.fields if entry[0] not in PARAMETERS)
+    return replace(swept, on=on)
 
 
 def _columns(point: Summary, benchmark: str, metric: str) -> Array:
@@ -218,12 +190,3 @@ def _draw_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
     chosen = rng.integers(count, size=runs_RS.shape)
     drawn = np.take_along_axis(runs_RS, chosen, axis=1).mean(axis=1)
     return np.asarray(centre + (drawn - centre) * math.sqrt(count / (count - 1)))
-
-
-def _percent(interval: Interval, sign: str = "") -> str:
-    value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
-    return f"{value} [{low}, {high}]"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -24,22 +24,20 @@ from trimsft.report.page.build import write_report
 from trimsft.report.table import Cell, Table, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
-from trimsft.study.cells import NAMES, field_rank
+from trimsft.study.cells import NAMES, field_rank, shown
 from trimsft.study.folder import StudyFolder
-from trimsft.study.sweeps.sweep import BAND, BASELINE, Selection, Swept, best_of, candidates, shared_fields
+from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, candidates
 from trimsft.study.tables.notes import unanswered_note
-from trimsft.study.tables.summaries import Summary, paired, shown
+from trimsft.study.tables.summaries import Summary
 from trimsft.study.tables.writing import markdown_images, write_flat, write_json
 
 
-def write_sweep(
-    swept: Swept, out: Path, *, selection: Selection | None = None, notes: Sequence[str] = (), command: str = ""
-) -> list[Path]:
-    table = sweep_table(swept, selection)
+def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: str = "") -> list[Path]:
+    table = sweep_table(swept)
     unanswered = unanswered_note({point.setting: point for point in swept.points})
-    sentences = [*conclusions(swept, selection), *unanswered, *notes]
-    figures = sweep_figures(swept, selection, out / "figures")
-    record = sweep_record(swept, out, selection, sentences, command)
+    sentences = [*conclusions(swept), *unanswered, *notes]
+    figures = sweep_figures(swept, out / "figures")
+    record = sweep_record(swept, out, sentences, command)
     rows = [{**row, "by_seed": " ".join(f"{score:.6g}" for score in row["by_seed"])} for row in record["all"]]
     parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *markdown_images(figures)]
     files = [
@@ -48,30 +46,24 @@ def write_sweep(
         write_flat(out / "sweep.csv", rows, first=["objective", *fields_of(swept)]),
         write_json(out / "sweep.json", record),
     ]
-    return [*files, *figures, *_page(swept, out, selection, command)]
+    return [*files, *figures, *_page(swept, out, command)]
 
 
-def sweep_record(
-    swept: Swept, out: Path, selection: Selection | None, sentences: Sequence[str], command: str
-) -> dict[str, Any]:
+def sweep_record(swept: Swept, out: Path, sentences: Sequence[str], command: str) -> dict[str, Any]:
     """`points` are what the heatmap of the report page shows: trimmed, differing in margin and bandwidth alone."""
-    shown, through = reported(swept, selection), None if selection is None else selection.point
-    sensitivity, points = swept.sensitivity(through), swept.slice(through)
+    sensitivity, points = swept.sensitivity(), swept.slice()
     shares = {} if sensitivity is None else {part: share.as_dict() for part, share in sensitivity.shares.items()}
     is_nan = any(math.isnan(share["value"]) for share in shares.values())  # all points score the same; no NaN in JSON
-    sft = swept.baseline_of(points[0] if points else through or swept.best)
+    sft = swept.baseline_of(points[0] if points else swept.best)
     return {
         "metric": metric_name(swept),
-        "benchmarks": shown,
-        "selected_on": None if selection is None else selection.on,
+        "benchmarks": swept.reported,
+        "selected_on": swept.on,
         "command": command or None,
-        "points": [_point(swept, point, out, shown) for point in points],
-        "baseline": None if sft is None else _point(swept, sft, out, shown),
-        "all": [
-            _point(swept, point, out, shown) | _details(swept, selection, point)
-            for point in (*swept.beside, *swept.points)
-        ],
-        "selection": None if selection is None else _selection(selection),
+        "points": [_point(swept, point, out) for point in points],
+        "baseline": None if sft is None else _point(swept, sft, out),
+        "all": [_point(swept, point, out) | _details(swept, point) for point in (*swept.beside, *swept.points)],
+        "selection": _selection(swept, swept.on) if swept.on else None,
         "sensitivity": None if is_nan or not shares else shares,
         "sentences": list(sentences),
     }
@@ -82,50 +74,50 @@ def _run_of(point: Summary, out: Path) -> Path:
     return StudyFolder(out).run(min(point.cells, key=lambda cell: cell.seed))
 
 
-def _point(swept: Swept, point: Summary, out: Path, benchmarks: Sequence[str]) -> dict[str, Any]:
+def _point(swept: Swept, point: Summary, out: Path) -> dict[str, Any]:
     return {
         "objective": point.setting.objective,
         **dict(point.setting.fields),
-        **point.interval(swept.metric, *benchmarks).as_dict(),
+        **swept.interval(point).as_dict(),
         "seeds": point.seeds,
         "run": str(_run_of(point, out).relative_to(out)),  # the folder may be moved
     }
 
 
-def _details(swept: Swept, selection: Selection | None, point: Summary) -> dict[str, Any]:
+def _details(swept: Swept, point: Summary) -> dict[str, Any]:
     """What the table says of a point besides: each seed, the difference to its SFT, each benchmark."""
-    metric, names = swept.metric, reported(swept, selection)
-    difference = against_sft(swept, selection, point)
-    columns = {"against_sft": difference} | {name: point.interval(metric, name) for name in swept.benchmarks}
-    flat: dict[str, Any] = {"by_seed": list(point.by_seed(metric, names))}
+    columns = {"against_sft": swept.above(point, swept.baseline_of(point))}
+    columns |= {name: point.interval(swept.metric, name) for name in swept.benchmarks}
+    flat: dict[str, Any] = {"by_seed": list(point.by_seed(swept.metric, swept.reported))}
     for name, interval in columns.items():
         value, low, high = (None, None, None) if interval is None else interval.as_dict().values()
         flat |= {name: value, f"{name}_low": low, f"{name}_high": high}
     return flat
 
 
-def _selection(selection: Selection) -> dict[str, Any]:
+def _selection(swept: Swept, on: str) -> dict[str, Any]:
+    """`development` is what the point was chosen by: the highest of many, and so never its result."""
+    best, metric = swept.best, swept.metric
+    difference = swept.above(best, swept.rival)
     return {
-        "objective": selection.point.setting.objective,
-        **dict(selection.point.setting.fields),
-        "selected_on": selection.on,
-        "development": selection.development.as_dict(),
-        **selection.interval.as_dict(),
-        "benchmarks": {name: interval.as_dict() for name, interval in selection.by_benchmark.items()},
-        "sft": None if selection.baseline is None else dict(selection.baseline.setting.fields),
-        "against_sft": None if selection.against_sft is None else selection.against_sft.as_dict(),
+        "objective": best.setting.objective,
+        **dict(best.setting.fields),
+        "selected_on": on,
+        "development": best.interval(metric, on).as_dict(),
+        **swept.interval(best).as_dict(),
+        "benchmarks": {name: best.interval(metric, name).as_dict() for name in swept.reported},
+        "sft": None if swept.rival is None else dict(swept.rival.setting.fields),
+        "against_sft": None if difference is None else difference.as_dict(),
     }
 
 
-def _page(swept: Swept, out: Path, selection: Selection | None, command: str) -> list[Path]:
-    """The heatmap, and what there is of SFT and of the point in question at the first seed."""
+def _page(swept: Swept, out: Path, command: str) -> list[Path]:
+    """The heatmap, and what there is of SFT and of the best point at the first seed."""
     if not swept.slice():
         return []
-    point = swept.best if selection is None else selection.point
-    sft = swept.baseline_of(point) if selection is None else selection.baseline
-    shown = [summary for summary in (sft, point) if summary is not None]
+    shown = [summary for summary in (swept.rival, swept.best) if summary is not None]
     runs = {NAMES[summary.setting.objective]: _run_of(summary, out) for summary in shown}
-    settings = dict(point.setting.fields) | ({"command": command} if command else {})
+    settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
     return [write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")]
 
 
@@ -137,41 +129,41 @@ def metric_name(swept: Swept) -> str:
     return f"average@{samples}" if swept.metric == "average" else swept.metric
 
 
-def sweep_table(swept: Swept, selection: Selection | None = None, *, brief: bool = False) -> Table:
+def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
     """Every point on every benchmark and against SFT; the chosen point is bold, not the highest number.
 
     Args:
         brief: leave out benchmarks but the one that was chosen on, for the width of a terminal.
     """
-    columns = _columns(swept, selection, brief)
+    columns = _columns(swept, brief)
     fields = fields_of(swept)
     rows = []
     for point in [*swept.beside, *swept.points]:
-        chosen = selection is not None and point is selection.point
+        chosen = swept.on is not None and point is swept.best
         cells = [
             Cell(NAMES[point.setting.objective], bold=chosen),
             *(Cell(shown(point.setting.get(field))) for field in fields),
             *(Cell.of(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
         ]
-        rows.append((*cells, Cell.of(against_sft(swept, selection, point), sign="+")))
+        rows.append((*cells, Cell.of(swept.above(point, swept.baseline_of(point)), sign="+")))
     seeds = {point.seeds for point in swept.points}
     many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     note = (
         f"Percent; {many} training{'' if max(seeds) == 1 else 's'} of each point. Brackets: 95 % interval over "
         f"{'seeds and ' if max(seeds) > 1 else ''}problems, for each point alone."
     )
-    shared = sorted({name for sft in swept.baselines for name, _ in shared_fields(sft.setting)})
+    shared = sorted({name for sft in swept.baselines for name, _ in sft.setting.shared_fields})
     notes = (note, f"Against SFT with the same {' and '.join(shared)}.") if shared else (note,)
     return Table(f"Sweep: {metric_name(swept)}", ("", *fields, *columns, "against SFT"), tuple(rows), notes)
 
 
-def _columns(swept: Swept, selection: Selection | None, brief: bool) -> dict[str, list[str]]:
+def _columns(swept: Swept, brief: bool) -> dict[str, list[str]]:
     """Heading -> the benchmarks whose mean stands below it."""
-    names, on = swept.benchmarks, None if selection is None else selection.on
+    names, on = swept.benchmarks, swept.on
     shown = [name for name in names if not brief or name == on or len(names) == 1]
     columns = {f"{name} (chosen on)" if name == on else name: [name] for name in shown}
     if len(names) > 1:
-        columns["average" if on is None else "average of the others"] = reported(swept, selection)
+        columns["average" if on is None else "average of the others"] = swept.reported
     return columns
 
 
@@ -180,19 +172,30 @@ def fields_of(swept: Swept) -> list[str]:
     return sorted({name for point in swept.points for name, _ in point.setting.fields}, key=field_rank)
 
 
-def reported(swept: Swept, selection: Selection | None) -> list[str]:
-    """The benchmarks that results are given on: not the one that the choice was made on."""
-    return [name for name in swept.benchmarks if selection is None or name != selection.on]
-
-
-def conclusions(swept: Swept, selection: Selection | None) -> list[str]:
-    sentences = [_best_point(swept) if selection is None else selection.sentence(), *_left_out(swept, selection)]
-    sensitivity = swept.sensitivity(None if selection is None else selection.point)
+def conclusions(swept: Swept) -> list[str]:
+    sentences = [_chosen_point(swept) if swept.on else _best_point(swept), *_left_out(swept)]
+    sensitivity = swept.sensitivity()
     sentences += [] if sensitivity is None else [sensitivity.sentence()]
     if swept.missing:
         cells = "1 cell is" if len(swept.missing) == 1 else f"{len(swept.missing)} cells are"
         sentences.append(f"{cells} not finished, such as {swept.missing[0].name}.")
     return sentences
+
+
+def _chosen_point(swept: Swept) -> str:
+    best, rival = swept.best, swept.rival
+    where = " and ".join(filter(None, (", ".join(swept.reported[:-1]), swept.reported[-1])))
+    text = f"Chosen on {swept.on}: {best.setting.label}. On {where}: {_percent(swept.interval(best))}"
+    difference = swept.above(best, rival)
+    if rival is not None and difference is not None:
+        how = f", chosen on {swept.on} likewise:" if len(candidates(swept.baselines)) > 1 else ""
+        text += f", against {rival.setting.label}{how} {_percent(difference, '+')}"
+    return f"{text}."
+
+
+def _percent(interval: Interval, sign: str = "") -> str:
+    value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}, {high}]"
 
 
 def _best_point(swept: Swept) -> str:
@@ -208,9 +211,9 @@ def _best_point(swept: Swept) -> str:
     )
 
 
-def _left_out(swept: Swept, selection: Selection | None) -> list[str]:
+def _left_out(swept: Swept) -> list[str]:
     """How many had no part in the choice, as fewer seeds of them are finished."""
-    groups = {"points": swept.points} | ({} if selection is None else {"of SFT": swept.baselines})
+    groups = {"points": swept.points} | ({"of SFT": swept.baselines} if swept.on else {})
     sentences = []
     for name, members in groups.items():
         kept = candidates(members)
@@ -220,19 +223,11 @@ def _left_out(swept: Swept, selection: Selection | None) -> list[str]:
     return sentences
 
 
-def against_sft(swept: Swept, selection: Selection | None, point: Summary) -> Interval | None:
-    """The difference to SFT at the same values of the shared fields; None for SFT itself, or where it is missing."""
-    sft = swept.baseline_of(point)
-    if sft is None or sft is point:
-        return None
-    return paired(point, sft, swept.metric, *reported(swept, selection))
-
-
 # ---- figures
 
 
-def sweep_figures(swept: Swept, selection: Selection | None, folder: Path) -> list[Path]:
-    figures = _Figures(swept, selection)
+def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
+    figures = _Figures(swept)
     fields = {name: varied(points) for name, points in by_objective(swept.points).items()}
     planes = {name for name, own in fields.items() if own and set(own[:2]) <= set(BAND)}
     drawn = figures.planes(planes)
@@ -263,14 +258,13 @@ def varied(points: Sequence[Summary]) -> list[str]:
 class _Figures:
     """What all figures of a sweep have in common."""
 
-    def __init__(self, swept: Swept, selection: Selection | None) -> None:
+    def __init__(self, swept: Swept) -> None:
         self.swept = swept
-        self.names = reported(swept, selection)
         self.metric = f"{metric_name(swept)}, %"
-        self.chosen = None if selection is None else selection.point
+        self.chosen = swept.best if swept.on else None
 
     def spread(self, point: Summary) -> Spread:
-        return spread_percent(point.interval(self.swept.metric, *self.names))
+        return spread_percent(self.swept.interval(point))
 
     def sft_of(self, point: Summary) -> float | None:
         sft = self.swept.baseline_of(point)
@@ -278,7 +272,7 @@ class _Figures:
 
     def planes(self, objectives: set[str]) -> dict[str, Drawing]:
         """Margin and bandwidth, and the curves of Figure 3."""
-        slices = by_objective(self.swept.slice(self.chosen))
+        slices = by_objective(self.swept.slice())
         drawn: dict[str, Drawing] = {}
         for objective, points in slices.items():
             if objective not in objectives:

@@ -13,9 +13,9 @@ from functools import partial
 
 from trimsft.objectives import PARAMETERS
 from trimsft.scoring.intervals import Interval
-from trimsft.study.cells import NAMES
+from trimsft.study.cells import NAMES, Cell
 from trimsft.study.studies import STUDIES
-from trimsft.study.tables.summaries import Setting, Summaries, Summary, in_common, mean_difference, paired
+from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 
 
@@ -147,7 +147,7 @@ def _tau_over_m(summaries: Summaries, model: str) -> _Judgement | None:
 
 def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | None:
     """At tau = 1, every margin."""
-    sft = summaries.get(Setting(model, "sft"))
+    sft = summaries.get(Cell(model=model, objective="sft"))
     bands = [s for s in plane(summaries, model) if s.setting.get("bandwidth") == 1.0]
     if sft is None or len(bands) < 2 or not (names := in_common([sft, *bands])):
         return None
@@ -160,7 +160,7 @@ def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | No
 
 
 def _hard_half_below(summaries: Summaries, model: str) -> _Judgement | None:
-    sft, halves = summaries.get(Setting(model, "sft")), plane(summaries, model, "trim-h")
+    sft, halves = summaries.get(Cell(model=model, objective="sft")), plane(summaries, model, "trim-h")
     if sft is None or not halves or not in_common([sft, *halves]):
         return None
     difference = mean_difference([(sft, half) for half in halves])

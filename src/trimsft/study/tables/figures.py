@@ -7,10 +7,10 @@ from trimsft import paper
 from trimsft.report import figures
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.scoring.compare import AVERAGE
-from trimsft.study.cells import BASE, NAMES
+from trimsft.study.cells import BASE, NAMES, Cell
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow
-from trimsft.study.tables.summaries import Setting, Summaries, in_common
+from trimsft.study.tables.summaries import Summaries, in_common
 from trimsft.study.tables.tokens import BAND
 from trimsft.tokens.table import TokenTable
 
@@ -70,7 +70,7 @@ def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
 
 
 def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[str, figures.Drawing]:
-    sft, bands = summaries.get(Setting(model, "sft")), plane(summaries, model)
+    sft, bands = summaries.get(Cell(model=model, objective="sft")), plane(summaries, model)
     names = in_common([*bands, *([] if sft is None else [sft])]) if bands else ()
     if not names:
         return {}

@@ -1,6 +1,7 @@
 """Every score of a study beside the paper's: a row for each setting, benchmark and metric, and the tables of them.
 
-    >>> numbers_of("ablation").of(Setting("Qwen2.5-Math-1.5B", "trim", (("bandwidth", 0.5), ("margin", 1.0)))).average
+    >>> trim = cells.Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("bandwidth", 0.5), ("margin", 1.0)))
+    >>> numbers_of("ablation").of(trim).average
     29.82
 
 Models and benchmarks that the paper does not have get the numbers of `STAND_IN`, in columns that bear its name: they
@@ -17,8 +18,8 @@ from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, points
 from trimsft.report.tables.paper import paper_model
 from trimsft.scoring.compare import AVERAGE
 from trimsft.scoring.intervals import Interval
-from trimsft.study.cells import PARAMETERS
-from trimsft.study.tables.summaries import Setting, Summaries, Summary, labels_of, paired
+from trimsft.study import cells
+from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired
 
 STAND_IN = "Qwen2.5-Math-1.5B"
 """The model of all of the paper's studies but Table 1 and Figure 2."""
@@ -44,17 +45,16 @@ class Numbers:
 
     rows: Mapping[tuple[str, str, tuple[float, float] | None], paper.Score]
 
-    def of(self, setting: Setting) -> paper.Score | None:
+    def of(self, setting: cells.Cell) -> paper.Score | None:
         """The row of the same model, method and band, all else at the paper's recipe."""
         return self._row(paper_model(setting.model), setting)
 
-    def stand_in(self, setting: Setting) -> paper.Score | None:
+    def stand_in(self, setting: cells.Cell) -> paper.Score | None:
         """The row of `STAND_IN`, with the same method and band."""
         return self._row(STAND_IN, setting)
 
-    def _row(self, model: str | None, setting: Setting) -> paper.Score | None:
-        others = [name for name, _ in setting.fields if name not in PARAMETERS]
-        if model is None or others or setting.get("gamma", GAMMA) != GAMMA:
+    def _row(self, model: str | None, setting: cells.Cell) -> paper.Score | None:
+        if model is None or setting.shared_fields or setting.get("gamma", GAMMA) != GAMMA:
             return None
         return self.rows.get((model, setting.objective, setting.band))
 
@@ -110,7 +110,7 @@ def ranks(values: Sequence[float]) -> list[int]:
 class ScoreRow:
     """One number of ours, and the paper's; all are shares from 0 to 1."""
 
-    setting: Setting
+    setting: cells.Cell
     seeds: tuple[int, ...]
     benchmark: str
     metric: str
@@ -216,8 +216,8 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
     lines = []
     for setting in summaries:
         of_setting = [by_place.get((setting, column)) for column in columns]
-        cells = [Cell.of(row.ours, _arrow(row, summaries)) if row else Cell("") for row in of_setting]
-        lines.append([Cell(labels[setting]), *cells])
+        shown = [Cell.of(row.ours, _arrow(row, summaries)) if row else Cell("") for row in of_setting]
+        lines.append([Cell(labels[setting]), *shown])
     seeds = {summary.seeds for setting, summary in summaries.items() if setting.objective != "base"}
     over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
     about = [f"Percent, {_trainings(seeds)}. Brackets: 95 % interval over {over}."]
@@ -264,8 +264,8 @@ def pattern_table(summaries: Summaries, rows: Sequence[ScoreRow], more: Sequence
         of_model = [row for row in shown if row.setting.model == model]
         ours, theirs = [row.ours.value for row in of_model], [row.stand_in or 0.0 for row in of_model]
         for row, rank, other, other_rank in zip(of_model, ranks(ours), theirs, ranks(theirs), strict=True):
-            cells = (Cell.of(row.ours), _count(rank), Cell(f"{100 * other:.2f}", data=other), _count(other_rank))
-            lines.append((Cell(labels[row.setting]), *cells))
+            beside = (Cell.of(row.ours), _count(rank), Cell(f"{100 * other:.2f}", data=other), _count(other_rank))
+            lines.append((Cell(labels[row.setting]), *beside))
         same, pairs = same_order(ours, theirs)
         notes.append(f"{model}: {same} of {pairs} pairs are in the paper's order.")
     if any(row.setting.objective.startswith("trim-") for row in shown):
@@ -287,7 +287,7 @@ def _count(number: int) -> Cell:
 
 
 def _arrow(row: ScoreRow, summaries: Summaries) -> str:
-    baseline = summaries.get(Setting(row.setting.model, "sft"))
+    baseline = summaries.get(cells.Cell(model=row.setting.model, objective="sft"))
     names = columns_of(summaries)[row.benchmark]
     if baseline is None or row.setting == baseline.setting or not baseline.with_all(names):
         return ""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_
 from trimsft.scoring.metrics import metric_bounds
 from trimsft.scoring.records import load_run
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
-from trimsft.study.cells import BASE, NAMES, Cell, field_rank
+from trimsft.study.cells import NAMES, Cell
 from trimsft.study.folder import StudyFolder
 
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
@@ -42,36 +42,11 @@ def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[Be
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a cell trains, whatever its seed."""
-
-    model: str
-    objective: str
-    fields: tuple[tuple[str, Any], ...] = ()
-    """Those of the cell: the objective's own parameters are always among them."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return dict(self.fields).get(name, default)
-
-    @property
-    def band(self) -> tuple[float, float] | None:
-        """(margin, bandwidth) of a trimmed objective."""
-        margin, bandwidth = self.get("margin"), self.get("bandwidth")
-        return None if margin is None or bandwidth is None else (float(margin), float(bandwidth))
-
-    @property
-    def label(self) -> str:
-        """TrimSFT (margin 1, bandwidth 0.5)."""
-        order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
-        settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
-        return f"{NAMES.get(self.objective, self.objective)}{f' ({settings})' if settings else ''}"
-
-
-@dataclass(frozen=True)
 class Summary:
     """All finished seeds of one setting."""
 
-    setting: Setting
+    setting: Cell
+    """Of seed 0, whatever the seeds are."""
     runs: Mapping[int, Mapping[str, BenchmarkScore]]
     """Seed -> benchmark -> scores; a seed that is not finished may lack benchmarks."""
     cells: Sequence[Cell]
@@ -110,31 +85,27 @@ class Summary:
         return self._intervals[metric, names]
 
 
-def labels_of(settings: Iterable[Setting]) -> dict[Setting, str]:
+def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
     """Names as short as they can be: parameters only where an objective is there with several, models likewise."""
     settings = list(settings)
     several = len({setting.model for setting in settings}) > 1
     labels = {}
     for setting in settings:
         alike = [s for s in settings if (s.model, s.objective) == (setting.model, setting.objective)]
-        name = setting.label if len(alike) > 1 else NAMES.get(setting.objective, setting.objective)
+        name = setting.label if len(alike) > 1 else NAMES[setting.objective]
         labels[setting] = f"{setting.model}, {name}" if several else name
     return labels
 
 
-def setting_of(cell: Cell) -> Setting:
-    return Setting(cell.model, cell.objective, cell.fields)
+Summaries: TypeAlias = Mapping[Cell, Summary]
 
 
-Summaries: TypeAlias = Mapping[Setting, Summary]
-
-
-def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Setting, Summary]:
-    """Settings in the order of their first cell."""
-    cells: dict[Setting, list[Cell]] = {}
+def summarise(results: Results, *, resamples: int = RESAMPLES) -> dict[Cell, Summary]:
+    """Cells in the order of their first cell."""
+    cells: dict[Cell, list[Cell]] = {}
     for cell in results:
         if results[cell]:
-            cells.setdefault(setting_of(cell), []).append(cell)
+            cells.setdefault(cell.setting, []).append(cell)
     return {
         setting: Summary(setting, {cell.seed: {s.benchmark: s for s in results[cell]} for cell in own}, own, resamples)
         for setting, own in cells.items()
@@ -212,7 +183,7 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
         {seed: [run[name].values(metric) for name in benchmarks] for seed, run in of.items()} for of in (of_a, of_b)
     )
     shared = [seed for seed in values_a if seed in values_b]
-    if not shared or BASE in (a.setting.objective, b.setting.objective):
+    if not shared or a.setting.is_base or b.setting.is_base:
         shared = list(values_b if len(values_a) < len(values_b) else values_a)
         if len(values_a) < len(values_b):
             values_a = dict.fromkeys(shared, _mean(values_a))
@@ -224,8 +195,3 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
 def _mean(by_seed: Mapping[int, Sequence[Array]]) -> list[Array]:
     """Over seeds, of each benchmark."""
     return [np.mean(values, axis=0) for values in zip(*by_seed.values(), strict=True)]
-
-
-def shown(value: Any) -> str:
-    """1.5 for 1.50, and nothing for None."""
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

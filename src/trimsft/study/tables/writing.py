@@ -52,11 +52,9 @@ from trimsft.study.tables.scores import (
 )
 from trimsft.study.tables.summaries import (
     Results,
-    Setting,
     Summaries,
     labels_of,
     load_partial_results,
-    setting_of,
     summarise,
 )
 from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
@@ -216,7 +214,7 @@ class _Writer:
         ]
         return [table for table in tables if table is not None]
 
-    def _rank(self, setting: Setting) -> tuple[Any, ...]:
+    def _rank(self, setting: Cell) -> tuple[Any, ...]:
         """Models as the scale has them; then as the paper's table goes."""
         models, methods = list(self.scale.models), list(NAMES)
         model = models.index(setting.model) if setting.model in models else len(models)
@@ -272,7 +270,7 @@ class _Writer:
         models = list(dict.fromkeys(cell.model for cell in first))
         files = []
         for model in models:
-            by_setting = {setting_of(cell): runs[cell] for cell in first if cell.model == model}
+            by_setting = {cell.setting: runs[cell] for cell in first if cell.model == model}
             shown = _for_a_page(list(by_setting))
             labels = labels_of(shown)
             name = "report.html" if len(models) == 1 else f"report-{model}.html"
@@ -284,7 +282,7 @@ class _Writer:
         return files
 
 
-def _for_a_page(settings: Sequence[Setting]) -> list[Setting]:
+def _for_a_page(settings: Sequence[Cell]) -> list[Cell]:
     """All where they are few; of a plane of margins and bandwidths its corners."""
     if len(settings) <= MOST_ON_A_PAGE:
         return list(settings)
