@@ -18,12 +18,12 @@ import numpy as np
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import unknown_name
-from trimsft.scoring.intervals import RESAMPLES, Array, Interval, resampled_means
+from trimsft.scoring.intervals import RESAMPLES, Interval, resampled_means
 from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import Cell
 from trimsft.study.studies import expand
 from trimsft.study.tables.summaries import Summary, paired, summarise
-from trimsft.study.tables.variance import Sensitivity, sensitivity_of
+from trimsft.study.tables.variance import Sensitivity, resample_seeds, sensitivity_of
 
 BASELINE = "sft"
 BAND = ("margin", "bandwidth")
@@ -97,10 +97,7 @@ class Swept:
 
     def sensitivity(self) -> Sensitivity | None:
         """For the slice's objective with the most points; None where these are too few for an analysis of variance."""
-        planes: dict[str, list[Summary]] = {}
-        for point in self.slice():
-            planes.setdefault(point.setting.objective, []).append(point)
-        largest = max(planes.values(), key=len, default=[])
+        largest = max(by_objective(self.slice()).values(), key=len, default=[])
         return sensitivity_of(largest, self.metric) if largest else None
 
     def optimism(self, *, resamples: int = 2_000, seed: int = 0) -> float:
@@ -110,12 +107,13 @@ class Swept:
         above its score here, on average. With one seed it knows the chance of problems only, not that of trainings.
         """
         rng, points = np.random.default_rng(seed), candidates(self.points)
-        strata = [[_columns(point, name, self.metric) for point in points] for name in self.benchmarks]
+        strata = [[point.by_problem(self.metric, name) for point in points] for name in self.benchmarks]
         seen = np.mean([[values.mean() for values in stratum] for stratum in strata], axis=0)
         drawn_means = [resampled_means(np.concatenate(stratum, axis=1), resamples, rng) for stratum in strata]
         draws = np.mean(drawn_means, axis=0)  # [R, runs]: every run on the same resampled problems
         counts = [point.seeds for point in points]
-        drawn = np.stack([_draw_seeds(part, rng) for part in np.split(draws, np.cumsum(counts)[:-1], axis=1)], axis=1)
+        by_point = np.split(draws, np.cumsum(counts)[:-1], axis=1)
+        drawn = np.stack([resample_seeds(runs_RS, rng).mean(axis=1) for runs_RS in by_point], axis=1)
         chosen = drawn.argmax(axis=1)
         return float((drawn.max(axis=1) - seen[chosen]).mean())
 
@@ -146,6 +144,13 @@ def swept_of(
     return swept
 
 
+def by_objective(points: Sequence[Summary]) -> dict[str, list[Summary]]:
+    groups: dict[str, list[Summary]] = {}
+    for point in points:
+        groups.setdefault(point.setting.objective, []).append(point)
+    return groups
+
+
 def candidates(points: Sequence[Summary]) -> list[Summary]:
     """Those with the most seeds: the mean of fewer is further from the truth, and so more easily the highest."""
     most = max((point.seeds for point in points), default=0)
@@ -174,19 +179,3 @@ def select(swept: Swept, on: str) -> Swept:
     """Choose the point and its rival by the mean over seeds on one benchmark, and report on the rest."""
     check_choice(on, swept.benchmarks)
     return replace(swept, on=on)
-
-
-def _columns(point: Summary, benchmark: str, metric: str) -> Array:
-    """[problems, seeds]."""
-    return np.stack([run[benchmark].values(metric) for run in point.runs.values()], axis=1)
-
-
-def _draw_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
-    """[R]: the mean over seeds drawn with replacement, their spread widened by what drawing S of S takes away."""
-    count = runs_RS.shape[1]
-    centre = runs_RS.mean(axis=1)
-    if count == 1:
-        return np.asarray(centre)
-    chosen = rng.integers(count, size=runs_RS.shape)
-    drawn = np.take_along_axis(runs_RS, chosen, axis=1).mean(axis=1)
-    return np.asarray(centre + (drawn - centre) * math.sqrt(count / (count - 1)))

@@ -23,12 +23,11 @@ from trimsft.report.figures.style import spread_percent
 from trimsft.report.page.build import write_report
 from trimsft.report.table import Cell, Table, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
-from trimsft.scoring.intervals import Interval
 from trimsft.study.cells import NAMES, field_rank, shown
 from trimsft.study.folder import StudyFolder
-from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, candidates
+from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
 from trimsft.study.tables.notes import unanswered_note
-from trimsft.study.tables.summaries import Summary
+from trimsft.study.tables.summaries import Summary, percent_text, trainings
 from trimsft.study.tables.writing import markdown_images, write_flat, write_json
 
 
@@ -147,11 +146,8 @@ def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
         ]
         rows.append((*cells, Cell.of(swept.above(point, swept.baseline_of(point)), sign="+")))
     seeds = {point.seeds for point in swept.points}
-    many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-    note = (
-        f"Percent; {many} training{'' if max(seeds) == 1 else 's'} of each point. Brackets: 95 % interval over "
-        f"{'seeds and ' if max(seeds) > 1 else ''}problems, for each point alone."
-    )
+    over = "seeds and problems" if max(seeds) > 1 else "problems"
+    note = f"Percent; {trainings(seeds)} of each point. Brackets: 95 % interval over {over}, for each point alone."
     shared = sorted({name for sft in swept.baselines for name, _ in sft.setting.shared_fields})
     notes = (note, f"Against SFT with the same {' and '.join(shared)}.") if shared else (note,)
     return Table(f"Sweep: {metric_name(swept)}", ("", *fields, *columns, "against SFT"), tuple(rows), notes)
@@ -185,17 +181,12 @@ def conclusions(swept: Swept) -> list[str]:
 def _chosen_point(swept: Swept) -> str:
     best, rival = swept.best, swept.rival
     where = " and ".join(filter(None, (", ".join(swept.reported[:-1]), swept.reported[-1])))
-    text = f"Chosen on {swept.on}: {best.setting.label}. On {where}: {_percent(swept.interval(best))}"
+    text = f"Chosen on {swept.on}: {best.setting.label}. On {where}: {percent_text(swept.interval(best))}"
     difference = swept.above(best, rival)
     if rival is not None and difference is not None:
         how = f", chosen on {swept.on} likewise:" if len(candidates(swept.baselines)) > 1 else ""
-        text += f", against {rival.setting.label}{how} {_percent(difference, '+')}"
+        text += f", against {rival.setting.label}{how} {percent_text(difference, '+')}"
     return f"{text}."
-
-
-def _percent(interval: Interval, sign: str = "") -> str:
-    value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
-    return f"{value} [{low}, {high}]"
 
 
 def _best_point(swept: Swept) -> str:
@@ -240,13 +231,6 @@ def sweep_figures(swept: Swept, folder: Path) -> list[Path]:
         if names != [BASELINE] or set(fields) == {BASELINE}:
             drawn[f"curve-{field}"] = figures.curve(field, names)
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
-
-
-def by_objective(points: Sequence[Summary]) -> dict[str, list[Summary]]:
-    groups: dict[str, list[Summary]] = {}
-    for point in points:
-        groups.setdefault(point.setting.objective, []).append(point)
-    return groups
 
 
 def varied(points: Sequence[Summary]) -> list[str]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from trimsft.objectives import PARAMETERS
-from trimsft.scoring.intervals import Interval
 from trimsft.study.cells import NAMES, Cell
 from trimsft.study.studies import STUDIES
-from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired
+from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 
 
@@ -104,7 +103,7 @@ def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str
     metric = metric.format(samples=samples)
     difference = paired(a, b, metric, *names)
     once = "" if min(a.seeds, b.seeds) > 1 else ", one training each"
-    text = f": {NAMES[high]} {_against(a, b, metric)}, {_points(difference)}{once}"
+    text = f": {NAMES[high]} {_against(a, b, metric)}, {percent_text(difference, '+')}{once}"
     return _Judgement(verdict_of(difference), text, samples)
 
 
@@ -118,13 +117,13 @@ def _best(summaries: Summaries, model: str) -> _Judgement | None:
     if trim is None or sft is None or len(rivals) < 2 or not (names := in_common([trim, *rivals])):
         return None
     best = max(rivals, key=lambda summary: summary.interval("average", *names).value)
-    text = f": TrimSFT {_against(trim, best)}, {_points(paired(trim, best, 'average', *names))}"
+    text = f": TrimSFT {_against(trim, best)}, {percent_text(paired(trim, best, 'average', *names), '+')}"
     if all(verdict_of(paired(trim, rival, "average", *names)) == HOLDS for rival in rivals):
         return _Judgement(HOLDS, text)
     wide = [paired(trim, rival, "average", *names, tests=len(rivals)) for rival in rivals]
     lowest = min(wide, key=lambda difference: difference.high)
     if lowest.value < 0:
-        text += f", corrected for {len(rivals)} rivals {_points(lowest)}"
+        text += f", corrected for {len(rivals)} rivals {percent_text(lowest, '+')}"
     return _Judgement(FAILS if lowest.high < 0 else OPEN, text)
 
 
@@ -152,7 +151,9 @@ def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | No
     if sft is None or len(bands) < 2 or not (names := in_common([sft, *bands])):
         return None
     differences = {s.setting.get("margin"): paired(s, sft, "average", *names) for s in bands}
-    listed = ", ".join(f"m {margin:g}: {_points(difference)}" for margin, difference in sorted(differences.items()))
+    listed = ", ".join(
+        f"m {margin:g}: {percent_text(difference, '+')}" for margin, difference in sorted(differences.items())
+    )
     return _Judgement(_where_all([verdict_of(one) for one in differences.values()]), f", against SFT: {listed}")
 
 
@@ -164,7 +165,7 @@ def _hard_half_below(summaries: Summaries, model: str) -> _Judgement | None:
     if sft is None or not halves or not in_common([sft, *halves]):
         return None
     difference = mean_difference([(sft, half) for half in halves])
-    text = f": SFT minus TrimSFT-H, over {_margins(halves)}: {_points(difference)}"
+    text = f": SFT minus TrimSFT-H, over {_margins(halves)}: {percent_text(difference, '+')}"
     return _Judgement(verdict_of(difference), text)
 
 
@@ -183,8 +184,8 @@ def _easy_half(summaries: Summaries, model: str) -> _Judgement | None:
     ranked = sorted(names, key=mean_of_trims, reverse=True)
     easy, hard = (mean_difference(pairs, "average", name) for name in (ranked[0], ranked[-1]))
     text = (
-        f": TrimSFT-E minus TrimSFT, over {_margins(halves)}: {_points(easy)} on {ranked[0]}, the easiest, "
-        f"{_points(hard)} on {ranked[-1]}, the hardest"
+        f": TrimSFT-E minus TrimSFT, over {_margins(halves)}: {percent_text(easy, '+')} on {ranked[0]}, the easiest, "
+        f"{percent_text(hard, '+')} on {ranked[-1]}, the hardest"
     )
     if easy.high < 0 or hard.low > 0:
         return _Judgement(FAILS, text)
@@ -253,8 +254,3 @@ def _against(a: Summary, b: Summary, metric: str = "average") -> str:
     names = in_common([a, b])
     ours, theirs = (100 * summary.interval(metric, *names).value for summary in (a, b))
     return f"{ours:.1f}, {NAMES[b.setting.objective]} {theirs:.1f}"
-
-
-def _points(difference: Interval) -> str:
-    value, low, high = (100 * bound for bound in (difference.value, difference.low, difference.high))
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"

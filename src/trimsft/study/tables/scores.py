@@ -19,7 +19,7 @@ from trimsft.report.tables.paper import paper_model
 from trimsft.scoring.compare import AVERAGE
 from trimsft.scoring.intervals import Interval
 from trimsft.study import cells
-from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired
+from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
 
 STAND_IN = "Qwen2.5-Math-1.5B"
 """The model of all of the paper's studies but Table 1 and Figure 2."""
@@ -220,7 +220,8 @@ def our_table(title: str, summaries: Summaries, rows: Sequence[ScoreRow], notes:
         lines.append([Cell(labels[setting]), *shown])
     seeds = {summary.seeds for setting, summary in summaries.items() if setting.objective != "base"}
     over = "seeds and problems" if max(seeds, default=1) > 1 else "problems"
-    about = [f"Percent, {_trainings(seeds)}. Brackets: 95 % interval over {over}."]
+    many = f"{trainings(seeds)} each" if seeds else "nothing trained"
+    about = [f"Percent, {many}. Brackets: 95 % interval over {over}."]
     if any(cell.marker for line in lines for cell in line):
         about.append(
             f"{UP} {DOWN}: the interval of the difference to SFT, paired by problem and seed, leaves out 0; not "
@@ -293,11 +294,3 @@ def _arrow(row: ScoreRow, summaries: Summaries) -> str:
         return ""
     difference = paired(summaries[row.setting], baseline, row.metric, *names)
     return (UP if difference.value > 0 else DOWN) if difference.excludes_zero else ""
-
-
-def _trainings(counts: set[int]) -> str:
-    if not counts:
-        return "nothing trained"
-    low, high = min(counts), max(counts)
-    many = f"{low}" if low == high else f"{low} to {high}"
-    return f"{many} training{'' if high == 1 else 's'} each"

@@ -76,6 +76,10 @@ class Summary:
         runs = self.with_all(benchmarks).values()
         return tuple(float(sum(run[n].values(metric).mean() for n in benchmarks) / len(benchmarks)) for run in runs)
 
+    def by_problem(self, metric: str, benchmark: str) -> Array:
+        """[problems, seeds]."""
+        return np.stack([run[benchmark].values(metric) for run in self.runs.values()], axis=1)
+
     def interval(self, metric: str, *benchmarks: str) -> Interval:
         """The mean over these benchmarks (by default all) and over the seeds that have all of them."""
         names = benchmarks or tuple(self.benchmarks)
@@ -195,3 +199,19 @@ def _by_seed(a: Summary, b: Summary, metric: str, benchmarks: Sequence[str]) -> 
 def _mean(by_seed: Mapping[int, Sequence[Array]]) -> list[Array]:
     """Over seeds, of each benchmark."""
     return [np.mean(values, axis=0) for values in zip(*by_seed.values(), strict=True)]
+
+
+# ---- texts
+
+
+def percent_text(interval: Interval, sign: str = "") -> str:
+    """41.2 [38.6, 43.9], of shares."""
+    value, low, high = (f"{100 * bound:{sign}.1f}" for bound in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}, {high}]"
+
+
+def trainings(counts: set[int]) -> str:
+    """How many seeds there are of each setting: 3 trainings, 1 to 3 trainings."""
+    low, high = min(counts, default=0), max(counts, default=0)
+    many = f"{low}" if low == high else f"{low} to {high}"
+    return f"{many} training{'' if high == 1 else 's'}"

@@ -190,16 +190,18 @@ def _basis(columns: Array) -> Array:
 def _resampled(design: _Design, strata: Sequence[Array], resamples: int, rng: np.random.Generator) -> Array:
     """[runs, R]: the mean over benchmarks of each run, on other problems and with other seeds."""
     draws_RN = np.mean([resampled_means(stratum, resamples, rng) for stratum in strata], axis=0)
-    first = 0
-    for count in design.counts:
-        if count > 1:
-            runs_RS = draws_RN[:, first : first + count].copy()
-            centre = runs_RS.mean(axis=1, keepdims=True)
-            chosen = rng.integers(count, size=(resamples, count))
-            drawn = np.take_along_axis(runs_RS, chosen, axis=1)
-            draws_RN[:, first : first + count] = centre + (drawn - centre) * math.sqrt(count / (count - 1))
-        first += count
-    return np.asarray(draws_RN.T)
+    by_setting = np.split(draws_RN, np.cumsum(design.counts)[:-1], axis=1)
+    return np.concatenate([resample_seeds(runs_RS, rng) for runs_RS in by_setting], axis=1).T
+
+
+def resample_seeds(runs_RS: Array, rng: np.random.Generator) -> Array:
+    """[R, S]: seeds drawn with replacement, their deviations widened by what drawing S of S takes away."""
+    count = runs_RS.shape[1]
+    if count == 1:
+        return runs_RS
+    centre = runs_RS.mean(axis=1, keepdims=True)
+    drawn = np.take_along_axis(runs_RS, rng.integers(count, size=runs_RS.shape), axis=1)
+    return np.asarray(centre + (drawn - centre) * math.sqrt(count / (count - 1)))
 
 
 def _percent(share: Interval) -> str:
