@@ -12,6 +12,7 @@ from trimsft.study.tables.scores import (
     contradictions,
     numbers_of,
     our_table,
+    paper_row,
     paper_table,
     pattern_table,
     ranks,
@@ -35,14 +36,14 @@ def difference(summaries, a, b, **options):
 
 def test_a_setting_finds_its_number_in_the_papers_tables():
     def of(study, objective, model=STAND_IN, **fields):
-        return numbers_of(study).of(cell(objective, model=model, **fields))
+        return paper_row(numbers_of(study), cell(objective, model=model, **fields))
 
     assert of("main", "trim").average == 31.77
     assert of("main", "fsft", "Llama3.1-8B").scores["math500"] == 2.95
     assert of("main", "trim", margin=1.0) is None and of("main", "fsft", gamma=1.0) is None
     assert of("main", "sft", learning_rate=1e-4) is None, "another recipe"
     assert of("main", "trim", "lab") is None
-    assert numbers_of("main").stand_in(cell("trim")).average == 31.77
+    assert paper_row(numbers_of("main"), cell("trim"), STAND_IN).average == 31.77
     assert of("ablation", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 5.83
     assert of("half-trims", "trim", margin=4.0, bandwidth=1.0).scores["aime24"] == 8.83, "each study shows its own"
     twice = of("ablation", "trim", margin=6.0, bandwidth=1.0)

@@ -169,20 +169,20 @@ class _Campaign:
     def _take(self, message: Message, waiting: list[str]) -> None:
         cell = self._job.cells[message.name]
         self._training.pop(message.name, None)
-        if isinstance(message, Told):
-            if message.stage == "training":
+        match message:
+            case Told(stage="training"):
                 self._training[message.name] = -1
-            else:
+            case Told():
                 self._tell(cell, "running", message.stage, message.done, message.total)
-        elif isinstance(message, Done):
-            if message.seconds:
-                self.outcome.seconds[cell] = message.seconds
-            self._settle(cell)
-        elif isinstance(message, Busy):
-            self._elsewhere.add(message.name)
-            self._tell(cell, "elsewhere", message.holder)
-        elif isinstance(message, Failed):
-            self._fail(cell, message, waiting)
+            case Done():
+                if message.seconds:
+                    self.outcome.seconds[cell] = message.seconds
+                self._settle(cell)
+            case Busy():
+                self._elsewhere.add(message.name)
+                self._tell(cell, "elsewhere", message.holder)
+            case Failed():
+                self._fail(cell, message, waiting)
         self._follow_training()
 
     def _fail(self, cell: Cell, message: Failed, waiting: list[str]) -> None:

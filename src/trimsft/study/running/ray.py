@@ -60,7 +60,7 @@ class RayCrew:
         machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         for cell in self._job.cells.values():
             needs = resources_of(self._job, cell)
-            if any(fits(needs, machine) for machine in machines):
+            if any(all(machine.get(kind, 0) >= count for kind, count in needs.items()) for machine in machines):
                 continue
             error = UsageError(
                 f"no machine of the cluster has what {cell.name} takes ({_listed(needs, needs)})",
@@ -150,10 +150,6 @@ def resources_of(job: CellJob, cell: Cell) -> dict[str, float]:
         return needs | {str(kind): float(count) for kind, count in json.loads(others).items()}
     except (ValueError, AttributeError, TypeError):
         raise UsageError('must be JSON such as {"a100": 1}', field=RESOURCES, value=others) from None
-
-
-def fits(needs: Mapping[str, float], machine: Mapping[str, float]) -> bool:
-    return all(machine.get(kind, 0) >= count for kind, count in needs.items())
 
 
 def _listed(kinds: Mapping[str, float], amounts: Mapping[str, float]) -> str:

@@ -8,7 +8,7 @@ several models holds where it holds for each, and does not where it does not for
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from trimsft.objectives import PARAMETERS
@@ -17,24 +17,51 @@ from trimsft.study.studies import STUDIES
 from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
 
+STATEMENTS = {
+    "trim-above-sft": ("main", "TrimSFT is above SFT on every model."),
+    "trim-best": ("main", "TrimSFT has the best average on most models (five of six)."),
+    "fsft-below-sft": ("main", "FSFT falls below SFT."),
+    "more-passes": ("passes", "TrimSFT solves more problems in {samples} attempts than SFT."),
+    "better-votes": ("passes", "TrimSFT's majority of {samples} is right more often than SFT's."),
+    "tau-over-m": ("ablation", "The bandwidth tau matters more than the margin m."),
+    "narrow-above-sft": ("ablation", "With tau = 1 TrimSFT stays above SFT at every margin."),
+    "hard-half-below-sft": ("half-trims", "TrimSFT-H, which trims the easy side only, collapses below SFT."),
+    "easy-half": ("half-trims", "TrimSFT-E keeps up with TrimSFT on easy problems and falls behind on the hardest."),
+    "wider-counts-more": ("weights", "R_eff rises with tau towards SFT's 1."),
+    "tau-moves-more": ("weights", "tau controls the selectivity: it moves R_eff more than m does."),
+    "margin-moves-little": (
+        "weights",
+        "m from 1 to 6 at tau = 1 leaves the share of high-weight tokens nearly unchanged.",
+    ),
+    "hard-half-is-low": ("gradient-mass", "Most of TrimSFT-H's gradient lies in the low-gap region."),
+    "less-high": ("gradient-mass", "TrimSFT has less gradient in the high-gap region than TrimSFT-E."),
+    "towards-mathematics": ("categories", "TrimSFT moves gradient to numbers and symbols."),
+    "sft-shifts-right": ("gaps", "SFT moves gaps to the right of the base's."),
+    "fsft-keeps-small": ("gaps", "FSFT leaves more small gaps ({small}) than SFT."),
+    "trim-fewer-small": ("gaps", "TrimSFT leaves fewer small gaps ({small}) than the base."),
+}
+"""Claim -> the study that it is about, and what the paper says."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Claim:
     """One claim, and what the results say to it."""
 
     study: str
     name: str
     statement: str
-    """What the paper says."""
-    source: str = field(init=False)
-    """Where: the label of the study's first table or figure."""
+    source: str
+    """Where the paper says so: the label of the study's first table or figure."""
     verdict: str
     """HOLDS, FAILS or OPEN."""
     sentence: str
     """The numbers behind the verdict."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "source", STUDIES[self.study].paper[0])
+
+def make_claim(name: str, verdict: str, sentence: str, **values: str) -> Claim:
+    """`values` are what the statement leaves open."""
+    study, statement = STATEMENTS[name]
+    return Claim(study, name, statement.format(**values), STUDIES[study].paper[0], verdict, sentence)
 
 
 @dataclass(frozen=True)
@@ -60,34 +87,19 @@ def _where_most(verdicts: Sequence[str]) -> str:
     return FAILS if verdicts.count(FAILS) >= most else OPEN
 
 
-@dataclass(frozen=True)
-class _Statement:
-    study: str
-    name: str
-    text: str
-    judge: Callable[[Summaries, str], _Judgement | None]
-    """(summaries, model) -> what they say; None where what it takes was not run."""
-    combine: Callable[[Sequence[str]], str] = _where_all
-
-
 def score_claims(summaries: Summaries) -> list[Claim]:
     """All that the finished cells can be held against."""
     models = list(dict.fromkeys(setting.model for setting in summaries))
     claims = []
-    for statement in _STATEMENTS:
-        judged = {model: one for model in models if (one := statement.judge(summaries, model)) is not None}
+    for name, judge in _JUDGES.items():
+        judged = {model: one for model in models if (one := judge(summaries, model)) is not None}
         if not judged:
             continue
+        combine = _where_most if name == "trim-best" else _where_all
+        verdict = combine([one.verdict for one in judged.values()])
+        sentence = "; ".join(f"{model}{one.text}" for model, one in judged.items()) + "."
         samples = sorted({one.samples for one in judged.values() if one.samples is not None})
-        claims.append(
-            Claim(
-                study=statement.study,
-                name=statement.name,
-                statement=statement.text.format(samples=" or ".join(map(str, samples))),
-                verdict=statement.combine([one.verdict for one in judged.values()]),
-                sentence="; ".join(f"{model}{one.text}" for model, one in judged.items()) + ".",
-            )
-        )
+        claims.append(make_claim(name, verdict, sentence, samples=" or ".join(map(str, samples))))
     return claims
 
 
@@ -193,44 +205,18 @@ def _easy_half(summaries: Summaries, model: str) -> _Judgement | None:
 
 
 _TRIM_ABOVE_SFT = partial(_above, high="trim", low="sft")
-_STATEMENTS = (
-    _Statement("main", "trim-above-sft", "TrimSFT is above SFT on every model.", _TRIM_ABOVE_SFT),
-    _Statement(
-        "main", "trim-best", "TrimSFT has the best average on most models (five of six).", _best, combine=_where_most
-    ),
-    _Statement("main", "fsft-below-sft", "FSFT falls below SFT.", partial(_above, high="sft", low="fsft")),
-    _Statement(
-        "passes",
-        "more-passes",
-        "TrimSFT solves more problems in {samples} attempts than SFT.",
-        partial(_TRIM_ABOVE_SFT, metric="pass@{samples}"),
-    ),
-    _Statement(
-        "passes",
-        "better-votes",
-        "TrimSFT's majority of {samples} is right more often than SFT's.",
-        partial(_TRIM_ABOVE_SFT, metric="majority@{samples}"),
-    ),
-    _Statement("ablation", "tau-over-m", "The bandwidth tau matters more than the margin m.", _tau_over_m),
-    _Statement(
-        "ablation",
-        "narrow-above-sft",
-        "With tau = 1 TrimSFT stays above SFT at every margin.",
-        _narrow_bands_above_sft,
-    ),
-    _Statement(
-        "half-trims",
-        "hard-half-below-sft",
-        "TrimSFT-H, which trims the easy side only, collapses below SFT.",
-        _hard_half_below,
-    ),
-    _Statement(
-        "half-trims",
-        "easy-half",
-        "TrimSFT-E keeps up with TrimSFT on easy problems and falls behind on the hardest.",
-        _easy_half,
-    ),
-)
+_JUDGES: dict[str, Callable[[Summaries, str], _Judgement | None]] = {
+    "trim-above-sft": _TRIM_ABOVE_SFT,
+    "trim-best": _best,
+    "fsft-below-sft": partial(_above, high="sft", low="fsft"),
+    "more-passes": partial(_TRIM_ABOVE_SFT, metric="pass@{samples}"),
+    "better-votes": partial(_TRIM_ABOVE_SFT, metric="majority@{samples}"),
+    "tau-over-m": _tau_over_m,
+    "narrow-above-sft": _narrow_bands_above_sft,
+    "hard-half-below-sft": _hard_half_below,
+    "easy-half": _easy_half,
+}
+"""(summaries, model) -> what they say; None where what it takes was not run."""
 
 
 # ---- parts

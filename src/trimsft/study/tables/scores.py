@@ -1,7 +1,7 @@
 """Every score of a study beside the paper's: a row for each setting, benchmark and metric, and the tables of them.
 
     >>> trim = cells.Cell(model="Qwen2.5-Math-1.5B", objective="trim", fields=(("bandwidth", 0.5), ("margin", 1.0)))
-    >>> numbers_of("ablation").of(trim).average
+    >>> paper_row(numbers_of("ablation"), trim).average
     29.82
 
 Models and benchmarks that the paper does not have get the numbers of `STAND_IN`, in columns that bear its name: they
@@ -10,7 +10,7 @@ show the pattern, who is above whom, and nothing else.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from trimsft import paper
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
@@ -39,24 +39,8 @@ _OTHER_LABELS = {"tab:variants-complete": ("app:variants",), "fig:ablation": ("t
 # ---- the paper's numbers
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """What the paper prints, by model, method and band."""
-
-    rows: Mapping[tuple[str, str, tuple[float, float] | None], paper.Score]
-
-    def of(self, setting: cells.Cell) -> paper.Score | None:
-        """The row of the same model, method and band, all else at the paper's recipe."""
-        return self._row(paper_model(setting.model), setting)
-
-    def stand_in(self, setting: cells.Cell) -> paper.Score | None:
-        """The row of `STAND_IN`, with the same method and band."""
-        return self._row(STAND_IN, setting)
-
-    def _row(self, model: str | None, setting: cells.Cell) -> paper.Score | None:
-        if model is None or setting.shared_fields or setting.get("gamma", GAMMA) != GAMMA:
-            return None
-        return self.rows.get((model, setting.objective, setting.band))
+Numbers: TypeAlias = Mapping[tuple[str, str, tuple[float, float] | None], paper.Score]
+"""What the paper prints, by model, method and band."""
 
 
 def numbers_of(study: str) -> Numbers:
@@ -68,7 +52,14 @@ def numbers_of(study: str) -> Numbers:
             if row.method.startswith("trim") and band is None:
                 band = DEFAULT_BAND
             rows.setdefault((row.model, row.method, band), row)
-    return Numbers(rows)
+    return rows
+
+
+def paper_row(numbers: Numbers, setting: cells.Cell, model: str = "") -> paper.Score | None:
+    """The row of the same model, or of another one, method and band, all else at the paper's recipe."""
+    model = model or paper_model(setting.model) or ""
+    is_other = bool(setting.shared_fields) or setting.get("gamma", GAMMA) != GAMMA
+    return None if is_other else numbers.get((model, setting.objective, setting.band))
 
 
 def contradictions(labels: Sequence[str]) -> list[str]:
@@ -152,7 +143,7 @@ class ScoreRow:
 
 def score_rows(summaries: Summaries, metrics: Sequence[str], numbers: Numbers) -> list[ScoreRow]:
     """Settings in their order, benchmarks in theirs, then the average over them."""
-    others = [row for setting in summaries if (row := numbers.stand_in(setting)) is not None]
+    others = [row for setting in summaries if (row := paper_row(numbers, setting, STAND_IN)) is not None]
     shared = [name for name in (others[0].scores if others else ()) if all(name in row.scores for row in others)]
     columns = columns_of(summaries)
     overall = list(columns)[-1]
@@ -180,12 +171,12 @@ def _score_row(
     shared: Sequence[str] | None,
 ) -> ScoreRow:
     """`shared` are the benchmarks of the stand-in, for the row that its average stands beside."""
-    theirs = numbers.of(summary.setting) if metric == "average" else None
+    theirs = paper_row(numbers, summary.setting) if metric == "average" else None
     known: float | None = None
     if theirs is not None:
         same = set(names) == set(theirs.scores)
         known = (theirs.average if same else None) if benchmark == AVERAGE else theirs.scores.get(benchmark)
-    other = numbers.stand_in(summary.setting) if metric == "average" and theirs is None else None
+    other = paper_row(numbers, summary.setting, STAND_IN) if metric == "average" and theirs is None else None
     runs = summary.with_all(names)
     return ScoreRow(
         setting=summary.setting,

@@ -21,7 +21,7 @@ from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences
 from trimsft.scoring.intervals import Array, Interval
 from trimsft.study.cells import BASE, NAMES
-from trimsft.study.tables.claims import Claim
+from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN
 from trimsft.study.tables.variance import OPEN, verdict_of
 from trimsft.tokens.categories import CATEGORIES
@@ -150,40 +150,36 @@ def _weight_claims(table: TokenTable) -> list[Claim]:
         rises = [ratio(means, (m, wide)) - ratio(means, (m, narrow)) for narrow, wide in steps for m in MARGINS]
         return np.asarray(np.min(rises, axis=0))
 
-    def tau_minus_m(means: Array) -> Array:
-        by_m, by_tau = _ranges(ratio, means)
-        return by_tau - by_m
+    def excess(statistic: Statistic, share: float = 1.0) -> Interval:
+        """This share of the range over tau, minus the range over m."""
 
-    def bound_minus_range(means: Array) -> Array:
-        by_m, by_tau = _ranges(high_percent, means)
-        return NEARLY_UNCHANGED * by_tau - by_m
+        def difference(means: Array) -> Array:
+            by_m, by_tau = _ranges(statistic, means)
+            return share * by_tau - by_m
+
+        return sums.interval(difference)
 
     def listed(statistic: Statistic, shown: Sequence[Setting], digits: int) -> str:
         values = {setting: sums.value(lambda means, at=setting: statistic(means, at)) for setting in shown}  # type: ignore[misc]
         return ", ".join(f"({m:g}, {tau:g}) {value:.{digits}f}" for (m, tau), value in values.items())
 
-    rises, wider, unchanged = (sums.interval(statistic) for statistic in (least_rise, tau_minus_m, bound_minus_range))
+    rises, wider = sums.interval(least_rise), excess(ratio)
+    unchanged = excess(high_percent, NEARLY_UNCHANGED)
     by_m, by_tau = (sums.value(lambda means, n=n: _ranges(high_percent, means)[n]) for n in (0, 1))  # type: ignore[misc]
     at_one = [(m, 1.0) for m in (1.0, 3.0, 6.0)] + [(1.0, tau) for tau in BANDWIDTHS[1:]]
     return [
         _claim(
-            "weights",
             "wider-counts-more",
-            "R_eff rises with tau towards SFT's 1.",
             rises,
             f"R_eff at {listed(ratio, settings, 3)}; the smallest rise from one tau to the next is {_text(rises, 3)}.",
         ),
         _claim(
-            "weights",
             "tau-moves-more",
-            "tau controls the selectivity: it moves R_eff more than m does.",
             wider,
             f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(wider, 3)}.",
         ),
         _claim(
-            "weights",
             "margin-moves-little",
-            "m from 1 to 6 at tau = 1 leaves the share of high-weight tokens nearly unchanged.",
             unchanged,
             f"Percent of tokens with a weight above 0.5 at {listed(high_percent, at_one, 2)}; tested is whether its "
             f"range over m at tau = 1, {by_m:.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
@@ -192,9 +188,8 @@ def _weight_claims(table: TokenTable) -> list[Claim]:
     ]
 
 
-def _claim(study: str, name: str, statement: str, difference: Interval, sentence: str) -> Claim:
-    verdict = verdict_of(difference)
-    return Claim(study=study, name=name, statement=statement, verdict=verdict, sentence=sentence)
+def _claim(name: str, difference: Interval, sentence: str, **values: str) -> Claim:
+    return make_claim(name, verdict_of(difference), sentence, **values)
 
 
 def _ranges(statistic: Statistic, means: Array) -> tuple[Array, Array]:
@@ -228,16 +223,12 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
     )
     return [
         _claim(
-            "gradient-mass",
             "hard-half-is-low",
-            "Most of TrimSFT-H's gradient lies in the low-gap region.",
             half,
             f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points.",
         ),
         _claim(
-            "gradient-mass",
             "less-high",
-            "TrimSFT has less gradient in the high-gap region than TrimSFT-E.",
             cut,
             f"The smallest difference over m is {_text(cut, 1)} points.",
         ),
@@ -262,32 +253,28 @@ def _category_claim(table: TokenTable) -> Claim:
         for n, name in enumerate(CATEGORIES)
     )
     sentence = f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}."
-    statement = "TrimSFT moves gradient to numbers and symbols."
-    return _claim("categories", "towards-mathematics", statement, least, sentence)
+    return _claim("towards-mathematics", least, sentence)
 
 
 def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
+    """That one method has the larger mean gap than another, or more gaps below the band."""
     edge = DEFAULT_BAND[0] - DEFAULT_BAND[1]
     small = f"gaps below {edge:.1f}"
-
-    def claim(name: str, statement: str, more: str, less: str, below: float | None = None) -> Claim | None:
-        """That one method has the larger mean gap than another, or more gaps below a value."""
-        if more not in tables or less not in tables:
-            return None
-        difference = _gap_difference(tables[more], tables[less], below)
-        value = f"{_text(difference, 2)}" if below is None else f"{_text(difference, 1)} points"
-        sentence = (
-            f"{'mean gap' if below is None else small}, {NAMES[more]} minus {NAMES[less]}: {value}; one training "
-            "(seed 0) of each, interval over examples alone."
-        )
-        return _claim("gaps", name, statement, difference, sentence)
-
-    claims = (
-        claim("sft-shifts-right", "SFT moves gaps to the right of the base's.", "sft", BASE),
-        claim("fsft-keeps-small", f"FSFT leaves more small gaps ({small}) than SFT.", "fsft", "sft", edge),
-        claim("trim-fewer-small", f"TrimSFT leaves fewer small gaps ({small}) than the base.", BASE, "trim", edge),
-    )
-    return [one for one in claims if one is not None]
+    claims = []
+    for name, more, less, below in (
+        ("sft-shifts-right", "sft", BASE, None),
+        ("fsft-keeps-small", "fsft", "sft", edge),
+        ("trim-fewer-small", BASE, "trim", edge),
+    ):
+        if more in tables and less in tables:
+            difference = _gap_difference(tables[more], tables[less], below)
+            value = f"{_text(difference, 2)}" if below is None else f"{_text(difference, 1)} points"
+            sentence = (
+                f"{'mean gap' if below is None else small}, {NAMES[more]} minus {NAMES[less]}: {value}; one training "
+                "(seed 0) of each, interval over examples alone."
+            )
+            claims.append(_claim(name, difference, sentence, small=small))
+    return claims
 
 
 def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:

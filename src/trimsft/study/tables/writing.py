@@ -31,6 +31,7 @@ from trimsft.study.cells import BASE, NAMES, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
+from trimsft.study.tables import scores
 from trimsft.study.tables.claims import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures
 from trimsft.study.tables.notes import (
@@ -40,15 +41,6 @@ from trimsft.study.tables.notes import (
     scale_note,
     study_title,
     unanswered_note,
-)
-from trimsft.study.tables.scores import (
-    ScoreRow,
-    contradictions,
-    numbers_of,
-    our_table,
-    paper_table,
-    pattern_table,
-    score_rows,
 )
 from trimsft.study.tables.summaries import (
     Results,
@@ -71,20 +63,21 @@ def write_study(
 ) -> list[Path]:
     """Everything that the finished ones of these cells have data for; returns the files written."""
     folder = StudyFolder(out)
-    results = load_partial_results(cells, out) if SCORES in study.needs else {}
-    tables = _token_tables(folder, cells) if TOKENS in study.needs else {}
+    results = load_partial_results(cells, out) if study.need == SCORES else {}
+    tables = _token_tables(folder, cells) if study.need == TOKENS else {}
     if not results and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
     every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
     everything = load_partial_results(every, out)
     judged = claims(everything, _token_tables(folder, every), resamples=resamples)
-    missing = [
-        cell
-        for cell in cells
-        if (SCORES in study.needs and cell not in results) or (TOKENS in study.needs and not folder.has_tokens(cell))
+    finished = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
+    missing = [cell for cell in cells if cell not in finished]
+    notes = [
+        *partial_note(results, folder.names_of(scale)),
+        *missing_note(missing),
+        *scores.contradictions(study.paper),
     ]
-    notes = [*partial_note(results, folder.names_of(scale)), *missing_note(missing), *contradictions(study.paper)]
     own = [claim for claim in judged if claim.study == study.name]
     writer = _Writer(study, scale, out / "tables" / study.name, notes, own)
     files: list[Path] = []
@@ -123,7 +116,7 @@ def write_claims(folder: Path, judged: Sequence[Claim]) -> list[Path]:
 
 def write_problems(path: Path, results: Results) -> Path:
     """What every score and interval can be had again from, but for votes."""
-    rows = [[cell.name, *_counts(score)] for cell, scores in results.items() for score in scores]
+    rows = [[cell.name, *_counts(score)] for cell, of_cell in results.items() for score in of_cell]
     return write_whole(path, csv_of(["cell", "benchmark", "samples", "correct", "no_answer", "greedy"], rows))
 
 
@@ -183,7 +176,7 @@ class _Writer:
         summaries = dict(sorted(summaries.items(), key=lambda entry: self._rank(entry[0])))
         samples = min(summary.samples for summary in summaries.values())
         metrics = [metric.format(samples=samples) for metric in _METRICS.get(self.study.name, ("average",))]
-        rows = score_rows(summaries, metrics, numbers_of(self.study.name))
+        rows = scores.score_rows(summaries, metrics, scores.numbers_of(self.study.name))
         title = study_title(self.study.title, self.scale, samples)
         tables = [table for metric in metrics for table in self._score_tables(title, summaries, rows, metric)]
         figures = score_figures(self.study.name, summaries, rows, samples, self.folder / "figures")
@@ -198,7 +191,9 @@ class _Writer:
         }
         return self._write(title, tables, notes, figures, record, [row.as_flat_dict() for row in rows])
 
-    def _score_tables(self, title: str, summaries: Summaries, rows: Sequence[ScoreRow], metric: str) -> list[Table]:
+    def _score_tables(
+        self, title: str, summaries: Summaries, rows: Sequence[scores.ScoreRow], metric: str
+    ) -> list[Table]:
         of_metric = [row for row in rows if row.metric == metric]
         if metric != "average":
             title = metric
@@ -208,9 +203,9 @@ class _Writer:
         known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
         differs, differs_from_scale = protocol_note(self.scale, known), scale_note(self.scale)
         tables = [
-            our_table(title, summaries, of_metric, notes),
-            paper_table(summaries, of_metric, [differs] if differs else []),
-            pattern_table(summaries, of_metric, [differs_from_scale] if differs_from_scale else []),
+            scores.our_table(title, summaries, of_metric, notes),
+            scores.paper_table(summaries, of_metric, [differs] if differs else []),
+            scores.pattern_table(summaries, of_metric, [differs_from_scale] if differs_from_scale else []),
         ]
         return [table for table in tables if table is not None]
 
