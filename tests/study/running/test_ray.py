@@ -57,7 +57,7 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
     job = job_of(tmp_path, cell, scale=PAPER)
     monkeypatch.setenv(RESOURCES, '{"a100": 2}')
     assert resources_of(job, cell) == {"CPU": 8, "GPU": 2, "a100": 2.0}
-    monkeypatch.setattr(ray_executor, "fits", lambda needs, machine: True)
+    monkeypatch.setattr(ray_executor, "_grows", lambda: True)
     with RayCrew(job) as crew:
         crew._submit(cell.name)
         (group,) = crew._groups.values()

@@ -19,7 +19,7 @@ from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.job import CellJob
-from trimsft.study.running.training import ATTENTION, attention_of, is_flash, model_path, training_settings
+from trimsft.study.running.training import ATTENTION, model_path, training_settings, wants_flash
 from trimsft.study.scales import Scale
 
 logger = logging.getLogger("trimsft")
@@ -99,7 +99,7 @@ def with_attention(scale: Scale, folder: StudyFolder) -> Scale:
 
     A folder that has begun without flash attention goes on without.
     """
-    asking = [name for name, at in scale.models.items() if is_flash(attention_of(scale, at))]
+    asking = [name for name, at in scale.models.items() if wants_flash(scale, at)]
     if not asking or (scale.device == "cpu" and ATTENTION not in scale.defaults):
         return scale
     by_name = scale.defaults.get(ATTENTION)

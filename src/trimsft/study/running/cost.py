@@ -102,9 +102,9 @@ def estimate_cost(cells: Sequence[Cell], scale: Scale, folder: StudyFolder, need
     job = CellJob(folder, scale, needs, {cell.name: cell for cell in ordered})
     refuse_lost_weights(job)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
-    amounts = _Amounts(job)
-    costs = [_cost(amounts, scale, cell, steps) for cell, steps in missing.items()]
-    return Cost(costs, len(ordered) - len(costs), list(amounts.assumptions))
+    estimate = _Estimate(job)
+    costs = [estimate.cost(cell, steps) for cell, steps in missing.items()]
+    return Cost(costs, len(ordered) - len(costs), list(estimate.assumptions))
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
@@ -112,59 +112,6 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
     costs = list(costs)
     assumptions = list(dict.fromkeys(text for cost in costs for text in cost.assumptions))
     return Cost([cell for cost in costs for cell in cost.cells], sum(cost.already_done for cost in costs), assumptions)
-
-
-def _cost(amounts: _Amounts, scale: Scale, cell: Cell, steps: Sequence[str]) -> CellCost:
-    trained = amounts.trained_tokens(cell) if "train" in steps else 0.0
-    generated = amounts.generated_tokens() if "evaluate" in steps else 0.0
-    parameters = amounts.parameters(cell.model)
-    weights = WEIGHT_BYTES * parameters if "train" in steps else 0.0
-    kept = weights if scale.keep_weights and not cell.is_base else 0.0
-    cpu, gpu = _hours(amounts, scale, cell, trained, generated)
-    return CellCost(
-        name=cell.name,
-        trained_tokens=trained,
-        generated_tokens=generated,
-        gpu_hours=gpu,
-        cpu_hours=cpu,
-        disk_bytes=kept + BYTES_PER_ANSWER_TOKEN * generated,
-        peak_bytes=max(weights, amounts.checkpoint_bytes(cell)) if "train" in steps else 0.0,
-    )
-
-
-def _hours(amounts: _Amounts, scale: Scale, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
-    """Hours of cores and of GPUs; one of them is 0."""
-    parameters = amounts.parameters(cell.model)
-    if scale.device == "cpu":
-        larger = max(1.0, parameters / LAB_PARAMETERS)
-        seconds = larger * (trained / LAB_TRAINED_PER_SECOND + generated / LAB_GENERATED_PER_SECOND)
-        amounts.say(
-            f"time: {LAB_TRAINED_PER_SECOND:,.0f} trained and {LAB_GENERATED_PER_SECOND:,.0f} generated tokens a "
-            f"second and core with the lab's base, as measured; larger models in proportion"
-        )
-        return (seconds + LAB_OVERHEAD) / 3600, 0.0
-    from trimsft.train.estimate import UTILISATION
-
-    peak, device = _peak()
-    amounts.say(
-        f"GPU hours: 8 operations for each parameter and trained token (6, and a third more for recomputed layers) "
-        f"at {UTILISATION:.0%} of the peak of {device} ({peak / 1e12:,.0f} Tflop/s)"
-    )
-    training = 8 * parameters * trained / (peak * UTILISATION)
-    # while one process generates, the other GPUs of the cell wait
-    generation = generated * parameters / _generated_per_second(amounts, scale) * scale.gpus_of(cell)
-    return 0.0, (training + generation) / 3600
-
-
-def _generated_per_second(amounts: _Amounts, scale: Scale) -> float:
-    """Times the parameters of the model, by the engine that would be taken here."""
-    speed, engine = GENERATED_PER_SECOND, "vLLM, assumed"
-    if not uses_vllm(scale):
-        why = ", which is not installed here" if scale.engine == "auto" else ""
-        speed = TRANSFORMERS_PER_SECOND
-        engine = f"transformers, assumed: a quarter of what is assumed for vLLM{why}"
-    amounts.say(f"generation: {speed / 7e9:,.0f} tokens a second for 7 billion parameters ({engine})")
-    return speed
 
 
 def _peak() -> tuple[float, str]:
@@ -183,8 +130,8 @@ def _peak() -> tuple[float, str]:
 # ---- how much there is to do
 
 
-class _Amounts:
-    """Counts once what many cells share."""
+class _Estimate:
+    """What cells would take; counts once what many of them share."""
 
     def __init__(self, job: CellJob) -> None:
         self._folder, self._scale = job.folder, job.scale
@@ -192,16 +139,67 @@ class _Amounts:
         self._sizes: dict[str, float] = {}
         self.assumptions: dict[str, None] = {}
 
-    def say(self, text: str) -> None:
+    def cost(self, cell: Cell, steps: Sequence[str]) -> CellCost:
+        """What these steps of a cell would take."""
+        trained = self._trained_tokens(cell) if "train" in steps else 0.0
+        generated = self._generated_tokens() if "evaluate" in steps else 0.0
+        parameters = self._parameters(cell.model)
+        weights = WEIGHT_BYTES * parameters if "train" in steps else 0.0
+        kept = weights if self._scale.keep_weights and not cell.is_base else 0.0
+        cpu, gpu = self._hours(cell, trained, generated)
+        return CellCost(
+            name=cell.name,
+            trained_tokens=trained,
+            generated_tokens=generated,
+            gpu_hours=gpu,
+            cpu_hours=cpu,
+            disk_bytes=kept + BYTES_PER_ANSWER_TOKEN * generated,
+            peak_bytes=max(weights, self._checkpoint_bytes(cell)) if "train" in steps else 0.0,
+        )
+
+    def _hours(self, cell: Cell, trained: float, generated: float) -> tuple[float, float]:
+        """Hours of cores and of GPUs; one of them is 0."""
+        parameters = self._parameters(cell.model)
+        if self._scale.device == "cpu":
+            larger = max(1.0, parameters / LAB_PARAMETERS)
+            seconds = larger * (trained / LAB_TRAINED_PER_SECOND + generated / LAB_GENERATED_PER_SECOND)
+            self._say(
+                f"time: {LAB_TRAINED_PER_SECOND:,.0f} trained and {LAB_GENERATED_PER_SECOND:,.0f} generated tokens a "
+                f"second and core with the lab's base, as measured; larger models in proportion"
+            )
+            return (seconds + LAB_OVERHEAD) / 3600, 0.0
+        from trimsft.train.estimate import UTILISATION
+
+        peak, device = _peak()
+        self._say(
+            f"GPU hours: 8 operations for each parameter and trained token (6, and a third more for recomputed layers) "
+            f"at {UTILISATION:.0%} of the peak of {device} ({peak / 1e12:,.0f} Tflop/s)"
+        )
+        training = 8 * parameters * trained / (peak * UTILISATION)
+        # while one process generates, the other GPUs of the cell wait
+        generation = generated * parameters / self._generated_per_second() * self._scale.gpus_of(cell)
+        return 0.0, (training + generation) / 3600
+
+    def _generated_per_second(self) -> float:
+        """Times the parameters of the model, by the engine that would be taken here."""
+        speed, engine = GENERATED_PER_SECOND, "vLLM, assumed"
+        if not uses_vllm(self._scale):
+            why = ", which is not installed here" if self._scale.engine == "auto" else ""
+            speed = TRANSFORMERS_PER_SECOND
+            engine = f"transformers, assumed: a quarter of what is assumed for vLLM{why}"
+        self._say(f"generation: {speed / 7e9:,.0f} tokens a second for 7 billion parameters ({engine})")
+        return speed
+
+    def _say(self, text: str) -> None:
         """One more assumption; twice is once."""
         self.assumptions[text] = None
 
-    def generated_tokens(self) -> float:
+    def _generated_tokens(self) -> float:
         mean = ANSWER_TOKENS.get(self._scale.name, ANSWER_TOKENS["paper"])
         if limit := self._scale.sampling.get("max_tokens"):
             mean = min(mean, limit)
         how = "measured" if self._scale.name == "lab" else "assumed"
-        self.say(f"generated tokens: {mean:,} for each answer ({how}), {self._scale.samples} samples and greedy")
+        self._say(f"generated tokens: {mean:,} for each answer ({how}), {self._scale.samples} samples and greedy")
         problems = sum(self._problems(name) for name in self._scale.benchmarks)
         return float(problems * (self._scale.samples + 1) * mean)
 
@@ -218,7 +216,7 @@ class _Amounts:
             count = limit or BENCHMARK_COUNT if name in TIERS else len(load_benchmark(name, data))
         return count if limit is None else min(count, limit)
 
-    def trained_tokens(self, cell: Cell) -> float:
+    def _trained_tokens(self, cell: Cell) -> float:
         """Tokens that go through the model in training, prompts included."""
         settings = training_settings(self._folder, self._scale, cell)
         if cell.model not in self._tokens:
@@ -226,15 +224,15 @@ class _Amounts:
             self._tokens[cell.model] = count * self._row_tokens(settings, sample, cell.model)
         return self._tokens[cell.model] * float(settings.args.num_train_epochs)
 
-    def checkpoint_bytes(self, cell: Cell) -> float:
+    def _checkpoint_bytes(self, cell: Cell) -> float:
         """At their most: a new checkpoint is whole before an old one goes, and each holds AdamW's two moments."""
         args = training_settings(self._folder, self._scale, cell).args
         if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no":
             return 0.0
         if args.save_total_limit is None:
-            self.say("disk: all checkpoints are kept (save_total_limit is not set); two of them are counted")
+            self._say("disk: all checkpoints are kept (save_total_limit is not set); two of them are counted")
         parts = 1 if args.save_only_model else 3
-        return ((args.save_total_limit or 1) + 1) * parts * WEIGHT_BYTES * self.parameters(cell.model)
+        return ((args.save_total_limit or 1) + 1) * parts * WEIGHT_BYTES * self._parameters(cell.model)
 
     def _rows(self, settings: Settings) -> tuple[int, Any]:
         """How many are trained on, and some of them; None where they would have to be downloaded."""
@@ -251,7 +249,7 @@ class _Amounts:
             return len(rows), rows.shuffle(seed=0).select(range(min(COUNTED_ROWS, len(rows))))
         count = settings.data.sample or (20_000 if settings.data.dataset_name == NUMINA else None)
         if count is None:
-            self.say(f"rows of {settings.data.dataset_name}: {ROWS_UNKNOWN:,} assumed, it is not at hand")
+            self._say(f"rows of {settings.data.dataset_name}: {ROWS_UNKNOWN:,} assumed, it is not at hand")
         return count or ROWS_UNKNOWN, None
 
     def _row_tokens(self, settings: Settings, rows: Any, model: str) -> float:
@@ -265,19 +263,19 @@ class _Amounts:
                 tokenizer = load_tokenizer(settings)
         if tokenizer is None:
             mean = min(ROW_TOKENS, longest or ROW_TOKENS)
-            self.say(f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)")
+            self._say(f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)")
             return float(mean)
         with _no_bars():
             lengths = [len(ids) for ids in encode(rows, tokenizer, settings.data)["input_ids"]]
-        self.say(f"training tokens: counted on {len(lengths)} rows")
+        self._say(f"training tokens: counted on {len(lengths)} rows")
         return sum(min(length, longest or length) for length in lengths) / len(lengths)
 
-    def parameters(self, model: str) -> float:
+    def _parameters(self, model: str) -> float:
         if model not in self._sizes:
             at = self._scale.at(model)
             counted = sum(map(_parameters_in, Path(model_path(at)).glob("*.safetensors")))
             if not counted and at.parameters is None:
-                self.say(f"parameters of {model}: 1 billion assumed, it is not at hand")
+                self._say(f"parameters of {model}: 1 billion assumed, it is not at hand")
             self._sizes[model] = float(counted) or at.parameters or 1e9
         return self._sizes[model]
 

@@ -20,7 +20,7 @@ from trimsft.runs import holder_of
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import STAGES, CellJob, tell_nobody
 from trimsft.study.running.slots import VISIBLE
-from trimsft.study.running.workers import QUIET, Busy, Done, Failed, Message, Told, attempt, say_into, settle_threads
+from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, say_into, settle_threads
 
 CORES = {"cpu": 1, "cuda": 4}
 """For each process of a cell."""
@@ -35,7 +35,12 @@ class RayCrew:
     """Tasks on a cluster; with `workers`, at most so many at once."""
 
     def __init__(self, job: CellJob, workers: int | None = None) -> None:
-        self._ray = _import_ray()
+        try:
+            import ray
+        except ImportError:
+            hint = "pip install 'trimsft[ray]'"
+            raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
+        self._ray: Any = ray
         self._job, self._workers = job, workers
         self._tasks: dict[Any, str] = {}
         self._groups: dict[str, Any] = {}
@@ -132,10 +137,9 @@ class RayCrew:
 
     def _result(self, task: Any, name: str) -> Message:
         try:
-            message = self._ray.get(task)
+            message: Message = self._ray.get(task)
         except self._ray.exceptions.RayError as error:  # its process or its machine is gone
             return Failed(name, f"its process ended ({one_line(error)[:300]})", was_killed=True)
-        assert isinstance(message, Done | Failed | Busy)
         return message
 
 
@@ -176,12 +180,3 @@ def _do(job: CellJob, name: str) -> Message:
     say_into(job.log(name))
     settle_threads()
     return attempt(job, name, tell_nobody)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        hint = "pip install 'trimsft[ray]'"
-        raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
-    return ray

@@ -37,7 +37,9 @@ def make_slots(job: CellJob, workers: int | None, cells: int) -> CoreSlots | Gpu
     need = {name: scale.gpus_of(cell) for name, cell in job.cells.items()}
     largest = max(need, key=need.__getitem__)
     if scale.device == "cpu":
-        fit = min(cells, MOST, count_cores() // need[largest], cells_in_memory(job))
+        affinity = getattr(os, "sched_getaffinity", None)  # the cores that this process may use
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        fit = min(cells, MOST, cores // need[largest], cells_in_memory(job))
         return CoreSlots(workers or max(1, fit))
     devices = visible_gpus()
     if devices and need[largest] > len(devices):
@@ -112,12 +114,6 @@ def training_bytes(job: CellJob, cell: Cell) -> int:
 
 
 # ---- the slots
-
-
-def count_cores() -> int:
-    """Those that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 class CoreSlots:

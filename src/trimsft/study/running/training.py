@@ -35,14 +35,9 @@ def _recipe(at: ModelAt) -> dict[str, Any]:
     return dict(yaml.safe_load(find_recipe(at.recipe).read_text(encoding="utf-8"))) if at.recipe else {}
 
 
-def attention_of(scale: Scale, at: ModelAt) -> str | None:
-    """What the scale or else the recipe asks for."""
-    attention = scale.defaults.get(ATTENTION, _recipe(at).get(ATTENTION))
-    return None if attention is None else str(attention)
-
-
-def is_flash(attention: str | None) -> bool:
-    return attention is not None and "flash" in attention
+def wants_flash(scale: Scale, at: ModelAt) -> bool:
+    """Whether the scale or else the recipe asks for flash attention."""
+    return "flash" in str(scale.defaults.get(ATTENTION, _recipe(at).get(ATTENTION)))
 
 
 def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, Any]:
@@ -58,7 +53,7 @@ def training_fields(folder: StudyFolder, scale: Scale, cell: Cell) -> dict[str, 
         fields["dataset_name"] = scale.data
     if scale.device == "cpu":
         fields |= {"use_cpu": True, "bf16": False}
-        if ATTENTION not in fields and is_flash(attention_of(scale, at)):
+        if ATTENTION not in fields and wants_flash(scale, at):
             fields[ATTENTION] = "sdpa"
     own = {"output_dir": str(folder.run(cell)), "objective": cell.objective, "seed": cell.seed}
     return fields | own | dict(cell.fields)

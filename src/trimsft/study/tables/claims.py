@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from trimsft.objectives import PARAMETERS
 from trimsft.study.cells import NAMES, Cell
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
@@ -158,7 +157,7 @@ def _tau_over_m(summaries: Summaries, model: str) -> _Judgement | None:
 
 def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | None:
     """At tau = 1, every margin."""
-    sft = summaries.get(Cell(model=model, objective="sft"))
+    sft = _main(summaries, model, "sft")
     bands = [s for s in plane(summaries, model) if s.setting.get("bandwidth") == 1.0]
     if sft is None or len(bands) < 2 or not (names := in_common([sft, *bands])):
         return None
@@ -173,7 +172,7 @@ def _narrow_bands_above_sft(summaries: Summaries, model: str) -> _Judgement | No
 
 
 def _hard_half_below(summaries: Summaries, model: str) -> _Judgement | None:
-    sft, halves = summaries.get(Cell(model=model, objective="sft")), plane(summaries, model, "trim-h")
+    sft, halves = _main(summaries, model, "sft"), plane(summaries, model, "trim-h")
     if sft is None or not halves or not in_common([sft, *halves]):
         return None
     difference = mean_difference([(sft, half) for half in halves])
@@ -224,11 +223,7 @@ _JUDGES: dict[str, Callable[[Summaries, str], _Judgement | None]] = {
 
 def _main(summaries: Summaries, model: str, objective: str) -> Summary | None:
     """The summary with the default parameters, as Table 1 has it."""
-    for setting, summary in summaries.items():
-        is_default = all(PARAMETERS.get(name) == value for name, value in setting.fields)
-        if (setting.model, setting.objective) == (model, objective) and is_default:
-            return summary
-    return None
+    return summaries.get(Cell(model=model, objective=objective))
 
 
 def _margins(summaries: Sequence[Summary]) -> str:

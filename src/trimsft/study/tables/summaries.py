@@ -5,7 +5,7 @@ for setting, summary in summarise(load_results(cells, out)).items():
     summary.interval("average", "lab-easy")
 paired(trim, sft, "average")                       # trim - sft, by problem and seed
 
-Tables of studies show what there is (`load_partial_results`): a benchmark that is added leaves the finished ones there.
+Tables of studies show what there is (`partial`): a benchmark that is added leaves the finished ones there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,19 +26,17 @@ from trimsft.study.folder import StudyFolder
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
 
 
-def load_results(cells: Iterable[Cell], out: Path, benchmarks: Sequence[str] = ()) -> dict[Cell, list[BenchmarkScore]]:
-    """The scores of each cell whose evaluation is finished; by default on the benchmarks of the study's folder."""
-    folder = StudyFolder(out)
-    names = tuple(benchmarks) or folder.names_of(folder.read_scale())
-    return {cell: load_run(folder.run(cell), names) for cell in cells if names and folder.is_evaluated(cell, names)}
+def load_results(cells: Iterable[Cell], out: Path, *, partial: bool = False) -> dict[Cell, list[BenchmarkScore]]:
+    """The scores of each cell whose evaluation is finished on the benchmarks of the study's folder.
 
-
-def load_partial_results(cells: Iterable[Cell], out: Path) -> dict[Cell, list[BenchmarkScore]]:
-    """The scores of each cell on those of the folder's benchmarks that are finished, where any is."""
+    Args:
+        partial: take cells, too, that lack some of the benchmarks.
+    """
     folder = StudyFolder(out)
     names = folder.names_of(folder.read_scale())
     finished = {cell: [name for name in names if folder.is_evaluated(cell, [name])] for cell in cells}
-    return {cell: load_run(folder.run(cell), there) for cell, there in finished.items() if there}
+    enough = 1 if partial else len(names)
+    return {cell: load_run(folder.run(cell), there) for cell, there in finished.items() if len(there) >= enough}
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,7 @@ from trimsft.study.tables.notes import (
     study_title,
     unanswered_note,
 )
-from trimsft.study.tables.summaries import (
-    Results,
-    Summaries,
-    labels_of,
-    load_partial_results,
-    summarise,
-)
+from trimsft.study.tables.summaries import Results, Summaries, labels_of, load_results, summarise
 from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
 from trimsft.tokens.table import TokenTable, read_token_table
 
@@ -63,13 +57,13 @@ def write_study(
 ) -> list[Path]:
     """Everything that the finished ones of these cells have data for; returns the files written."""
     folder = StudyFolder(out)
-    results = load_partial_results(cells, out) if study.need == SCORES else {}
+    results = load_results(cells, out, partial=True) if study.need == SCORES else {}
     tables = _token_tables(folder, cells) if study.need == TOKENS else {}
     if not results and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
     every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    everything = load_partial_results(every, out)
+    everything = load_results(every, out, partial=True)
     judged = claims(everything, _token_tables(folder, every), resamples=resamples)
     finished = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
     missing = [cell for cell in cells if cell not in finished]
