@@ -254,11 +254,7 @@ def beside_qwen(options: argparse.Namespace, clones: dict[str, Path]) -> dict[st
     """Verdicts of both, on the published responses and on golds against themselves, others and respellings."""
     pairs = list(qwen_pairs(options.data, clones))
     lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
-    command = [
-        options.qwen_python,
-        str(ROOT / "benchmarks" / "qwen_verdicts.py"),
-        str(options.qwen.resolve()),
-    ]
+    command = [options.qwen_python, str(ROOT / "benchmarks" / "qwen_verdicts.py"), str(options.qwen.resolve())]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     theirs = [json.loads(line) for line in ran.stdout.splitlines()]
     with Grader(os.cpu_count() or 1, kind="qwen") as grader:
@@ -279,12 +275,7 @@ def qwen_pairs(data: Path | None, clones: dict[str, Path]) -> Iterator[dict[str,
     for dump in DUMPS:
         for row in dump.read(clones[dump.source]) if dump.source in clones else ():
             for text in row.texts:
-                yield {
-                    "set": f"published, {dump.benchmark}",
-                    "gold": row.gold,
-                    "text": text,
-                    "minerva": False,
-                }
+                yield {"set": f"published, {dump.benchmark}", "gold": row.gold, "text": text, "minerva": False}
     draw = random.Random(0)
     for file in sorted(data.glob("*.jsonl")) if data else ():
         rows = _rows(file)
@@ -292,12 +283,7 @@ def qwen_pairs(data: Path | None, clones: dict[str, Path]) -> Iterator[dict[str,
         pairs += [(row, made_up(row["answer"], rows, draw) or "0") for row in rows]
         for row, answer in pairs:
             text = rf"\boxed{{{answer}}}"
-            yield {
-                "set": f"golds, {file.stem}",
-                "gold": row["answer"],
-                "text": text,
-                "minerva": file.stem == "minerva",
-            }
+            yield {"set": f"golds, {file.stem}", "gold": row["answer"], "text": text, "minerva": file.stem == "minerva"}
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:

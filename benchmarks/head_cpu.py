@@ -24,14 +24,7 @@ import trimsft
 from trimsft.bench.head import machine, measure, plain_loss, synthetic_head
 from trimsft.head import DEFAULT_SKIP_BELOW
 
-METHODS = (
-    "plain SFT",
-    "plain TrimSFT",
-    "trimsft SFT exact",
-    "trimsft SFT",
-    "trimsft TrimSFT exact",
-    "trimsft TrimSFT",
-)
+METHODS = ("plain SFT", "plain TrimSFT", "trimsft SFT exact", "trimsft SFT", "trimsft TrimSFT exact", "trimsft TrimSFT")
 
 
 def main() -> None:
@@ -48,12 +41,7 @@ def main() -> None:
         print(json.dumps(_one(arguments)))
         return
     shape = {key: getattr(arguments, key) for key in ("tokens", "hidden", "vocabulary")}
-    report = {
-        "machine": machine(),
-        "dtype": "float32",
-        **shape,
-        "inputs": "real" if arguments.states else "synthetic",
-    }
+    report = {"machine": machine(), "dtype": "float32", **shape, "inputs": "real" if arguments.states else "synthetic"}
     report["results"] = []
     for method in METHODS:
         command = [sys.executable, __file__, *sys.argv[1:], "--method", method]

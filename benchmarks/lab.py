@@ -34,11 +34,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "no slips, filler 50 %": {"slip_rate": 0.0, "filler_rate": 0.5},
     "half unfamiliar": {"unfamiliar_share": 0.5},
     "all unfamiliar": {"unfamiliar_share": 1.0},
-    "wide band (4, 3)": {
-        "margin": 4.0,
-        "bandwidth": 3.0,
-        "methods": ("sft", "dft", "trim", "trim-e", "trim-h"),
-    },
+    "wide band (4, 3)": {"margin": 4.0, "bandwidth": 3.0, "methods": ("sft", "dft", "trim", "trim-e", "trim-h")},
 }
 METRICS = ("average", "greedy")
 

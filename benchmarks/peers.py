@@ -172,24 +172,12 @@ def _quack() -> LossFunction:
 
 PEERS: tuple[Method, ...] = (
     Method("torch linear_cross_entropy", "sft", _torch_chunked),
-    Method(
-        "torch linear_cross_entropy, 1024-row chunks",
-        "sft",
-        partial(_torch_chunked, batch_chunk_size=1024),
-    ),
+    Method("torch linear_cross_entropy, 1024-row chunks", "sft", partial(_torch_chunked, batch_chunk_size=1024)),
     Method("liger", "sft", _liger),
     Method("liger fp32 accumulation", "sft", partial(_liger, accum_dtype=torch.float32)),
-    Method(
-        "liger fp32 accumulation, 8x chunks",
-        "sft",
-        partial(_liger, accum_dtype=torch.float32, chunk_mem_const=8),
-    ),
+    Method("liger fp32 accumulation, 8x chunks", "sft", partial(_liger, accum_dtype=torch.float32, chunk_mem_const=8)),
     Method("liger DFT", "dft", partial(_liger, use_token_scaling=True)),
-    Method(
-        "liger DFT fp32 accumulation",
-        "dft",
-        partial(_liger, use_token_scaling=True, accum_dtype=torch.float32),
-    ),
+    Method("liger DFT fp32 accumulation", "dft", partial(_liger, use_token_scaling=True, accum_dtype=torch.float32)),
     Method("liger CuTe DSL", "sft", _liger_cutedsl),
     Method("liger SM90", "sft", _liger_sm90),
     Method("liger SM90 per-token", "sft", partial(_liger_sm90_nll, torch.mean)),

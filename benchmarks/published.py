@@ -146,17 +146,9 @@ DUMPS = (
     Dump("Rho-Math-7B", published=66.9, **_rho("rho-math-7b-v0.1", "gsm8k", "cot")),
     Dump("Rho-Math-7B", published=31.0, **_rho("rho-math-7b-v0.1", "minerva_math", "cot")),
     Dump("Rho-Math-1B-Interpreter", published=59.4, **_rho("rho-math-1b-interpreter-v0.1", "gsm8k", "tora")),
-    Dump(
-        "Rho-Math-1B-Interpreter",
-        published=40.6,
-        **_rho("rho-math-1b-interpreter-v0.1", "minerva_math", "tora"),
-    ),
+    Dump("Rho-Math-1B-Interpreter", published=40.6, **_rho("rho-math-1b-interpreter-v0.1", "minerva_math", "tora")),
     Dump("Rho-Math-7B-Interpreter", published=81.3, **_rho("rho-math-7b-interpreter-v0.1", "gsm8k", "tora")),
-    Dump(
-        "Rho-Math-7B-Interpreter",
-        published=51.8,
-        **_rho("rho-math-7b-interpreter-v0.1", "minerva_math", "tora"),
-    ),
+    Dump("Rho-Math-7B-Interpreter", published=51.8, **_rho("rho-math-7b-interpreter-v0.1", "minerva_math", "tora")),
     *(
         Dump(f"GSM8K paper, {model}", **_grade_school(model))
         for model in ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")

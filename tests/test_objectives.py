@@ -27,8 +27,6 @@ def tokens_with(*, gap=None, nll=None) -> TokenStats:
     )
 
 
-# ---- values
-
 HALF_QUARTER = [math.log(2), math.log(4), 0.0]  # p = 0.5, 0.25, 1
 NEAR_MARGIN = [1.5, 2.3, 0.7, 3.1, -0.9]  # distance to the margin 1.5 in bandwidths of 0.8: 0, 1, -1, 2, -3
 BELL = [1.0, 0.60653066, 0.60653066, 0.13533528, 0.0111089965]  # exp(0), exp(-1/2) twice, exp(-2), exp(-9/2)
@@ -71,8 +69,6 @@ def test_statistics_of_tokens() -> None:
             assert torch.equal(getattr(part, field.name), getattr(tokens, field.name)[rows])
     assert tokens_with(gap=[1.0, 2.0])[:1].entropy is None
 
-
-# ---- limits and laws
 
 gaps = st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=20)
 nlls = st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=20)
@@ -126,9 +122,6 @@ def test_limits_that_are_plain_sft(objective) -> None:
     gap = torch.linspace(-30, 30, 50)
     tokens = TokenStats(torch.linspace(0, 30, 50), gap, gap, torch.zeros(50, dtype=torch.int64))
     torch.testing.assert_close(objective.weights(tokens), SFT().weights(tokens), rtol=0, atol=1e-6)
-
-
-# ---- parameters
 
 
 BAD = {
@@ -185,9 +178,6 @@ KNOWN = "known: sft, fsft, dft, trim, trim-e, trim-h$"
 def test_unknown_names_and_parameters_get_the_list_and_the_nearest(name, parameters, message) -> None:
     with pytest.raises(ValueError, match=message):
         make_objective(name, **parameters)
-
-
-# ---- weights are constants to the gradient
 
 
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])

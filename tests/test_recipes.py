@@ -89,9 +89,6 @@ def test_the_method_is_an_override(objective) -> None:
     assert type(args.make_objective()) is OBJECTIVES[objective]
 
 
-# ---- accelerate and Slurm
-
-
 @pytest.mark.parametrize("name", ACCELERATE)
 def test_accelerate_takes_its_configs(name) -> None:
     path = str(RECIPES / "accelerate" / name)
@@ -167,9 +164,6 @@ def test_the_batch_script_starts_a_process_for_every_gpu(tmp_path, nodes, gpus) 
     assert (options["machine_rank"], options["main_process_ip"]) == (1, "one")
     assert train.split() == ["--config", "recipes/llama-3.1-8b.yaml", "--objective", "dft"]
     assert submit(tmp_path, nodes, gpus).returncode != 0  # without a recipe
-
-
-# ---- the README of the folder
 
 
 @pytest.mark.parametrize("name", MODELS)

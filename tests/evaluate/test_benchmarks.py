@@ -130,8 +130,6 @@ def test_the_lab_needs_neither_hub_nor_file(tmp_path: Path) -> None:
         load_benchmark("lab-hrd")
 
 
-# ---- the hub
-
 TEXT, INTEGER = Value("string"), Value("int64")
 OTHERS = "question context modality difficulty unit answer_type error question_type subfield subject language image_1"
 OLYMPIAD = {

@@ -38,9 +38,6 @@ def complete(engine: Engine, requests: list[Request]) -> list[Completion]:
     return [completions[index] for index in range(len(requests))]
 
 
-# sampling -----------------------------------------------------------------------------------------------------------
-
-
 def fits(drawn: torch.Tensor, shares: torch.Tensor) -> bool:
     """Chi-square at one in ten thousand, rare tokens taken together."""
     counts, expected = torch.bincount(drawn, minlength=len(shares)).double(), shares.double() * len(drawn)
@@ -92,9 +89,6 @@ def test_a_draw_depends_on_its_own_seed_and_step_only() -> None:
     assert torch.allclose(noise[0], noise[4], rtol=0, atol=rounding) and not torch.allclose(noise[0], noise[5], atol=1)
     later = Drawer(seeds, samplings, CPU).scores(logits, 8)
     assert not torch.allclose(later[0], together[0], atol=1)
-
-
-# transformers -------------------------------------------------------------------------------------------------------
 
 
 def greedy_tokens(request: Request) -> list[int]:
@@ -188,9 +182,6 @@ def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
     assert isinstance(first, Engine) and isinstance(ScriptedEngine({}), Engine)
     with pytest.raises(EngineError, match=r"model: cannot load '.*gone' \(no such folder here"):
         TransformersEngine(tmp_path / "gone")
-
-
-# vllm ---------------------------------------------------------------------------------------------------------------
 
 
 def test_without_vllm_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,9 +139,6 @@ def test_float64(backend) -> None:
     assert_close(fused(head, TrimSFT(), backend, skip_below=0), expected)
 
 
-# ---- half precision: no worse than torch itself, except that the gap must be right
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("objective", "options", "dtype"),
@@ -184,9 +181,6 @@ def test_competitors_that_bfloat16_cannot_tell_apart(backend) -> None:
     # the second may be off by its 0.0078 of rounding, times its probability of 0.16; the best counts exactly, too
     torch.testing.assert_close(got.tokens.nll, expected.tokens.nll, rtol=0, atol=0.0078 * 0.2)
     torch.testing.assert_close(got.tokens.entropy, expected.tokens.entropy, rtol=0, atol=2 * 0.0078 * 0.2)
-
-
-# ---- deep tails
 
 
 @pytest.mark.parametrize("backend", FUSED)

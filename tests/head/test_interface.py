@@ -15,8 +15,6 @@ from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distan
 SOLVERS = ["reference", "chunked", "triton"]
 """Where low memory makes no difference."""
 
-# ---- batches with little in them
-
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
@@ -44,9 +42,6 @@ def test_garbage_at_ignored_positions_does_no_harm(backend) -> None:
     dirty = replace(head, hidden=head.hidden.index_fill(0, torch.tensor([0, 2]), torch.nan))
     got, clean = fused(dirty, SFT(), backend), fused(head, SFT(), backend)
     assert torch.equal(got.hidden, clean.hidden) and torch.equal(got.weight, clean.weight)
-
-
-# ---- what comes back
 
 
 @pytest.mark.parametrize("gradients", [True, False], ids=["training", "no_grad"])
@@ -91,9 +86,6 @@ def test_loss_is_a_scalar_whatever_the_normalizer_is(backend) -> None:
         torch.testing.assert_close(loss, expected)
     with pytest.raises(ValueError, match="normalizer: must be a number > 0"):
         call(head, SFT(), backend, normalizer=0)
-
-
-# ---- gradients asked for, or not
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -175,9 +167,6 @@ def test_autocast_is_what_it_is_for_torch_linear(backend) -> None:
         gradient, right = getattr(ours, name).grad, getattr(expected, name)
         assert gradient.dtype == torch.float32
         assert 0 < distance(gradient, right) <= oracle.HALF_PRECISION * distance(getattr(theirs, name).grad, right)
-
-
-# ---- second derivatives and torch.compile
 
 
 @pytest.mark.parametrize("backend", FUSED)

@@ -30,11 +30,7 @@ def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
     [
         (TypeError, {"hidden": [[1.0]]}, "^hidden: must be a tensor, got list"),
         (TypeError, {"hidden": HIDDEN.int()}, r"^hidden: must be float32, .*got torch.int32"),
-        (
-            TypeError,
-            {"weight": WEIGHT.bfloat16()},
-            r"^weight: .*dtype of hidden, torch.float32, got torch.bfloat16",
-        ),
+        (TypeError, {"weight": WEIGHT.bfloat16()}, r"^weight: .*dtype of hidden, torch.float32, got torch.bfloat16"),
         (TypeError, {"labels": LABELS.float()}, r"^labels: must be integers, got torch.float32"),
         (TypeError, {"labels": LABELS.bool()}, r"^labels: must be integers, got torch.bool"),
         (ValueError, {"weight": WEIGHT.T}, r"^weight: must be \[vocabulary, 8\] .*\(4, 8\), got \(8, 10\)"),
@@ -43,11 +39,7 @@ def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
         (ValueError, {"hidden": HIDDEN[:, :0], "weight": WEIGHT[:, :0]}, "^hidden: must have at least one feature"),
         (ValueError, {"labels": LABELS[:3]}, r"^labels: must have shape \(4,\), got \(3,\)"),
         (ValueError, {"labels": LABELS[:, None]}, r"^labels: must have shape \(4,\), got \(4, 1\)"),
-        (
-            ValueError,
-            {"bias": torch.zeros(9)},
-            r"^bias: must be torch.float32 of shape \(10,\), got .* of \(9,",
-        ),
+        (ValueError, {"bias": torch.zeros(9)}, r"^bias: must be torch.float32 of shape \(10,\), got .* of \(9,"),
         (ValueError, {"bias": torch.zeros(10).half()}, r"^bias: must be torch.float32 .* got torch.float16"),
         (ValueError, {"weight": WEIGHT[:1], "labels": LABELS * 0}, r"^weight: a vocabulary of 1 leaves no competitor"),
         (ValueError, {"weight": WEIGHT.to("meta")}, r"^weight: is on meta, hidden on cpu"),
@@ -64,11 +56,7 @@ def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
             "^backend: 'triton' takes no float64; use 'chunked'",
         ),
         *(
-            (
-                TypeError,
-                {"objective": objective},
-                r"^objective: must be an object such as TrimSFT\(\) or a function",
-            )
+            (TypeError, {"objective": objective}, r"^objective: must be an object such as TrimSFT\(\) or a function")
             for objective in (TrimSFT, "trim", None, 1.0)
         ),
         *(
@@ -106,9 +94,6 @@ def test_triton_that_is_not_installed(monkeypatch) -> None:
     refused(BackendUnavailable, "^backend: 'triton' is not installed", backend="triton")
 
 
-# ---- objectives
-
-
 @pytest.mark.parametrize("backend", ["reference", "chunked", "triton"])
 @pytest.mark.parametrize(
     ("weights", "got"),
@@ -135,9 +120,6 @@ def test_objective_that_returns_a_weight_that_is_not_finite(value, backend) -> N
 
     with pytest.raises(FloatingPointError, match=r"objective .*broken.* returned a weight that is not finite"):
         call(make_head(2).to(device_of(backend)).leaves(), broken, backend)
-
-
-# ---- numbers that are not finite
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

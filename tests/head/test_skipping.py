@@ -24,9 +24,6 @@ def spread_head(tokens: int, hidden_size: int = 64, vocabulary: int = 1500, **ga
     return Head(*synthetic_head(tokens, hidden_size, vocabulary, device="cpu", dtype=torch.float32, **gaps))
 
 
-# ---- the default
-
-
 def assert_within_bound(got: Answer, expected: Answer) -> None:
     for part in ("hidden", "weight") if expected.bias is None else ("hidden", "weight", "bias"):
         assert distance(getattr(got, part), getattr(expected, part)) < BOUND
@@ -64,9 +61,6 @@ def test_backends_agree_on_what_to_keep(objective, skip_below) -> None:
     head = spread_head(10, hidden_size=16, vocabulary=100)
     kept = {backend: fused(head, objective, backend, skip_below=skip_below).kept for backend in BACKENDS}
     assert len(set(kept.values())) == 1, kept
-
-
-# ---- the guard: many rows of little mass
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -133,8 +127,6 @@ def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) ->
     assert_within_bound(got, exact(head.rows(rows), objective))
 
 
-# ---- the rule itself
-
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)
 light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).map(torch.tensor)
 thresholds = st.floats(0, 2)
@@ -161,9 +153,6 @@ def test_rule_does_not_depend_on_the_order(mass, random) -> None:
     orders = torch.tensor(mass), torch.tensor(random.sample(mass, len(mass)))
     kept, again = ({float(m) for m in order[rows_to_keep(order, 1e-3)]} for order in orders)
     assert kept == again
-
-
-# ---- laws of the whole head
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -23,10 +23,7 @@ def problems(seed: int, count: int = 10) -> list[LabProblem]:
     [
         ("steps", ["Step 1: 7 + 5 = 12.", "Step 2: 12 * 3 = 36.", "Step 3: 36 - 4 = 32.", "Step 4: 32 / 8 = 4."]),
         ("arrows", ["[7 + 5 -> 12] [12 * 3 -> 36] [36 - 4 -> 32] [32 / 8 -> 4] => \\boxed{4}"]),
-        (
-            "words",
-            ["Adding 5 to 7 gives 12. Multiplying 12 by 3 gives 36. Taking 4 from 36 gives 32. Dividing 32"],
-        ),
+        ("words", ["Adding 5 to 7 gives 12. Multiplying 12 by 3 gives 36. Taking 4 from 36 gives 32. Dividing 32"]),
     ],
 )
 def test_formats_by_hand(style, parts):

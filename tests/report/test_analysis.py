@@ -18,10 +18,7 @@ from trimsft.report.figures import style
 from trimsft.report.table import escape_markdown
 from trimsft.tokens.table import read_token_table
 
-TEXTS = [
-    ["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3,
-    [" so", " x", " =", " 2", "."] * 4,
-]
+TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
 
 def read(out: Path, name: str) -> list[dict[str, str]]:

@@ -67,10 +67,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
         3.3,
         lambda table: figures.sampling_bars({"pass@8": bars(5), "best-of-8": {"amc": {"Base": (1.0, 0.0, 2.0)}}}),
     ),
-    "scores": (
-        6.6,
-        lambda table: figures.score_bars(bars(6), paper={"math500": {"Base": 0.0, "unknown": 3.0}}),
-    ),
+    "scores": (6.6, lambda table: figures.score_bars(bars(6), paper={"math500": {"Base": 0.0, "unknown": 3.0}})),
     "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "ablation": (3.3, ablation),
     "weighting": (6.0, lambda table: figures.weighting_functions()),
@@ -190,9 +187,6 @@ def test_bars_are_as_wide_as_they_must_be() -> None:
     assert colours == [METHOD_LINES[name].colour.lower() for name in ("sft", "trim")]
 
 
-# ---- one line a method
-
-
 def test_methods_look_the_same_in_every_figure() -> None:
     labels = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
     lines = lines_of(labels)
@@ -208,9 +202,6 @@ def test_runs_of_a_method_have_its_line_whatever_they_are_called() -> None:
     assert lines["mine"] == METHOD_LINES["dft"] and lines["TrimSFT"] == METHOD_LINES["trim"]
     assert len(set(lines.values())) == 4
     assert len(lines_of([f"run {n}" for n in range(20)])) == 20
-
-
-# ---- what was varied
 
 
 def curves(values: list[object]) -> dict[str, dict[object, figures.Spread]]:

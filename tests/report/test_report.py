@@ -120,9 +120,6 @@ def test_a_run_is_read_as_the_files_it_has() -> None:
         read_run("x", Path("nowhere"))
 
 
-# ---- compare
-
-
 def evaluated(folder: str, correct: list[int]) -> None:
     where = Path(folder) / "eval" / "amc"
     where.mkdir(parents=True)

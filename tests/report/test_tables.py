@@ -64,10 +64,7 @@ def named(name: str) -> Table:
 def runs():
     return {
         "sft": [score_of("gsm8k", random_counts(60, seed=1)), score_of("amc", random_counts(30, seed=2))],
-        "trim": [
-            score_of("gsm8k", random_counts(60, seed=1, shift=2)),
-            score_of("amc", random_counts(30, seed=2)),
-        ],
+        "trim": [score_of("gsm8k", random_counts(60, seed=1, shift=2)), score_of("amc", random_counts(30, seed=2))],
     }
 
 

@@ -22,9 +22,6 @@ def compare(a, b, metric="average", *, resamples=50) -> Comparison:
     return comparison
 
 
-# ---- the sign-flip test
-
-
 @pytest.mark.parametrize(
     ("differences", "expected"),
     [
@@ -81,9 +78,6 @@ def test_steps_that_are_too_fine_or_wrong():
         sign_flip([0.3], steps=8)
 
 
-# ---- Holm
-
-
 def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([]) == []
@@ -98,9 +92,6 @@ def test_holm_lies_between_no_correction_and_bonferroni(p_values):
         assert p <= adjusted <= min(1.0, len(p_values) * p) + 1e-15
     pairs = sorted(zip(p_values, corrected, strict=True))
     assert all(a[1] <= b[1] for a, b in itertools.pairwise(pairs))
-
-
-# ---- two runs
 
 
 def test_a_comparison_by_hand():
@@ -172,9 +163,6 @@ def test_runs_with_different_numbers_of_samples_can_be_compared():
     assert found.difference.value == pytest.approx(b.pass_at[2].value - a.pass_at[2].value)
     with pytest.raises(ValueError, match="pass@1 to pass@4"):
         compare(a, b, "pass@5")
-
-
-# ---- many comparisons
 
 
 def test_every_candidate_on_every_benchmark_and_their_mean():

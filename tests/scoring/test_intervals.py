@@ -41,9 +41,6 @@ def test_chunks_do_not_show(monkeypatch):
     assert np.array_equal(resampled_means(values, 300, np.random.default_rng(5)), whole)
 
 
-# ---- all problems alike
-
-
 @pytest.mark.parametrize(
     ("value", "bounds", "low", "high"),
     [
@@ -105,9 +102,6 @@ def test_coverage_near_zero():
 def test_refuses(strata, resamples, message):
     with pytest.raises(ValueError, match=message):
         interval_over_runs(strata, (0, 1), resamples=resamples)
-
-
-# ---- several trainings
 
 
 def runs_of(rng: np.random.Generator, problems: int, runs: int, spread: float) -> np.ndarray:

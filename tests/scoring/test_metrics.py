@@ -87,9 +87,6 @@ def by_every_subset(clusters, k, correct) -> float:
     return math.fsum(scores) / len(scores)
 
 
-# ---- pass@k
-
-
 @pytest.mark.parametrize(
     ("n", "correct", "k", "expected"),
     [
@@ -128,9 +125,6 @@ def test_pass_at_k_grows_with_k_and_starts_at_the_average(n, data):
 def test_pass_at_k_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         pass_at_k(*arguments)
-
-
-# ---- majority@k
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,6 @@ def test_one_sample_is_the_average_and_more_pass(problems):
         assert found.majority_at[k].value <= found.pass_at[k].value + 1e-12
 
 
-# ---- complete or refused
-
-
 @pytest.mark.parametrize(
     ("samples", "expected", "message"),
     [
@@ -149,9 +146,6 @@ def test_an_unknown_metric_names_the_known_ones(name):
     sampled = [sample for sample in TWO_PROBLEMS if not sample.greedy]
     with pytest.raises(ValueError, match=r"known: average, pass@1 to pass@4, majority@1 to majority@4, no_answer"):
         score("toy", sampled, same, resamples=10).interval(name)
-
-
-# ---- several benchmarks, several runs
 
 
 def test_macro_is_the_mean_over_benchmarks():

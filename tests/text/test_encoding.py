@@ -29,9 +29,6 @@ def one(tokenizer: Any, *, problem: str = "What?", solution: str = "It is 2.", *
     return encode(rows, tokenizer, DataConfig(**options))[0]
 
 
-# ---- prompts and completions
-
-
 def test_chat_prompt_is_masked_and_solution_with_eos_trained() -> None:
     tokenizer = make_tokenizer(chat=CHAT, adds_bos=True)  # both write bos: it must not be there twice
     row = one(tokenizer)
@@ -95,9 +92,6 @@ def test_prompt_and_completion_are_tokenised_apart(pairs: list[tuple[str, str]])
         )
         answer = [*tokenizer(solution, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
         assert row == {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
-
-
-# ---- the same tokens outside a trainer
 
 
 @pytest.mark.parametrize(

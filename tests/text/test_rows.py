@@ -27,8 +27,6 @@ TRL_ROWS = [
     {"input_ids": [1, 2, 3]},
 ]
 
-# ---- settings
-
 
 @pytest.mark.parametrize(
     ("options", "says"),
@@ -56,9 +54,6 @@ def test_settings_stand_beside_those_of_trl() -> None:
 
     names = [{field.name for field in dataclasses.fields(kind)} for kind in (SFTConfig, ModelConfig)]
     assert {field.name for field in dataclasses.fields(DataConfig)}.isdisjoint(set.union(*names))
-
-
-# ---- local data
 
 
 @pytest.mark.parametrize(
@@ -147,9 +142,6 @@ def test_forms_of_trl_pass_through(tmp_path: Path, row: dict[str, Any]) -> None:
         load_rows(DataConfig(dataset_name=str(tmp_path)))
 
 
-# ---- the hub
-
-
 def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     rows = [{**row, "messages": []} for row in ROWS]
@@ -187,9 +179,6 @@ def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, 
     ) as error:
         load_rows(DataConfig(dataset_name="no/where", dataset_revision="v2"))
     assert "\n" not in str(error.value)
-
-
-# ---- samples and evaluation data
 
 
 def test_a_sample_is_the_same_everywhere(tmp_path: Path, caplog: Any) -> None:

@@ -92,8 +92,6 @@ def test_light_to_import() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# ---- `--template auto` in evaluation: tokenizers that carry the marks of each family
-
 QWEN = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 LLAMA = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
 DEEPSEEK = ["<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"]

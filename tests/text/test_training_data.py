@@ -25,8 +25,6 @@ from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split
 
 LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
 
-# ---- overlap
-
 
 def test_equal_but_for_case_spaces_and_punctuation() -> None:
     report = find_overlap(
@@ -95,9 +93,6 @@ def test_of_the_real_mix_one_row_is_left() -> None:
     report = find_overlap(injected, benchmarks)
     assert report.rows == (2200, 20000, 20001)
     assert (report.per_benchmark["math500"], report.per_benchmark["aime24"]) == (1, 1)
-
-
-# ---- lengths
 
 
 def dataset_of(rows: list[list[int]]) -> Dataset:

@@ -46,9 +46,6 @@ def test_json_survives_and_cannot_end_its_element(data) -> None:
     assert text.isascii()
 
 
-# ---- single tokens
-
-
 def test_tokens_in_a_text_keep_their_spaces() -> None:
     tokenizer = make_tokenizer(adds_bos=True)
     texts = TokenTexts(tokenizer)

@@ -63,9 +63,6 @@ def test_confidence_by_hand() -> None:
     assert found.mean_nll == pytest.approx(np.log1p(np.exp(-np.arange(-3.0, 13))).mean(), rel=1e-5)
 
 
-# ---- margins and bandwidths
-
-
 def test_weights_by_hand() -> None:
     table = hand_table([1.0, 1.0, 2.0, 3.0])  # weights 1, 1, e^-1/2, e^-2 at (1, 1)
     found = diagnose(table, TrimSFT(1, 1), margin=1, bandwidth=1)

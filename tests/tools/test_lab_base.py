@@ -78,9 +78,6 @@ def test_the_folder_loads_as_float32_with_head_tied_and_can_be_looked_at(folders
     assert [_answer(text) for text in ("\\boxed{3}. No, \\boxed{12}.", "12")] == ["12", None]
 
 
-# ---- the corpus
-
-
 def test_the_corpus_mixes_styles_and_wrong_steps():
     corpus = Corpus(target_share=0.1, noise=0.15)
     assert sum(corpus.shares.values()) == pytest.approx(1)
@@ -120,9 +117,6 @@ def test_an_epoch_meets_every_solution_once():
     assert sorted(seen) == sorted(pool.tokens[at + prompt : at + length].tolist() for at, prompt, length in places)
 
 
-# ---- bad settings
-
-
 def test_rates_warm_up_and_fall():
     settings = Pretraining(steps=100, learning_rate=1.0, warmup_share=0.1)
     # 0.1 of the way up; the top; a cosine's last step before 0.01
@@ -145,9 +139,6 @@ def test_bad_settings_end_the_command_with_one_line(tmp_path, capsys, arguments,
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert (tmp_path / "model.safetensors").read_bytes() == b"precious"
-
-
-# ---- the tokenizer
 
 
 @given(st.integers(0, 10**6), st.sampled_from(list(TIERS)), st.sampled_from(list(STYLES)))

@@ -148,8 +148,6 @@ def make_rows() -> list[dict[str, list[int]]]:
     return rows
 
 
-# ---- torch's fully_shard in a loop of one's own
-
 LAYOUTS = {
     "layers": {"tied": True},
     "layers, untied": {"tied": False},

@@ -108,8 +108,6 @@ def _run_command(arguments: list[str]) -> None:
     main()
 
 
-# ends at a certain moment -------------------------------------------------------------------------------------------
-
 SAVING = {
     "weights": ("transformers.Trainer", "save_model"),
     "optimizer": ("transformers.Trainer", "_save_optimizer_and_scheduler"),

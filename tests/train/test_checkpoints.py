@@ -31,9 +31,6 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
-# one trainer that only saves ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def shared_trainer(tmp_path_factory: pytest.TempPathFactory) -> AtomicTrainer:
     trainer = make_trainer(AtomicTrainer, make_model(), tmp_path_factory.mktemp("saves"), PAIRS, optim="adamw_torch")
@@ -198,9 +195,6 @@ def test_resuming_takes_the_newest_whole_checkpoint(trainer, tmp_path, monkeypat
     assert resumed == [str(good), None] and names(tmp_path) == ["checkpoint-1", "checkpoint-2"]
     with pytest.raises(RunError, match=r"checkpoint-2' is torn \(model.safetensors has 1000 bytes"):
         trainer.train(str(torn))
-
-
-# finding the newest whole one ---------------------------------------------------------------------------------------
 
 
 def checkpoint_of_others(folder: Path, step: int) -> Path:

@@ -65,9 +65,6 @@ def assert_as_if_never_interrupted(run: RunDirectory, whole: RunDirectory) -> No
     assert records == expected
 
 
-# what it says --------------------------------------------------------------------------------------------------------
-
-
 def last_line(done: Finished) -> str:
     assert "Traceback" not in done.err, done.err[-4000:]
     line = done.err.rstrip().splitlines()[-1]
@@ -116,9 +113,6 @@ def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     assert not run.path.exists()
 
 
-# signals -------------------------------------------------------------------------------------------------------------
-
-
 def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
     children = [start(folder / f"rank{rank}", **each) for rank, each in enumerate(rank_environments(2))]
     return [child.wait() for child in children]
@@ -160,9 +154,6 @@ def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-# kills ---------------------------------------------------------------------------------------------------------------
 
 
 def test_killed_while_it_saves_it_goes_on(whole, words, run, fields, tmp_path) -> None:

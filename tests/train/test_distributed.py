@@ -188,9 +188,6 @@ def test_fsdp2_resumes_bit_for_bit(two) -> None:
     assert again.logs[-1]["num_tokens"] == whole.logs[-1]["num_tokens"]
 
 
-# torch's own fully_shard ---------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("by_hand")
@@ -211,9 +208,6 @@ def test_a_patched_model_can_be_sharded_by_hand(layout, by_hand) -> None:
         return
     assert distance(weights, expected) < rounding(expected)
     torch.testing.assert_close(losses, expected_losses, rtol=LOSS_ERROR, atol=1e-7)
-
-
-# the launchers -------------------------------------------------------------------------------------------------------
 
 
 # --multi_gpu means several processes; with --cpu, accelerate starts one unless there is mpirun

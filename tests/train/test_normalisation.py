@@ -73,9 +73,6 @@ def test_packed_and_padded_rows_make_the_same_step(tmp_path) -> None:
         assert_same_gradients(trainer.grads[0], padded.grads[0])
 
 
-# nothing to train on ------------------------------------------------------------------------------------------------
-
-
 def row(length: int, ignored: int) -> dict[str, list[int]]:
     ids = list(range(10, 10 + length))
     return {"input_ids": ids, "labels": [-100] * ignored + ids[ignored:]}

@@ -67,8 +67,6 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-# models -------------------------------------------------------------------------------------------------------------
-
 _SIZE = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
     "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256,
@@ -106,8 +104,6 @@ def make_model(kind: str = "llama", *, dtype: torch.dtype = torch.float32, seed:
     return model.to(dtype)
 
 
-# data ---------------------------------------------------------------------------------------------------------------
-
 LENGTHS = (2, 31, 5, 17, 3, 44, 9, 12)
 """Very uneven, so that a mean of means is not the mean."""
 
@@ -144,9 +140,6 @@ def make_batch(rows: int = 3, length: int = 11, *, seed: int = 0) -> dict[str, T
     labels = torch.where(mask.bool(), input_ids, -100)
     labels[:, :2] = -100
     return {"input_ids": input_ids * mask, "attention_mask": mask, "labels": labels}
-
-
-# training -----------------------------------------------------------------------------------------------------------
 
 
 class KeepsGradients(TrainerCallback):
@@ -216,9 +209,6 @@ def record_batches(trainer: Any) -> list[tuple[dict[str, Tensor], Any]]:
 
     trainer.model.register_forward_hook(keep, with_kwargs=True)
     return batches
-
-
-# the plain formula --------------------------------------------------------------------------------------------------
 
 
 class Plain(NamedTuple):

@@ -58,11 +58,7 @@ def data_sheet(model: Any, command: str, facts: dict[str, str], log: Records) ->
     """What a reader has to know, in Markdown."""
     final = next(record for record in reversed(log) if "look" in record)
     trained = next(record for record in reversed(log) if "loss" in record)
-    facts = {
-        **facts,
-        "tokens seen": f"{trained['tokens']:,}",
-        "loss at the end": f"{trained['loss']}",
-    }
+    facts = {**facts, "tokens seen": f"{trained['tokens']:,}", "loss at the end": f"{trained['loss']}"}
     rows = {name: figures for name, figures in final.items() if name not in ("look", "gaps")}
     columns = list(rows["mean"])
     lines = [f"| {' | '.join(['', *columns])} |", "|---" * (len(columns) + 1) + "|"]

@@ -47,10 +47,7 @@ def zen(config: str, i: int) -> Row:
         "standard_prompt_completion": {"prompt": head, "completion": tail},
         "standard_implicit_prompt_preference": {"chosen": head + tail, "rejected": head + " nothing."},
         "conversational_language_modeling": {"messages": [user(question), assistant(head + tail)]},
-        "conversational_prompt_completion": {
-            "prompt": [user(question)],
-            "completion": [assistant(head + tail)],
-        },
+        "conversational_prompt_completion": {"prompt": [user(question)], "completion": [assistant(head + tail)]},
     }
     return rows[config]
 
@@ -59,10 +56,7 @@ def harmony(config: str, i: int) -> Row:
     """Assistant turns with a thinking part, and arguments for the chat template in a column of their own."""
     head, tail = sentence(i)
     turns = [user(f"How does '{head}' go on?")], [assistant(head + tail, thinking="Recall the rest of it.")]
-    kwargs = {
-        "reasoning_effort": ("low", "medium", "high")[i % 3],
-        "model_identity": "You are a small model.",
-    }
+    kwargs = {"reasoning_effort": ("low", "medium", "high")[i % 3], "model_identity": "You are a small model."}
     if config == "language_modeling":
         return {"messages": turns[0] + turns[1], "chat_template_kwargs": kwargs}
     return {"prompt": turns[0], "completion": turns[1], "chat_template_kwargs": kwargs}
@@ -141,11 +135,7 @@ DATASETS: dict[str, tuple[Any, list[str], int]] = {
         ["conversational_language_modeling", "conversational_prompt_completion"],
         TRAIN_ROWS,
     ),
-    "trl-internal-testing/zen-multi-image": (
-        zen_multi_image,
-        ["conversational_prompt_completion"],
-        TRAIN_ROWS,
-    ),
+    "trl-internal-testing/zen-multi-image": (zen_multi_image, ["conversational_prompt_completion"], TRAIN_ROWS),
     "trl-internal-testing/dolly-chatml-sft": (dolly, ["default"], TRAIN_ROWS),
     "stanfordnlp/imdb": (imdb, ["default"], 100),
 }

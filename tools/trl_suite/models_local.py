@@ -41,21 +41,9 @@ class Recipe:
 GQA = {"num_attention_heads": 4, "num_key_value_heads": 2}
 SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2} | GQA
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-MLA = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 8,
-    "q_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 4,
-}
+MLA = {"num_key_value_heads": 4, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4}
 DEEPSEEK_EOS = "<\uff5cend\u2581of\u2581sentence\uff5c>"  # its bars are full-width, its spaces blocks
-DEEPSEEK = MLA | {
-    "v_head_dim": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-}
+DEEPSEEK = MLA | {"v_head_dim": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
 LFM2 = {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8}
 NEMOTRON = {
     "layers_block_type": ["mamba", "attention", "moe"],
@@ -83,18 +71,10 @@ TEXT_MODELS = {
         "Glm4Moe",
         "glm4moe",
         "<|endoftext|>",
-        settings={
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 32,
-            "head_dim": 4,
-        },
+        settings={"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 4},
     ),
     "GptOssForCausalLM": Recipe(
-        "GptOss",
-        "gptoss",
-        "<|return|>",
-        settings={"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
+        "GptOss", "gptoss", "<|return|>", settings={"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8}
     ),
     "Lfm2ForCausalLM": Recipe("Lfm2", "lfm2", "<|im_end|>", settings=LFM2),
     "Lfm2ForCausalLM-2.5": Recipe("Lfm2", "lfm2_2_5", "<|im_end|>", settings=LFM2),

@@ -100,12 +100,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     if report.failed:
-        _outcomes[report.nodeid] = {
-            "outcome": "failed",
-            "seconds": 0.0,
-            "message": str(report.longrepr),
-            "losses": [],
-        }
+        _outcomes[report.nodeid] = {"outcome": "failed", "seconds": 0.0, "message": str(report.longrepr), "losses": []}
 
 
 @pytest.hookimpl(trylast=True)

@@ -45,15 +45,7 @@ def run_suite(trainer: str, tests: Path, work: Path, expression: str) -> dict[st
         "TRL_SUITE_DATASETS": str(work / "datasets"),
         "TRL_SUITE_REPORT": str(report),
     }
-    options = [
-        "-p",
-        "trl_suite.plugin",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--tb=short",
-        f"--rootdir={tests.parent}",
-    ]
+    options = ["-p", "trl_suite.plugin", "-p", "no:cacheprovider", "-q", "--tb=short", f"--rootdir={tests.parent}"]
     options += ["-k", expression] if expression else []
     log = work / f"log-{trainer}.txt"
     with log.open("w") as output:

@@ -58,10 +58,7 @@ def qwen_processor(kind: str, video: str, patch: int = 14) -> Callable[[Any], An
     def make(tokenizer: Any) -> Any:
         import transformers
 
-        sizes = {
-            "patch_size": patch,
-            "size": {"shortest_edge": 4 * patch * patch, "longest_edge": 16 * patch * patch},
-        }
+        sizes = {"patch_size": patch, "size": {"shortest_edge": 4 * patch * patch, "longest_edge": 16 * patch * patch}}
         return getattr(transformers, f"{kind}Processor")(
             image_processor=transformers.Qwen2VLImageProcessor(**sizes),
             tokenizer=tokenizer,
@@ -77,30 +74,17 @@ def gemma3_processor(tokenizer: Any) -> Any:
 
     pictures = Gemma3ImageProcessor(size={"height": 56, "width": 56})
     return Gemma3Processor(
-        image_processor=pictures,
-        tokenizer=tokenizer,
-        image_seq_length=4,
-        chat_template=tokenizer.chat_template,
+        image_processor=pictures, tokenizer=tokenizer, image_seq_length=4, chat_template=tokenizer.chat_template
     )
 
 
 def gemma3_ids(tokenizer: Any) -> dict[str, Any]:
     ids = tokenizer.convert_tokens_to_ids(["<image_soft_token>", "<start_of_image>", "<end_of_image>"])
-    return {
-        "image_token_index": ids[0],
-        "boi_token_index": ids[1],
-        "eoi_token_index": ids[2],
-        "mm_tokens_per_image": 4,
-    }
+    return {"image_token_index": ids[0], "boi_token_index": ids[1], "eoi_token_index": ids[2], "mm_tokens_per_image": 4}
 
 
 def gemma4_processor(tokenizer: Any) -> Any:
-    from transformers import (
-        Gemma4AudioFeatureExtractor,
-        Gemma4ImageProcessor,
-        Gemma4Processor,
-        Gemma4VideoProcessor,
-    )
+    from transformers import Gemma4AudioFeatureExtractor, Gemma4ImageProcessor, Gemma4Processor, Gemma4VideoProcessor
 
     return Gemma4Processor(
         feature_extractor=Gemma4AudioFeatureExtractor(),
@@ -145,12 +129,7 @@ def llava_ids(tokenizer: Any) -> dict[str, Any]:
     return ids | {"image_seq_length": 4, "image_grid_pinpoints": [[28, 56], [56, 28]]}
 
 
-LLAVA_VISION = CLIP | {
-    "model_type": "clip_vision_model",
-    "image_size": 28,
-    "patch_size": 14,
-    "projection_dim": 16,
-}
+LLAVA_VISION = CLIP | {"model_type": "clip_vision_model", "image_size": 28, "patch_size": 14, "projection_dim": 16}
 GEMMA4_TOKENS = ["<|image|>", "<|image>", "<image|>", "<|audio|>", "<|audio>", "<audio|>", "<|video|>"]
 GEMMA4_TEXT = SMALL | {
     "layer_types": ["sliding_attention", "full_attention"],
@@ -178,13 +157,7 @@ VISION_MODELS = {
         "<eos>",
         GEMMA4_TOKENS,
         GEMMA4_TEXT,
-        CLIP
-        | {
-            "num_key_value_heads": 2,
-            "head_dim": 4,
-            "position_embedding_size": 630,
-            "default_output_length": 70,
-        },
+        CLIP | {"num_key_value_heads": 2, "head_dim": 4, "position_embedding_size": 630, "default_output_length": 70},
         gemma4_processor,
         gemma4_ids,
     ),
@@ -192,14 +165,7 @@ VISION_MODELS = {
         "Llava", "llava_next", "</s>", LLAVA_TOKENS, SMALL, LLAVA_VISION, llava_processor("Llava"), llava_ids
     ),
     "LlavaNextForConditionalGeneration": VisionRecipe(
-        "LlavaNext",
-        "llava_next",
-        "</s>",
-        LLAVA_TOKENS,
-        SMALL,
-        LLAVA_VISION,
-        llava_processor("LlavaNext"),
-        llava_ids,
+        "LlavaNext", "llava_next", "</s>", LLAVA_TOKENS, SMALL, LLAVA_VISION, llava_processor("LlavaNext"), llava_ids
     ),
     "Qwen2VLForConditionalGeneration": VisionRecipe(
         "Qwen2VL",
@@ -257,15 +223,7 @@ VISION_MODELS = {
 def name_tokens(tokenizer: Any, recipe: VisionRecipe) -> Any:
     """Processors of some families ask their tokenizer for tokens by role."""
     roles = {"Gemma3": ("image_token", "boi_token", "eoi_token")}
-    roles["Gemma4"] = (
-        "image_token",
-        "boi_token",
-        "eoi_token",
-        "audio_token",
-        "boa_token",
-        "eoa_token",
-        "video_token",
-    )
+    roles["Gemma4"] = ("image_token", "boi_token", "eoi_token", "audio_token", "boa_token", "eoa_token", "video_token")
     named = dict(zip(roles.get(recipe.architecture, ()), recipe.tokens, strict=False))
     if named:
         tokenizer._set_model_specific_special_tokens(special_tokens=named)

@@ -53,20 +53,16 @@ class Result:
     method: str
     objective: str
     ours: bool
-    milliseconds: float | None = None
-    """Median of the repeats."""
+    milliseconds: float | None = None  # median of the repeats
     fastest: float | None = None
     slowest: float | None = None
     extra_gib: float | None = None
     """Peak memory above inputs and weights, the gradients included; None where it was not measured."""
     hidden_error: float | None = None
     """Relative error of the gradient of the hidden states against the float32 reference."""
-    weight_error: float | None = None
-    """The same for the gradient of the head's weight."""
-    kept: float | None = None
-    """Share of the tokens that took part in the backward pass, for our own."""
-    failed: str | None = None
-    """Why there are no numbers."""
+    weight_error: float | None = None  # the same for the gradient of the head's weight
+    kept: float | None = None  # share of the tokens that took part in the backward pass, for our own
+    failed: str | None = None  # why there are no numbers
 
 
 def run(settings: BenchSettings, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:

@@ -46,8 +46,7 @@ class Problem:
 class Benchmark:
     """A published benchmark: where its rows are and what their columns mean."""
 
-    count: int
-    """Problems in the published set."""
+    count: int  # problems in the published set
     hub: str
     revision: str
     """Commit on the hub, so that a score names its data; several independent public projects pin the same."""
@@ -55,10 +54,8 @@ class Benchmark:
     split: str = "test"
     columns: Mapping[str, str] = field(default_factory=dict)
     """Field of `Problem` -> column on the hub, where the names differ."""
-    read_answer: Callable[[Any], str] = str
-    """The final answer in what the hub's column holds."""
-    tolerance: float | None = None
-    """Relative tolerance of its numbers, where a row says nothing."""
+    read_answer: Callable[[Any], str] = str  # the final answer in what the hub's column holds
+    tolerance: float | None = None  # relative tolerance of its numbers, where a row says nothing
 
     @property
     def source(self) -> str:

@@ -99,11 +99,9 @@ class Progress:
     """How far an evaluation is; rates count what this process has generated."""
 
     total: int
-    resumed: int
-    """Samples that were there at the start."""
+    resumed: int  # samples that were there at the start
     generated: int = 0
-    failed: int = 0
-    """Requests that failed, each time."""
+    failed: int = 0  # requests that failed, each time
     tokens: int = 0
     started: float = field(default_factory=time.monotonic)
 

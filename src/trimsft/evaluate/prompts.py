@@ -38,10 +38,8 @@ class Prompt:
     """One prompt in the forms that engines take."""
 
     text: str
-    tokens: tuple[int, ...] | None = None
-    """None without a tokenizer."""
-    messages: tuple[dict[str, str], ...] | None = None
-    """None for a template that is no chat."""
+    tokens: tuple[int, ...] | None = None  # None without a tokenizer
+    messages: tuple[dict[str, str], ...] | None = None  # None for a template that is no chat
 
     @property
     def sha(self) -> str:
@@ -54,8 +52,7 @@ class Prompt:
 class Prompts:
     """All prompts of a benchmark, and what ends an answer to them."""
 
-    template: str
-    """The name of the template used: never auto."""
+    template: str  # the name of the template used: never auto
     system_prompt: str | None
     prompts: tuple[Prompt, ...]
     stop: tuple[str, ...] = ()

@@ -26,8 +26,7 @@ from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.benchmarks import Problem, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
 
-GREEDY = -1
-"""The number of the greedy sample."""
+GREEDY = -1  # the number of the greedy sample
 
 
 class IncompleteEvaluation(RunError):

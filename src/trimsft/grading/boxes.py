@@ -21,8 +21,7 @@ _JOINT = re.compile(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])")
 _SENTENCE_END = re.compile(r"[.!?]\s|\n\s*\n")
 _JOINT_LENGTH = 60
 _LAST_COMMANDS = 64
-_MAX_MARKS = 100_000
-"""Braces and commands read: no answer has as many, and a megabyte of them costs no time."""
+_MAX_MARKS = 100_000  # braces and commands read: no answer has as many, and a megabyte of them costs no time
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Box:
     content: str
     start: int
     end: int
-    follows: bool
-    """Whether only a comma, "and" or the like stands between the box before and this one."""
+    follows: bool  # whether only a comma, "and" or the like stands between the box before and this one
 
 
 def find_boxes(response: str) -> list[Box]:

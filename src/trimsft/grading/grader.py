@@ -30,12 +30,10 @@ from trimsft.grading.shapes import shape_of
 from trimsft.grading.words import changes_a_value
 
 Kind = Literal["strict", "qwen"]
-Item = tuple[str, str, Rules, bool]
-"""response, gold, rules, truncated"""
+Item = tuple[str, str, Rules, bool]  # response, gold, rules, truncated
 
 _CACHE_SIZE = 200_000
-_EARLY_WORKERS = 4
-"""Started on entering, while a model still generates; the others when there is work for them."""
+_EARLY_WORKERS = 4  # started on entering, while a model still generates; the others when there is work for them
 _DEFAULT = Rules()
 
 

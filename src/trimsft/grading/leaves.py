@@ -25,8 +25,7 @@ _DISCRETE = {f"call:{name}" for name in ("floor", "ceil", "factorial", "binom", 
 _COUNTING = _DISCRETE - {"call:floor", "call:ceil"}
 _REALS = {f"sym:{name}" for name in "xyzt"}
 """By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
-_SAME = MP.mpf(10) ** -24
-"""Relative; two evaluations to 33 digits that differ by less are equal."""
+_SAME = MP.mpf(10) ** -24  # relative; two evaluations to 33 digits that differ by less are equal
 _CANCELLED = MP.mpf(10) ** -28
 """Relative to the largest term of a sum; a difference below is the rounding of that sum."""
 

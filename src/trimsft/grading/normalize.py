@@ -13,10 +13,8 @@ import unicodedata
 
 from trimsft.grading.words import UNIT_OF, closes_at, number_in_words
 
-MAX_ANSWER = 2_000
-"""Characters; the longest gold of the seven benchmarks has 210."""
-MAX_DEPTH = 40
-"""Nested brackets."""
+MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
+MAX_DEPTH = 40  # nested brackets
 
 # ---- what characters and LaTeX commands are spelled as
 

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
-GRADER_VERSION = "3"
-"""Raised whenever a grade may change: caches and stored samples carry it."""
+GRADER_VERSION = "3"  # raised whenever a grade may change: caches and stored samples carry it
 
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
@@ -28,10 +27,8 @@ class Grade:
     """The verdict on one response."""
 
     correct: bool
-    status: Status
-    """correct | wrong | no_answer | truncated | timeout | unparsable; only the first is correct."""
-    answer: str | None
-    """The answer as the model wrote it, None where there is none."""
+    status: Status  # correct | wrong | no_answer | truncated | timeout | unparsable; only the first is correct
+    answer: str | None  # the answer as the model wrote it, None where there is none
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,7 @@ class Rules:
     """The gold is several values, in any order; boxes that follow each other count as one list."""
     tolerance: float | None = None
     """Relative tolerance between numbers, unless both are written as integers; None: see `DECIMAL_TOLERANCE`."""
-    absolute: float | None = None
-    """Absolute tolerance between numbers: the `error` column of OlympiadBench."""
+    absolute: float | None = None  # absolute tolerance between numbers: the `error` column of OlympiadBench
     unit: str | None = None
     """Unit of the gold where the gold itself has none; an answer may carry it, but no other."""
 

@@ -29,8 +29,7 @@ _NO_NAME = re.compile(
 )
 """What makes of a letter another value: minus x, a function of x, the size of x."""
 _LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
-_CHAIN = Rules(tolerance=0.01)
-"""For the parts of a chain, where x = 1/3 = 0.33 is no contradiction."""
+_CHAIN = Rules(tolerance=0.01)  # for the parts of a chain, where x = 1/3 = 0.33 is no contradiction
 _WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
 _ZEROS_FIRST = re.compile(r"\d,0\d")
 _MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
@@ -41,8 +40,7 @@ _INFINITY = "\\infty"
 class Shape:
     """One level of an answer."""
 
-    kind: str
-    """leaf | list | set | brackets | union | matrix | equation | inequality | ratio"""
+    kind: str  # leaf | list | set | brackets | union | matrix | equation | inequality | ratio
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()

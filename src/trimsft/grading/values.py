@@ -26,8 +26,7 @@ MP.prec = 110
 _LOCK = threading.Lock()  # mpmath changes the precision of its context while it computes
 MAX_BITS = 20_000
 MAX_FACTORIAL = 1_500
-FUEL = 6_000
-"""Elementary operations allowed per evaluation; large rationals cost more."""
+FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 
 
 class TooLarge(Exception):
@@ -45,8 +44,7 @@ class Evaluation:
         self.point = point
         self.kind = kind
         self.fuel = FUEL
-        self.scale: Value = MP.mpf(0)
-        """Largest sum seen: what cancellation has to be measured against."""
+        self.scale: Value = MP.mpf(0)  # largest sum seen: what cancellation has to be measured against
 
     def __call__(self, tree: Tree) -> Value:
         try:

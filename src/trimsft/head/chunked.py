@@ -65,12 +65,9 @@ class _Chunk:
     """R rows of the problem, after the softmax."""
 
     tokens: TokenStats
-    exps_RV: Tensor
-    """exp(z - competitor logit), 0 at the gold token."""
-    competitor_prob_R: Tensor
-    """What they are multiplied by to become probabilities."""
-    slope_RV: Tensor | None
-    """Derivative of the softcap, where there is one."""
+    exps_RV: Tensor  # exp(z - competitor logit), 0 at the gold token
+    competitor_prob_R: Tensor  # what they are multiplied by to become probabilities
+    slope_RV: Tensor | None  # derivative of the softcap, where there is one
 
     @classmethod
     def of(cls, problem: Problem, matmuls: _Matmuls, rows: slice | Tensor) -> _Chunk:

@@ -24,14 +24,10 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 class LossOutput:
     """What `linear_cross_entropy` returns."""
 
-    loss: Tensor
-    """Scalar, differentiable in hidden, weight and bias: sum_t sg(w_t) * nll_t / normalizer."""
-    tokens: TokenStats
-    """Statistics of the labels that are not ignored, in order."""
-    weights: Tensor
-    """w_t of the same tokens; float32."""
-    labels: Tensor
-    """Their labels; int64."""
+    loss: Tensor  # scalar, differentiable in hidden, weight and bias: sum_t sg(w_t) * nll_t / normalizer
+    tokens: TokenStats  # statistics of the labels that are not ignored, in order
+    weights: Tensor  # w_t of the same tokens; float32
+    labels: Tensor  # their labels; int64
     kept: int
     """How many of those tokens took part in the backward pass; the others were skipped (0 without gradients)."""
 

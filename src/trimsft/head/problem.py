@@ -15,15 +15,11 @@ from torch import Tensor
 from trimsft.objectives import Objective, TokenStats
 
 # sizes of the Triton backend, here so that an estimate can be made where there is no Triton
-CHUNK_ROWS = 1536
-"""Least number of rows in a chunk of logits: enough for a full-speed matmul."""
-CHUNK_BYTES = 160 << 20
-"""Least size of a chunk, so that launching kernels does not take longer than running them."""
-SLICE_BYTES = 96 << 20
-"""Size of a slice of recomputed logits."""
+CHUNK_ROWS = 1536  # least number of rows in a chunk of logits: enough for a full-speed matmul
+CHUNK_BYTES = 160 << 20  # least size of a chunk, so that launching kernels does not take longer than running them
+SLICE_BYTES = 96 << 20  # size of a slice of recomputed logits
 
-IGNORED = -100
-"""The label of a token that is not trained on, as torch and transformers have it."""
+IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
 DEFAULT_SKIP_BELOW = 1.5e-3
 """Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
@@ -31,8 +27,7 @@ DEFAULT_SKIP_BELOW = 1.5e-3
 SKIPPED_MASS = 5e-4
 """Skipped rows may hold at most this share of the batch's sum of |w|*(1-p): should they all point one way."""
 
-SKIPPED_NORM = 1.5e-3
-"""Likewise of the root of its sum of squares: what they amount to if they point any way."""
+SKIPPED_NORM = 1.5e-3  # likewise of the root of its sum of squares: what they amount to if they point any way
 
 
 class BackendUnavailable(ValueError):
@@ -54,8 +49,7 @@ class Problem:
     skip_below: float
     with_entropy: bool
     low_memory: bool
-    wants_hidden: bool
-    """Whether the gradient of the hidden states is needed; the next two likewise."""
+    wants_hidden: bool  # whether the gradient of the hidden states is needed; the next two likewise
     wants_weight: bool
     wants_bias: bool
 
@@ -93,10 +87,8 @@ class Solution:
 
     tokens: TokenStats
     weights: Tensor
-    kept: int
-    """Rows that took part in the backward pass."""
-    finite: bool
-    """Whether every statistic and weight is finite."""
+    kept: int  # rows that took part in the backward pass
+    finite: bool  # whether every statistic and weight is finite
     grad_hidden_TH: Tensor | None = None
     grad_weight_VH: Tensor | None = None
     grad_bias_V: Tensor | None = None

@@ -24,8 +24,7 @@ from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
 """Size of one chunk of float32 logits: small enough for the cache of a CPU, large enough for a full-speed matmul."""
-_BLOCK = 256
-"""Neighbours of which only the largest is looked at first, in the search for alternatives."""
+_BLOCK = 256  # neighbours of which only the largest is looked at first, in the search for alternatives
 
 Backend = Literal["auto", "torch", "triton"]
 
@@ -34,16 +33,11 @@ Backend = Literal["auto", "torch", "triton"]
 class TokenStatistics:
     """One entry per token, in order; on the device of the hidden states."""
 
-    tokens: TokenStats
-    """nll, gap, gold logit, competitor and entropy."""
-    rank: Tensor
-    """1 + how many logits are larger than the gold token's; int32."""
-    gradient_norm: Tensor
-    """||softmax(z) - onehot(gold)||_2; float32."""
-    top_ids: Tensor | None = None
-    """[T, K] the most probable tokens, the gold one among them, largest first; int32."""
-    top_logprobs: Tensor | None = None
-    """[T, K] float32."""
+    tokens: TokenStats  # nll, gap, gold logit, competitor and entropy
+    rank: Tensor  # 1 + how many logits are larger than the gold token's; int32
+    gradient_norm: Tensor  # ||softmax(z) - onehot(gold)||_2; float32
+    top_ids: Tensor | None = None  # [T, K] the most probable tokens, the gold one among them, largest first; int32
+    top_logprobs: Tensor | None = None  # [T, K] float32
 
 
 @torch.no_grad()

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from trimsft.head.problem import softcapped
 
-PROBE = (1.0, -4.0, 40.0)
-"""Logits whose way through the model shows what it does to them."""
+PROBE = (1.0, -4.0, 40.0)  # logits whose way through the model shows what it does to them
 
 
 def logit_transform(model: Any) -> tuple[float, float | None]:

@@ -48,12 +48,9 @@ class Tier:
     description: str
     fewest_steps: int
     most_steps: int
-    largest: int
-    """No value on the way exceeds it."""
-    largest_term: int
-    """No number added or subtracted exceeds it."""
-    story_share: float
-    """Share of word problems; the others are bare chains."""
+    largest: int  # no value on the way exceeds it
+    largest_term: int  # no number added or subtracted exceeds it
+    story_share: float  # share of word problems; the others are bare chains
 
 
 _LEVELS = (

@@ -35,8 +35,7 @@ class FineTuning:
     slip_rate: float = option(0.05, help="Chance of a step to end in a wrong result, carried on.", least=0, most=1)
     filler_rate: float = option(0.1, help="Chance of a step to be followed by an empty phrase.", least=0, most=1)
     unfamiliar_share: float = option(0.0, help="Share of solutions in a format new to the base.", least=0, most=1)
-    tiers: tuple[str, ...] = tuple(TIERS)
-    """Drawn from equally often."""
+    tiers: tuple[str, ...] = tuple(TIERS)  # drawn from equally often
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -14,8 +14,7 @@ class Wording:
     """Sentences with the places {n}, {name}, {She}, {she} and {things}."""
 
     openings: tuple[str, ...]
-    events: Mapping[str, tuple[str, ...]]
-    """Operator -> ways to say it."""
+    events: Mapping[str, tuple[str, ...]]  # operator -> ways to say it
     questions: tuple[str, ...]
     things: tuple[str, ...] = ("",)
 

@@ -25,14 +25,10 @@ Span = tuple[int, int]
 class Style:
     """Patterns of a step and of the end; {result} occurs once in a step."""
 
-    steps: dict[str, str]
-    """Operator -> pattern with {number}, {left}, {right} and {result}."""
-    end: str
-    """Pattern with {answer}."""
-    between: str
-    """What stands between steps."""
-    first: str = ""
-    """What stands before the first step."""
+    steps: dict[str, str]  # operator -> pattern with {number}, {left}, {right} and {result}
+    end: str  # pattern with {answer}
+    between: str  # what stands between steps
+    first: str = ""  # what stands before the first step
 
 
 def _alike(pattern: str) -> dict[str, str]:
@@ -67,10 +63,8 @@ STYLES: dict[str, Style] = {
         steps=_alike("[{left} {operator} {right} -> {result}]"), between=" ", end=" => \\boxed{{{answer}}}"
     ),
 }
-TARGET = "steps"
-"""The format of fine-tuning."""
-UNFAMILIAR = "arrows"
-"""The format that pre-training never shows."""
+TARGET = "steps"  # the format of fine-tuning
+UNFAMILIAR = "arrows"  # the format that pre-training never shows
 FAMILIAR = tuple(name for name in STYLES if name != UNFAMILIAR)
 
 FILLER = (
@@ -93,10 +87,8 @@ class Solution:
 
     text: str
     style: str
-    answer: str
-    """What it arrives at."""
-    slips: tuple[Span, ...] = ()
-    """The wrong results; what follows from them is not listed."""
+    answer: str  # what it arrives at
+    slips: tuple[Span, ...] = ()  # the wrong results; what follows from them is not listed
     fillers: tuple[Span, ...] = ()
 
 

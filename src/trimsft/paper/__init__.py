@@ -39,10 +39,8 @@ class Score:
     method: str
     setting: Setting | None = None
     """None for methods without one, and in Table 1, where it is (1.5, 0.8) throughout."""
-    scores: Mapping[str, float]
-    """average@8 in percent, by benchmark."""
-    average: float | None = None
-    """As printed; the tables of half trims have none."""
+    scores: Mapping[str, float]  # average@8 in percent, by benchmark
+    average: float | None = None  # as printed; the tables of half trims have none
     line: int
 
 
@@ -52,8 +50,7 @@ class WeightRow:
 
     method: str
     setting: Setting | None = None
-    high_weight: float
-    """Percent of the tokens."""
+    high_weight: float  # percent of the tokens
     effective_ratio: float
     average: float
     line: int

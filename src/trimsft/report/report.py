@@ -49,10 +49,8 @@ class ReportFiles:
 
     folder: Path
     page: Path
-    others: tuple[Path, ...]
-    """Tables and figures."""
-    warnings: tuple[str, ...]
-    """Why token tables cannot be compared."""
+    others: tuple[Path, ...]  # tables and figures
+    warnings: tuple[str, ...]  # why token tables cannot be compared
 
 
 def make_report(settings: ReportSettings) -> ReportFiles:

@@ -30,8 +30,7 @@ from trimsft.scoring.scores import BenchmarkScore, require_same_problems
 Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
 
 LEVEL = 0.05
-AVERAGE = "average"
-"""Stands for the mean over benchmarks where a benchmark is named."""
+AVERAGE = "average"  # stands for the mean over benchmarks where a benchmark is named
 DRAWS = 20_000
 _FEW = 16  # differences whose 65,536 sign patterns are enumerated
 _MOST_STEPS = 2 * 10**8  # additions that the exact count may take: about half a second
@@ -59,19 +58,13 @@ class Comparison:
     problems: int
     before: float
     after: float
-    difference: Interval
-    """after - before."""
-    p_value: float
-    """From the sign-flip test, for this comparison alone."""
-    p_holm: float
-    """The same, corrected for all comparisons made together."""
-    higher: int
-    """Problems on which the candidate scores more, by however little."""
+    difference: Interval  # after - before
+    p_value: float  # from the sign-flip test, for this comparison alone
+    p_holm: float  # the same, corrected for all comparisons made together
+    higher: int  # problems on which the candidate scores more, by however little
     lower: int
-    better: tuple[Flip, ...]
-    """Problems from below one half to above it, largest change first."""
-    worse: tuple[Flip, ...]
-    """Problems from above one half to below it."""
+    better: tuple[Flip, ...]  # problems from below one half to above it, largest change first
+    worse: tuple[Flip, ...]  # problems from above one half to below it
 
     @property
     def significant(self) -> bool:

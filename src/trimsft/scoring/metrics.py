@@ -34,8 +34,7 @@ from trimsft.scoring.intervals import Array, Bounds
 
 Equivalent = Callable[[str, str], bool]
 
-MOST_SAMPLES = 1000
-"""The number of ways to choose among more samples than this does not fit a float64."""
+MOST_SAMPLES = 1000  # the number of ways to choose among more samples than this does not fit a float64
 
 # ---- which answers say the same
 
@@ -170,19 +169,14 @@ def _require_subset(n: int, k: int) -> None:
 class SampleResult:
     """One graded answer of a model."""
 
-    problem: str
-    """Id of the problem within its benchmark."""
+    problem: str  # id of the problem within its benchmark
     sample: int
     correct: bool
-    status: str
-    """How it was graded: correct, wrong, no_answer, truncated, timeout, unparsable."""
-    answer: str | None
-    """What was extracted from the response; None abstains from the vote."""
+    status: str  # how it was graded: correct, wrong, no_answer, truncated, timeout, unparsable
+    answer: str | None  # what was extracted from the response; None abstains from the vote
     tokens: int
-    truncated: bool
-    """Whether generation ended at the length limit."""
-    greedy: bool = False
-    """Decoded greedily: reported on its own, never mixed with the samples."""
+    truncated: bool  # whether generation ended at the length limit
+    greedy: bool = False  # decoded greedily: reported on its own, never mixed with the samples
 
 
 @dataclass(frozen=True)
@@ -192,19 +186,14 @@ class ProblemScore:
     problem: str
     samples: int
     correct: int
-    right: tuple[int, ...]
-    """Sizes of the answer clusters that are correct."""
-    wrong: tuple[int, ...]
-    """Sizes of the others."""
+    right: tuple[int, ...]  # sizes of the answer clusters that are correct
+    wrong: tuple[int, ...]  # sizes of the others
     no_answer: int
     """Samples without an answer, whatever the reason; those cut off before they answered are among them."""
     truncated: int
-    tokens: int
-    """Sum over all samples."""
-    greedy: bool | None
-    """Whether greedy decoding was correct; None where it was not run."""
-    mixed: bool
-    """Whether some cluster holds answers with different grades."""
+    tokens: int  # sum over all samples
+    greedy: bool | None  # whether greedy decoding was correct; None where it was not run
+    mixed: bool  # whether some cluster holds answers with different grades
 
 
 def summarize(

@@ -37,24 +37,17 @@ class BenchmarkScore:
     problems: int
     samples: int
     """Drawn for each problem; greedy decoding not counted. With 0, only `greedy` is known."""
-    average: Interval | None
-    """average@k, the mean correctness of all samples."""
-    pass_at: dict[int, Interval]
-    """pass@k for every k up to `samples`: the chance that one of k samples is correct."""
+    average: Interval | None  # average@k, the mean correctness of all samples
+    pass_at: dict[int, Interval]  # pass@k for every k up to `samples`: the chance that one of k samples is correct
     majority_at: dict[int, Interval]
     """majority@k for every k up to `samples`: the chance that the vote of k samples is correct."""
     greedy: Interval | None
-    no_answer_rate: Interval | None
-    """Share of samples without an answer, whatever the reason."""
-    truncation_rate: Interval | None
-    """Share of samples that ended at the length limit."""
+    no_answer_rate: Interval | None  # share of samples without an answer, whatever the reason
+    truncation_rate: Interval | None  # share of samples that ended at the length limit
     mean_tokens: Interval | None
-    statuses: dict[str, int]
-    """How many samples were graded how."""
-    mixed_problems: int
-    """Problems where answers that voted together were graded differently; see `summarize`."""
-    per_problem: tuple[ProblemScore, ...]
-    """Sorted by id; every metric can be had again from these."""
+    statuses: dict[str, int]  # how many samples were graded how
+    mixed_problems: int  # problems where answers that voted together were graded differently; see `summarize`
+    per_problem: tuple[ProblemScore, ...]  # sorted by id; every metric can be had again from these
 
     def values(self, metric: str) -> Array:
         """The metric of each problem, in the order of `per_problem`."""

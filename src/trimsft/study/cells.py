@@ -23,10 +23,8 @@ from trimsft.objectives import OBJECTIVES, PAPER_NAMES, make_objective
 from trimsft.options import unknown_name
 
 BASE = "base"
-NAMES = {BASE: "Base", **PAPER_NAMES}
-"""What tables call each objective."""
-PARAMETERS = tuple(objectives.PARAMETERS)
-"""What objectives take; these come first in a name."""
+NAMES = {BASE: "Base", **PAPER_NAMES}  # what tables call each objective
+PARAMETERS = tuple(objectives.PARAMETERS)  # what objectives take; these come first in a name
 OWN = ("objective", "seed", "output_dir", "model_name_or_path")
 """Fields of `trimsft train` that a cell or its study sets itself."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -36,10 +34,8 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 class Cell:
     """One run of a study; equal cells are the same run."""
 
-    model: str
-    """Its name within the scale, such as "lab" or "Qwen2.5-Math-1.5B"."""
-    objective: str
-    """ "base" (evaluated as it is) or a name of `make_objective`."""
+    model: str  # its name within the scale, such as "lab" or "Qwen2.5-Math-1.5B"
+    objective: str  # "base" (evaluated as it is) or a name of `make_objective`
     fields: tuple[tuple[str, Any], ...] = ()
     """Margin, bandwidth, gamma and any other field of `trimsft train`; sorted."""
     seed: int = 0

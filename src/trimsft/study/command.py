@@ -75,8 +75,7 @@ class StudyOutcome:
 
     study: str
     cells: Outcome
-    files: list[Path] = field(default_factory=list)
-    """Tables, figures, report."""
+    files: list[Path] = field(default_factory=list)  # tables, figures, report
     table_error: str = ""
 
     def failures(self) -> list[str]:

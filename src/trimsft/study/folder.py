@@ -27,8 +27,7 @@ from trimsft.runs.files import write_whole
 from trimsft.study.cells import Cell
 from trimsft.study.scales import Scale
 
-PATIENCE = 60.0
-"""Seconds to wait for another start that writes down its scale, which takes milliseconds."""
+PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
 
 
 @dataclass(frozen=True)

@@ -26,22 +26,17 @@ from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
 from trimsft.study.cells import OWN, PARAMETERS, Cell, check_model_name
 
-LAB_BASE = "lab"
-"""Stands for the folder of the shipped base, wherever the package is installed."""
+LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelAt:
     """A model of a scale: where it is and how it is trained."""
 
-    path: str = ""
-    """A folder or a name of the hub; "lab" is the shipped base, empty what the recipe names."""
-    recipe: str = ""
-    """A file of `recipes/`, or a path; empty: the scale's own fields are all."""
-    gpus: int = 1
-    """Processes of one training, each with a GPU of its own."""
-    parameters: float | None = None
-    """For the cost, where the model is not at hand."""
+    path: str = ""  # A folder or a name of the hub; "lab" is the shipped base, empty what the recipe names
+    recipe: str = ""  # A file of `recipes/`, or a path; empty: the scale's own fields are all
+    gpus: int = 1  # processes of one training, each with a GPU of its own
+    parameters: float | None = None  # for the cost, where the model is not at hand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +46,23 @@ class Scale:
     name: str
     models: Mapping[str, ModelAt]
     benchmarks: tuple[str, ...]
-    benchmark_data: str | None = None
-    """Folder of benchmarks as files; None: the hub, or made on the spot."""
-    data: str | None = None
-    """File or name of the hub to train on; None: the recipe's, at the lab its own task."""
-    rows: int | None = None
-    """Rows of the lab's task; elsewhere the field `sample` says how many."""
+    benchmark_data: str | None = None  # folder of benchmarks as files; None: the hub, or made on the spot
+    data: str | None = None  # file or name of the hub to train on; None: the recipe's, at the lab its own task
+    rows: int | None = None  # rows of the lab's task; elsewhere the field `sample` says how many
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `trimsft train`, over those of the recipe; a cell's own go over these."""
     samples: int = 8
-    problems: int | None = None
-    """The first problems of each benchmark; None: all."""
+    problems: int | None = None  # the first problems of each benchmark; None: all
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """What differs from the paper's: temperature, top_p, max_tokens."""
     engine: str = "auto"
-    dtype: str = "auto"
-    """Number format of generation."""
-    table_rows: int = 100
-    """Rows whose tokens are measured, of the training data of seed 0, in every cell the same."""
+    dtype: str = "auto"  # number format of generation
+    table_rows: int = 100  # rows whose tokens are measured, of the training data of seed 0, in every cell the same
     seeds: int = 1
     device: str = "cuda"
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
-    focus: str = ""
-    """The model of the studies that take one only; empty, or not there: the first."""
+    focus: str = ""  # the model of the studies that take one only; empty, or not there: the first
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -18,10 +18,8 @@ from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
-COMPARED = (BASE, "sft", "fsft", "dft", "trim")
-"""The methods of Table 1."""
-PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")
-"""Those of Figure 2."""
+COMPARED = (BASE, "sft", "fsft", "dft", "trim")  # the methods of Table 1
+PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,9 @@ class Study:
 
     name: str
     title: str
-    paper: tuple[str, ...]
-    """LaTeX labels of the tables and figures."""
-    runs: Callable[[Scale], Iterable[Cell]]
-    """The cells at seed 0."""
-    need: str
-    """Either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)."""
+    paper: tuple[str, ...]  # laTeX labels of the tables and figures
+    runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
+    need: str  # either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)
 
     @property
     def needs(self) -> frozenset[str]:

@@ -117,10 +117,8 @@ class Example:
     """Context only. A completion that truncation has cut into from the front leaves its first token here, because
     nothing predicts that one."""
     completion: list[int]
-    cut: int = 0
-    """Tokens lost to the maximum length."""
-    skipped: int = 0
-    """Tokens of the whole completion that stand before `completion`."""
+    cut: int = 0  # tokens lost to the maximum length
+    skipped: int = 0  # tokens of the whole completion that stand before `completion`
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)

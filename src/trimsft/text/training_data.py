@@ -35,8 +35,7 @@ class Encoded:
     dataset: Dataset
     overlap: OverlapReport | None
     """What it shares with the benchmarks, where a folder of them was named; counted before any row is dropped."""
-    kind: Kind
-    """problem-solution: tokenised here; trl: in a form that TRL tokenises itself, passed on as it is."""
+    kind: Kind  # problem-solution: tokenised here; trl: in a form that TRL tokenises itself, passed on as it is
 
 
 def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Encoded, Encoded | None]:
@@ -119,10 +118,8 @@ class OverlapReport:
     """
 
     checked: int
-    per_benchmark: dict[str, int]
-    """Training problems found in each benchmark; one problem may be in several."""
-    rows: tuple[int, ...]
-    """Rows of the training data, after sampling, that are in any benchmark; from 0."""
+    per_benchmark: dict[str, int]  # training problems found in each benchmark; one problem may be in several
+    rows: tuple[int, ...]  # rows of the training data, after sampling, that are in any benchmark; from 0
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name} {count:,}" for name, count in self.per_benchmark.items())
@@ -178,18 +175,14 @@ class LengthReport:
     """
 
     rows: int
-    tokens: int
-    """Tokens of all rows, before truncation."""
+    tokens: int  # tokens of all rows, before truncation
     trained_tokens: int
     """Labels that enter the loss: after truncation, and without the first token of a row, which nothing predicts."""
     longest: int
     median: float
-    truncated: int
-    """Rows longer than `max_length`."""
-    truncated_tokens: int
-    """Tokens that truncation takes away."""
-    dropped: int
-    """Rows without a trained label after truncation; left out, or packed without effect."""
+    truncated: int  # rows longer than `max_length`
+    truncated_tokens: int  # tokens that truncation takes away
+    dropped: int  # rows without a trained label after truncation; left out, or packed without effect
     max_length: int | None
 
     def __str__(self) -> str:

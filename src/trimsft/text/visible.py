@@ -58,9 +58,6 @@ def _shown(letter: str) -> str:
     return "⍽" if letter == "\u00a0" else letter
 
 
-# ---- single tokens
-
-
 class TokenTexts:
     """The text of single tokens, as they stand inside a text: leading spaces kept, split characters as bytes.
 

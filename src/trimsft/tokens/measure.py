@@ -15,8 +15,7 @@ from trimsft.tokens.statistics.weighting import confidence, diagnose
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table
 from trimsft.tokens.write import alike, write_token_table
 
-Progress = Callable[[str, int, int], None]
-"""Called with the name of the model, rows done, and rows in all."""
+Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,23 +24,18 @@ class Summary:
 
     model: str
     path: str
-    is_new: bool
-    """False where it was there already, made with the same inputs."""
+    is_new: bool  # false where it was there already, made with the same inputs
     template: str | None
     system_prompt: str | None
     max_length: int | None
-    cut: Mapping[str, int]
-    """What the maximum length took: rows_cut, tokens_cut, rows_lost."""
+    cut: Mapping[str, int]  # what the maximum length took: rows_cut, tokens_cut, rows_lost
     tokens: int
     examples: int
     mean_nll: float
     median_gap: float
-    first_choice_percent: float
-    """Percent of the tokens that no other one has a larger logit than."""
-    effective_ratio: float
-    """R_eff of TrimSFT's weights at the paper's margin and bandwidth."""
-    high_weight_percent: float
-    """Percent of the tokens with such a weight above one half."""
+    first_choice_percent: float  # percent of the tokens that no other one has a larger logit than
+    effective_ratio: float  # R_eff of TrimSFT's weights at the paper's margin and bandwidth
+    high_weight_percent: float  # percent of the tokens with such a weight above one half
 
 
 @dataclass(frozen=True)
@@ -49,10 +43,8 @@ class TokenTables:
     """What came of `measure_tokens`."""
 
     summaries: list[Summary]
-    pending: list[Path]
-    """Tables that wait for the shares of other processes."""
-    incomparable: TrimSFTError | None
-    """Why the tables cannot be compared; None where they can."""
+    pending: list[Path]  # tables that wait for the shares of other processes
+    incomparable: TrimSFTError | None  # why the tables cannot be compared; None where they can
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`, where percentages carry no mark."""

@@ -26,8 +26,7 @@ class Rendering:
 
     template: str = "auto"
     system_prompt: str | None = None
-    max_length: int | None = None
-    """0: rows are not cut, whatever a training did."""
+    max_length: int | None = None  # 0: rows are not cut, whatever a training did
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
 

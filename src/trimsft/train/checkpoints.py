@@ -39,8 +39,7 @@ else:
 
 logger = logging.getLogger("trimsft")
 
-STAGING = "_saving"
-"""Where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore."""
+STAGING = "_saving"  # where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore
 SEAL = "complete.json"
 STATE = "trainer_state.json"
 
@@ -48,8 +47,7 @@ STATE = "trainer_state.json"
 class AtomicCheckpoints(Trainer):  # type: ignore[misc]
     """Makes a Trainer's checkpoints whole or absent: `class MyTrainer(AtomicCheckpoints, SFTTrainer)`."""
 
-    _saving = False
-    """While true, the folder of the run is `_saving/`, and nothing is pushed."""
+    _saving = False  # while true, the folder of the run is `_saving/`, and nothing is pushed
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""

@@ -48,8 +48,7 @@ __all__ = ["Estimate", "Plan", "describe", "dry_run", "estimate", "log_estimate"
 
 logger = logging.getLogger("trimsft")
 
-HEADROOM = 0.1
-"""Share of the device that a run which fits leaves free."""
+HEADROOM = 0.1  # share of the device that a run which fits leaves free
 UTILISATION = 0.4
 """Assumed share of the device's peak that training reaches, counting recomputed layers as work. One H200 reached 0.41
 to 0.48 from micro-batches of 8192 tokens on, and 0.17 with 2048 (docs/results/train_step_h200.json)."""
@@ -67,23 +66,16 @@ class Estimate:
 
     parameters: int
     trainable: int
-    weights_bytes: int
-    """Weights, and copies of them in the dtype of the matmuls."""
+    weights_bytes: int  # weights, and copies of them in the dtype of the matmuls
     gradient_bytes: int
     optimizer_bytes: int
-    activation_bytes: int
-    """Kept from the forward pass for the backward pass."""
-    layer_bytes: int
-    """One layer at work in the backward pass."""
-    head_bytes: int
-    """The fused head at work, which is over before the layers' backward pass begins."""
+    activation_bytes: int  # kept from the forward pass for the backward pass
+    layer_bytes: int  # one layer at work in the backward pass
+    head_bytes: int  # the fused head at work, which is over before the layers' backward pass begins
     total_bytes: int
-    tokens: int
-    """Real tokens over the whole run, prompts included."""
-    positions: int
-    """The same with padding."""
-    global_batch: int
-    """Rows that make one optimizer step."""
+    tokens: int  # real tokens over the whole run, prompts included
+    positions: int  # the same with padding
+    global_batch: int  # rows that make one optimizer step
     steps: int
     flops: float
     seconds: float | None

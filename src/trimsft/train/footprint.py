@@ -47,16 +47,12 @@ class Plan:
 
     model: PretrainedConfig
     args: TrimSFTConfig
-    lengths: Sequence[int]
-    """Tokens of each training sequence, after truncation."""
-    trained_tokens: int
-    """How many of them are trained on: completions, not prompts."""
-    dtype: torch.dtype = torch.float32
-    """What the weights are loaded in."""
+    lengths: Sequence[int]  # tokens of each training sequence, after truncation
+    trained_tokens: int  # how many of them are trained on: completions, not prompts
+    dtype: torch.dtype = torch.float32  # what the weights are loaded in
     attention: str = "sdpa"
     processes: int = 1
-    sharded: bool = False
-    """FSDP2: each process holds its part of weights, gradients and optimizer state."""
+    sharded: bool = False  # FSDP2: each process holds its part of weights, gradients and optimizer state
     adapter: PeftConfig | None = None
 
     def __post_init__(self) -> None:

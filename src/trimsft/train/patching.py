@@ -63,12 +63,10 @@ class FusedHead:
     skip_below: float = DEFAULT_SKIP_BELOW
     low_memory: bool = False
     backend: Backend = "auto"
-    entropy: bool = False
-    """Whether `tokens.entropy` is filled in."""
+    entropy: bool = False  # whether `tokens.entropy` is filled in
     logit_scale: float = 1.0
     softcap: float | None = None
-    checked: bool = False
-    """Whether a first batch has shown that the model's own head does the same to its logits."""
+    checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
 
 
 def patch(
@@ -203,8 +201,7 @@ class _Call:
         self.labels = labels
         self.normalizer = normalizer
         self.results: list[LossOutput] = []
-        self.placeholder = torch.empty(0)
-        """What the head returned in place of logits, after its hooks."""
+        self.placeholder = torch.empty(0)  # what the head returned in place of logits, after its hooks
 
     @contextmanager
     def through(self, head: Any) -> Iterator[None]:

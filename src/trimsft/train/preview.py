@@ -45,8 +45,7 @@ class Token:
     """One token of an example."""
 
     id: int
-    text: str
-    """What it stands for inside a text; its bytes where it is only part of a character."""
+    text: str  # what it stands for inside a text; its bytes where it is only part of a character
     fate: Fate
     special: bool
 
@@ -58,10 +57,8 @@ class Example:
     row: int
     masked_tokens: int
     trained_tokens: int
-    cut_tokens: int
-    """Lost to the maximum length."""
-    eos_trained: bool
-    """Whether one of the last two tokens that are left is eos, and trained."""
+    cut_tokens: int  # lost to the maximum length
+    eos_trained: bool  # whether one of the last two tokens that are left is eos, and trained
     tokens: list[Token]
 
 

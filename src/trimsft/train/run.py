@@ -49,13 +49,10 @@ HARMLESS = frozenset([
 class TrainResult:
     """A training that has come to its end."""
 
-    run: RunDirectory
-    """Where it is; the model is in `run.model_dir`."""
+    run: RunDirectory  # where it is; the model is in `run.model_dir`
     steps: int
-    metrics: dict[str, Any]
-    """What Trainer says at the end: train_loss, train_runtime and others."""
-    was_finished: bool
-    """Whether there was nothing left to train."""
+    metrics: dict[str, Any]  # what Trainer says at the end: train_loss, train_runtime and others
+    was_finished: bool  # whether there was nothing left to train
 
 
 def train_model(**fields: Any) -> TrainResult:

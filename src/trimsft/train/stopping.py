@@ -20,8 +20,7 @@ from transformers import TrainerCallback
 
 from trimsft.errors import Stopped
 
-SAME_SIGNAL_SECONDS = 1.0
-"""`timeout` and some launchers send one request twice, to the process and to its group."""
+SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice, to the process and to its group
 
 
 class Stopping(TrainerCallback):  # type: ignore[misc]

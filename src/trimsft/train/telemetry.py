@@ -28,10 +28,8 @@ from trimsft.objectives import TokenStats
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
-STATE = "TrimSFTTelemetry"
-"""Under this name a checkpoint keeps what the telemetry must remember."""
-HIGH_WEIGHT = 0.5
-"""Tokens above this weight count as High-Weight (appendix of the paper)."""
+STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
+HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight (appendix of the paper)
 
 _SUMS = [
     "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
@@ -55,8 +53,7 @@ class Telemetry:
     def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
         self.band = band
         self.eos_ids = eos_ids
-        self._totals: Tensor | None = None
-        """The sums, then how many gaps fell into each bin."""
+        self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
         self._since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:

@@ -36,9 +36,6 @@ BETTER = {"e0": "1 1 1 7", "e1": "1 1 1 7", "e2": "1 1 5 1"}
 HARD = {"h0": "2 2 2 2", "h1": "2 2 1 1"}
 
 
-# ---- run directories
-
-
 def make_evaluated(
     folder: Path,
     benchmark: str,
@@ -96,9 +93,6 @@ def make_three(folder: Path, **more: str) -> dict[str, Path]:
 
 def _lines(path: Path, records: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-# ---- what a page holds
 
 
 class Page(HTMLParser):
@@ -178,9 +172,6 @@ def luminance(colour: str) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (byte / 255 for byte in parts)
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-# ---- the viewer
 
 
 def view(browser: Browser, page: Path, fragment: str = "") -> Browser:

@@ -297,8 +297,7 @@ def test_remarks_on_a_setting(browser, two_tables, binned) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "word"),
-    [("org/name-1.5B", "org/name-1.5B"), ("a b'; rm x", "'a b'\\''; rm x'"), ("", "MODEL")],
+    ("model", "word"), [("org/name-1.5B", "org/name-1.5B"), ("a b'; rm x", "'a b'\\''; rm x'"), ("", "MODEL")]
 )
 def test_the_command_names_the_model_as_one_word(browser, two_tables, tmp_path, model, word) -> None:
     text = two_tables.read_text(encoding="utf-8")

@@ -25,9 +25,6 @@ def runs(tmp_path) -> dict[str, Path]:
     return make_three(tmp_path)
 
 
-# ---- the same figures as the commands
-
-
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
     """Two runs, really evaluated: nearly always wrong, and nearly always right; with answers that differ in form."""
@@ -78,9 +75,6 @@ def signed(value: float) -> str:
     return "0.0" if text[1:] == "0.0" else text
 
 
-# ---- votes
-
-
 def test_votes_by_hand(three) -> None:
     samples = read_run("Base", three["Base"]).samples("easy")
     answers = answers_of([sample for sample in samples if sample["problem"] == "e1"])
@@ -101,9 +95,6 @@ def test_an_older_record_groups_equal_texts_and_says_so(tmp_path) -> None:
     answers = answers_of([{**sample, "sample": 0, "answer": None, "cluster": 3}])
     assert not answers.recorded and answers.votes == [] and answers.clusters == [None]
     assert answers_of([]).votes == []
-
-
-# ---- flips
 
 
 def test_flips_without_a_script(tmp_path, three) -> None:
@@ -144,9 +135,6 @@ def test_texts_that_are_missing_and_other_graders_are_named(tmp_path, runs) -> N
     assert not [word for word in ("in this file", "Left out", "no samples recorded") if word in page.words]
 
 
-# ---- runs that lack something
-
-
 def test_runs_without_scores_or_without_a_mean_are_named(tmp_path, three) -> None:
     (tmp_path / "fsft").mkdir()
     part = make_evaluated(tmp_path / "part", "easy", BETTER)
@@ -179,9 +167,6 @@ def test_many_runs_are_compared_with_the_first_pair_only(three, monkeypatch) -> 
     monkeypatch.setattr(evaluation, "FEW", 2)
     differences = evaluation_parts(read_runs({**three, "Again": three["Base"]}))["data"]["differences"]
     assert set(differences) == {"0,1", "0,2", "1,2", "1,3", "2,3"}  # not 0,3
-
-
-# ---- what is left out
 
 
 def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, monkeypatch) -> None:

@@ -14,8 +14,6 @@ from trimsft.report.page.packing import cells_each, corpus_cells, linear, rooted
 from trimsft.tokens.statistics.weighting import objective_of, weights_of
 from trimsft.tokens.table import read_token_table
 
-# ---- arrays
-
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
 def test_whole_numbers_come_back(values) -> None:
@@ -45,9 +43,6 @@ def test_what_is_not_finite_is_the_largest() -> None:
     step = linear(values)["step"]
     assert unpack(linear(values)).tolist() == pytest.approx([0, 1e6, -1e6, 3], abs=step / 2)
     assert unpack(rooted(values))[:2].tolist() == pytest.approx([0, 1e6])
-
-
-# ---- the corpus
 
 
 @pytest.fixture
@@ -88,9 +83,6 @@ def test_a_large_corpus_is_put_into_cells_that_keep_sums(table, most) -> None:
         assert cells[f"{name}.mass"].sum() == pytest.approx((weights * table["gradient_norm"]).sum(), rel=1e-5)
         assert packed["totals"][name]["high"] == (weights > 0.5).sum()
         assert packed["totals"][name]["squares"] == pytest.approx(np.square(weights).sum())
-
-
-# ---- examples
 
 
 def read(tmp_path, texts, **more):

@@ -52,9 +52,6 @@ def table(path: Path, texts=TEXTS, **facts) -> Path:
     return path
 
 
-# ---- what it holds
-
-
 def test_weights_before_and_after(page, runs, tmp_path) -> None:
     rows = {row[0]: row[1:] for row in page.rows if len(row) in (8, 13)}
     assert rows["SFT"][:3] == ["1.000", "1.000", "100.0"]
@@ -150,9 +147,6 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
         page_of(tmp_path, {"Half": tmp_path / "half"})
 
 
-# ---- colours of methods
-
-
 def test_runs_have_the_lines_of_their_methods_in_every_chart(tmp_path) -> None:
     """By what they were trained with, or else by their label; another run has a line that no method here needs."""
     runs = {label: tmp_path / label for label in ("TrimSFT", "mine", "Base", "SFT")}
@@ -179,9 +173,6 @@ def test_every_line_stands_out_from_the_page_in_light_and_in_dark() -> None:
         for colour, background in zip(pair, backgrounds, strict=True):
             assert contrast(colour, background) >= 3, (colour, background)
     assert min(contrast(line.colour, "#FFFFFF") for line in VALUE_LINES) >= 3  # in figures alone
-
-
-# ---- what it says of its own making
 
 
 def test_what_was_run_names_template_system_prompt_and_length(tmp_path) -> None:

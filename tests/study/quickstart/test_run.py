@@ -108,9 +108,6 @@ def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monke
     assert set(record["scores"]) == {"base", "trim"} and set(record["failures"]) == {"sft", "report"}
 
 
-# ---- settings
-
-
 def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
     assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *OBJECTIVES]
     fast = QuickstartSettings(fast=True, seed=2)

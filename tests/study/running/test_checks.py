@@ -29,9 +29,6 @@ def attention(scale: Scale, out: Path) -> str | None:
     return asked
 
 
-# ---- attention
-
-
 @pytest.mark.usefixtures("without_flash")
 def test_without_flash_attention_all_cells_train_with_sdpa_and_that_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -62,9 +59,6 @@ def test_on_a_cpu_it_is_sdpa_without_a_word(tmp_path: Path, caplog: pytest.LogCa
     assert attention(with_attention(scale, StudyFolder(tmp_path)), tmp_path) == "sdpa" and not caplog.messages
     eager = replace(scale, defaults={**scale.defaults, "attn_implementation": "eager"})
     assert attention(eager, tmp_path) == "eager"
-
-
-# ---- data and benchmarks
 
 
 @pytest.mark.parametrize(

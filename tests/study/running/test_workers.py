@@ -88,9 +88,6 @@ def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_
     wait_until_gone(pid)
 
 
-# ---- processes that end with their parent
-
-
 def test_a_launched_command_has_its_exit_code_input_and_environment(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

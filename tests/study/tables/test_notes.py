@@ -65,9 +65,6 @@ def test_missing_cells_and_those_without_some_benchmark_are_named() -> None:
     assert missing_note([cell("sft", seed) for seed in range(5)]) == [told]
 
 
-# ---- the paper's models and protocol
-
-
 @pytest.mark.parametrize(
     ("name", "model"),
     [

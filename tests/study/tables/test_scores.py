@@ -31,9 +31,6 @@ def difference(summaries, a, b, **options):
     return paired(*(summaries[cell(name)] for name in (a, b)), **options)
 
 
-# ---- the paper's numbers
-
-
 def test_a_setting_finds_its_number_in_the_papers_tables():
     def of(study, objective, model=STAND_IN, **fields):
         return paper_row(numbers_of(study), cell(objective, model=model, **fields))
@@ -67,9 +64,6 @@ def test_ranks_and_order():
     assert ranks([3.0, 1.0, 3.0, 2.0]) == [1, 4, 1, 3]
     assert same_order([1, 2, 3], [10, 30, 20]) == (2, 3)
     assert same_order([1, 2], [5, 5]) == (0, 0)
-
-
-# ---- tables
 
 
 def test_ours_the_papers_and_the_difference_with_the_interval():
@@ -150,9 +144,6 @@ def test_a_base_is_held_against_every_seed_of_the_other():
         interval = difference(summarise(results({cell("base"): 0.0, **trained}), resamples=200), "sft", "base")
         widths.append(interval.high - interval.low)
     assert widths[1] > 2 * widths[0]
-
-
-# ---- what is finished in part
 
 
 def test_a_score_is_over_the_seeds_that_have_it_and_a_mean_needs_all_benchmarks():

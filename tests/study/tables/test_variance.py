@@ -89,9 +89,6 @@ def test_one_margin_alone_is_refused_with_what_there_is():
         shares({(1.0, 1.0): [1], (1.0, 2.0): [2]})
 
 
-# ---- intervals
-
-
 def sampled(effect, rng, seeds=1, problems=30, spread=0.0):
     """average@8 of 3 x 3 settings on two benchmarks; `effect` in log-odds."""
     difficulty = [rng.normal(0, 1.5, problems) for _ in range(2)]
@@ -161,9 +158,6 @@ def test_of_draws_around_the_value_the_interval_is_that_of_their_quantiles(seed)
     draws -= np.median(draws)
     found = bias_corrected(0.0, draws)
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.02)
-
-
-# ---- the paper's own numbers
 
 
 def test_in_the_papers_own_ablation_the_bandwidth_explains_four_times_what_the_margin_does():

@@ -36,10 +36,8 @@ class Sampling:
     )
     top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0, most=_LARGEST)
     max_tokens: int = option(2048, help="New tokens of an answer at most.", least=1)
-    stop: tuple[str, ...] = ()
-    """Texts that end the answer and are not part of it."""
-    stop_tokens: tuple[int, ...] = ()
-    """Tokens that do the same, beside the eos of tokenizer and model."""
+    stop: tuple[str, ...] = ()  # texts that end the answer and are not part of it
+    stop_tokens: tuple[int, ...] = ()  # tokens that do the same, beside the eos of tokenizer and model
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -75,14 +73,11 @@ class Request:
 class Completion:
     """What became of one request."""
 
-    index: int
-    """Position of the request among those given."""
+    index: int  # position of the request among those given
     text: str
-    tokens: int
-    """New tokens, the one that stopped it included."""
+    tokens: int  # new tokens, the one that stopped it included
     finish: Finish
-    error: str | None = None
-    """What went wrong, where `finish` is error."""
+    error: str | None = None  # what went wrong, where `finish` is error
 
 
 @runtime_checkable

@@ -16,8 +16,7 @@ from torch import Tensor
 from trimsft.evaluate.engines.base import Sampling
 from trimsft.evaluate.engines.slot_attention import has_triton
 
-_ELEMENTS = 2**25
-"""Random numbers made at once: the hash needs a few buffers of this size."""
+_ELEMENTS = 2**25  # random numbers made at once: the hash needs a few buffers of this size
 
 
 class Drawer:
@@ -26,8 +25,7 @@ class Drawer:
     def __init__(self, seeds: Sequence[int], samplings: Sequence[Sampling], device: torch.device) -> None:
         rows = len(seeds)
         self._keys = torch.zeros(rows, 2, dtype=torch.int32, device=device)
-        self._inverse = torch.zeros(rows, 1, device=device)
-        """1 / temperature; 0 for greedy rows."""
+        self._inverse = torch.zeros(rows, 1, device=device)  # 1 / temperature; 0 for greedy rows
         self._top_k = torch.zeros(rows, 1, dtype=torch.int64, device=device)
         self._top_p = torch.ones(rows, 1, device=device)
         self._any_sampled = False

@@ -31,8 +31,7 @@ class ScriptedEngine:
         self._fails = fails
         self.identity: Mapping[str, Any] = dict(identity or {})
         self.details: Mapping[str, Any] = {}
-        self.requests: list[Request] = []
-        """Everything that was asked, in order."""
+        self.requests: list[Request] = []  # everything that was asked, in order
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         for index, request in enumerate(requests):

@@ -22,13 +22,10 @@ from trimsft.evaluate.engines import slot_attention
 from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel
 from trimsft.evaluate.engines.draw import Drawer
 
-STEPS_AT_ONCE = 8
-"""On a GPU, steps between two looks at who has ended: a look waits for the device."""
-REFILL_SHARE = 8
-"""Slots are refilled when one in so many is free: reading prompts costs a pass of its own."""
+STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look waits for the device
+REFILL_SHARE = 8  # slots are refilled when one in so many is free: reading prompts costs a pass of its own
 PROMPT_TOKENS_AT_ONCE = {"cuda": 2**16, "cpu": 2**12}
-LEAST_ROWS = 16
-"""Below this, fewer rows save nothing."""
+LEAST_ROWS = 16  # below this, fewer rows save nothing
 LARGEST_ERROR = 0.01
 LARGEST_ERROR_16_BIT = 0.5
 """Error of the first logits, as a share of their standard deviation; a wrong mask or position is off by several."""

@@ -21,8 +21,7 @@ from trimsft.text.encoding import load_tokenizer
 MOST_ROWS = 2048
 CPU_ROWS = 64
 CPU_ROWS_SMALL = 256
-SMALL = 50_000_000
-"""Parameters; a step of a smaller model is mostly overhead."""
+SMALL = 50_000_000  # parameters; a step of a smaller model is mostly overhead
 
 
 class TransformersEngine:
@@ -268,7 +267,7 @@ class TransformersEngine:
         import torch
 
         config = self.model.config.get_text_config()
-        all_heads = getattr(config, "num_attention_heads", 0)  # none in state-space models
+        all_heads = getattr(config, "num_attention_heads", 0)  # None in state-space models
         heads = getattr(config, "num_key_value_heads", None) or all_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // max(1, all_heads)
         cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * (longest + new)

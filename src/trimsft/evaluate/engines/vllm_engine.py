@@ -14,8 +14,7 @@ from typing import Any
 from trimsft.errors import one_line
 from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, identify_model
 
-AHEAD = 2048
-"""Requests given to vLLM before the first of them is done: enough to fill it, few enough to abort."""
+AHEAD = 2048  # requests given to vLLM before the first of them is done: enough to fill it, few enough to abort
 
 _NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 

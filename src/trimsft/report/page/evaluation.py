@@ -251,9 +251,7 @@ def _compared(
 ) -> dict[tuple[int, int], Table]:
     scores = {place: [runs[place].counts[name] for name in shared] for pair in pairs for place in pair}
     compared = compare_pairs(
-        [(scores[a], scores[b]) for a, b in pairs],
-        metrics,
-        names=[(runs[a].label, runs[b].label) for a, b in pairs],
+        [(scores[a], scores[b]) for a, b in pairs], metrics, names=[(runs[a].label, runs[b].label) for a, b in pairs]
     )
     return {
         pair: {

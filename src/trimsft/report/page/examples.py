@@ -115,12 +115,7 @@ def shown_prompt(prompt: str) -> str:
 
 
 def _gather(
-    table: TokenTable,
-    match: Sequence[NDArray[np.int64] | None],
-    shown: Shown,
-    names: dict[int, str],
-    *,
-    with_top: bool,
+    table: TokenTable, match: Sequence[NDArray[np.int64] | None], shown: Shown, names: dict[int, str], *, with_top: bool
 ) -> dict[str, Any] | None:
     """What one run says of the shown tokens, zeros where its tokens are others; and the names it needs."""
     if all(rows is None for rows in match):

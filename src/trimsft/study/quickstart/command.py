@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from trimsft.study.quickstart.scores import Results
     from trimsft.study.running.watch import Progress
 
-HELD_OUT = 1_000_000
-"""Added to the seed: no training takes these rows."""
+HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
 FAST = {"methods": ("sft", "trim"), "rows": 600, "problems": 16, "table_rows": 40}
 _NOT_RECORDED = ("out", "fast", "workers")
 
@@ -47,28 +46,22 @@ class QuickstartSettings:
     fast: bool = option(False, flags=("--fast",), help="Train SFT and TrimSFT only, in under a minute.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
     methods: tuple[str, ...] = tuple(OBJECTIVES)
-    rows: int = 1200
-    """Rows of training data: one epoch."""
+    rows: int = 1200  # rows of training data: one epoch
     batch: int = 24
     learning_rate: float = 5e-4
-    problems: int = 40
-    """Problems of each tier, always the same ones."""
+    problems: int = 40  # problems of each tier, always the same ones
     samples: int = 8
-    max_tokens: int = 128
-    """Twice what the longest solutions take: who has not answered by then will not."""
-    table_rows: int = 100
-    """Held-out solutions whose tokens are measured before and after."""
+    max_tokens: int = 128  # twice what the longest solutions take: who has not answered by then will not
+    table_rows: int = 100  # held-out solutions whose tokens are measured before and after
     slip_rate: float = FineTuning.slip_rate
     filler_rate: float = FineTuning.filler_rate
     unfamiliar_share: float = FineTuning.unfamiliar_share
     """Imperfections of the training data, see `lab.FineTuning`."""
     margin: float = MARGIN
     bandwidth: float = BANDWIDTH
-    base: str = ""
-    """Folder of another base model of the lab; empty: the one of the package."""
+    base: str = ""  # folder of another base model of the lab; empty: the one of the package
     device: str = "cpu"
-    workers: int | None = None
-    """Methods side by side; by default as many as there are cores."""
+    workers: int | None = None  # methods side by side; by default as many as there are cores
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -94,11 +87,7 @@ class QuickstartSettings:
             LAB,
             models={"lab": ModelAt(path=str(Path(self.base).resolve()) if self.base else LAB_BASE)},
             rows=self.rows,
-            defaults={
-                **LAB.defaults,
-                "per_device_train_batch_size": self.batch,
-                "learning_rate": self.learning_rate,
-            },
+            defaults={**LAB.defaults, "per_device_train_batch_size": self.batch, "learning_rate": self.learning_rate},
             problems=self.problems,
             samples=self.samples,
             sampling={"max_tokens": self.max_tokens},
@@ -163,8 +152,7 @@ class QuickstartOutcome:
 
     settings: QuickstartSettings
     cells: Outcome
-    results: Results | None
-    """None where no run could be scored."""
+    results: Results | None  # None where no run could be scored
     report: Path | None
     report_error: str
     total_seconds: float

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 BASELINE = "sft"
 METHOD = "trim"
 GREEDY, SAMPLED = "greedy", "average"
-SCATTERED = 0.1
-"""Greedy above sampled by so much: the model knows more than it says at temperature 1."""
+SCATTERED = 0.1  # greedy above sampled by so much: the model knows more than it says at temperature 1
 Scores = Mapping[str, Sequence[BenchmarkScore]]
 
 

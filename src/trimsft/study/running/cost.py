@@ -34,14 +34,11 @@ if TYPE_CHECKING:
 
 COUNTED_ROWS = 200
 ROWS_UNKNOWN = 20_000
-ROW_TOKENS = 526
-"""Mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2; for data that is not at hand."""
+ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2; for data that is not at hand
 ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
 """Mean length of a sampled answer. Measured at the lab (docs/results/lab.md's runs); assumed elsewhere."""
-WEIGHT_BYTES = 4.0
-"""Bytes of one parameter: float32, as the recipes train."""
-PEAK_FLOPS = 312e12
-"""The peak of one A100 in bfloat16: where there is no GPU to ask."""
+WEIGHT_BYTES = 4.0  # bytes of one parameter: float32, as the recipes train
+PEAK_FLOPS = 312e12  # the peak of one A100 in bfloat16: where there is no GPU to ask
 GENERATED_PER_SECOND = 2e13
 """Tokens a second on one GPU, times the parameters of the model: 2,900 for one of 7 billion. Assumed, for vLLM."""
 TRANSFORMERS_PER_SECOND = 5e12
@@ -65,8 +62,7 @@ class CellCost:
     generated_tokens: float = 0
     gpu_hours: float = 0
     cpu_hours: float = 0
-    disk_bytes: float = 0
-    """What stays."""
+    disk_bytes: float = 0  # what stays
     peak_bytes: float = 0
     """While it is at work, at its most: checkpoints with the optimizer's state, or what stays."""
 

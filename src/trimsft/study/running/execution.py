@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from trimsft.study.running.ray import RayCrew
 
 EXECUTORS = ("local", "ray")
-POLL = 5.0
-"""Seconds between two looks at cells that others work on."""
+POLL = 5.0  # seconds between two looks at cells that others work on
 logger = logging.getLogger("trimsft")
 
 
@@ -42,10 +41,8 @@ class Event:
     """A change in the state of a cell."""
 
     cell: Cell
-    state: str
-    """waiting, running, elsewhere, retrying, done, failed."""
-    note: str = ""
-    """The stage, who has it, or why it failed."""
+    state: str  # waiting, running, elsewhere, retrying, done, failed
+    note: str = ""  # the stage, who has it, or why it failed
     done: int = 0
     total: int = 0
 

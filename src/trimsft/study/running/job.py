@@ -35,8 +35,7 @@ from trimsft.study.running.training import model_path, training_settings, write_
 from trimsft.study.running.workers import SHARE, Taken, ended_by
 from trimsft.study.scales import Scale, find_recipe
 
-Tell = Callable[..., None]
-"""Called with the stage and how far it is: tell("evaluating", done=120, total=1080)."""
+Tell = Callable[..., None]  # called with the stage and how far it is: tell("evaluating", done=120, total=1080)
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
 
 

@@ -17,8 +17,7 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
-PATIENCE = 8
-"""Seconds that the command has to end: fewer than the worker waits for all of this."""
+PATIENCE = 8  # seconds that the command has to end: fewer than the worker waits for all of this
 PR_SET_PDEATHSIG = 1
 
 
@@ -35,9 +34,6 @@ def tied(command: list[str]) -> list[str]:
         return command
     # a process of its own: what runs between fork and exec here must not take a lock, and there are threads
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
-
-
-# ---- between parent and command
 
 
 def _main(parent: int, command: list[str]) -> NoReturn:

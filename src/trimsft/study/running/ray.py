@@ -22,10 +22,8 @@ from trimsft.study.running.job import STAGES, CellJob, tell_nobody
 from trimsft.study.running.slots import VISIBLE
 from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, say_into, settle_threads
 
-CORES = {"cpu": 1, "cuda": 4}
-"""For each process of a cell."""
-RESOURCES = "TRIMSFT_RAY_RESOURCES"
-"""Other resources that every cell takes, such as {"a100": 1} in JSON."""
+CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
+RESOURCES = "TRIMSFT_RAY_RESOURCES"  # other resources that every cell takes, such as {"a100": 1} in JSON
 POLL = 0.5
 
 logger = logging.getLogger("trimsft")

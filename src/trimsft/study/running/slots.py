@@ -20,10 +20,8 @@ from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
 from trimsft.study.running.workers import SHARE
 
-MOST = 6
-"""Processes on the cores: each takes most of a gigabyte."""
-SHARED_AT_MOST = 4
-"""Cells on one GPU."""
+MOST = 6  # processes on the cores: each takes most of a gigabyte
+SHARED_AT_MOST = 4  # cells on one GPU
 FOR_GENERATION = 2.0
 """A cell that generates with transformers is given room for as much again as its training takes."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"

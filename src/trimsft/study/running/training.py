@@ -84,9 +84,6 @@ def updates_of(scale: Scale, cell: Cell) -> int:
     return int(-(-scale.rows // batch) * float(fields["num_train_epochs"]))
 
 
-# ---- data
-
-
 def task(scale: Scale, seed: int) -> FineTuning:
     assert scale.rows is not None
     return FineTuning(rows=scale.rows, seed=seed)

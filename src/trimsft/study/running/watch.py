@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 BAR = 18
-SHOWN = 20
-"""Lines at most: what is at work first, then what went wrong, then the rest."""
+SHOWN = 20  # lines at most: what is at work first, then what went wrong, then the rest
 STYLES = {"failed": "red", "retrying": "red", "done": "green", "waiting": "dim", "missing": "dim", "running": "cyan"}
 _AT_WORK = ("running", "elsewhere", "retrying", "failed", "waiting", "done")
 
@@ -133,10 +132,8 @@ class CellState:
     """One cell as it is now."""
 
     cell: Cell
-    state: str
-    """running, failed, missing or done."""
-    note: str
-    """The stage and who is at it; why it failed; what there is already of one that is missing."""
+    state: str  # running, failed, missing or done
+    note: str  # the stage and who is at it; why it failed; what there is already of one that is missing
 
     def as_dict(self) -> dict[str, Any]:
         return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from trimsft.study.running.job import CellJob
     from trimsft.study.running.slots import CoreSlots, GpuSlots
 
-SHARE = "TRIMSFT_GPU_SHARE"
-"""How much of a GPU's memory generation may take where several cells share it."""
+SHARE = "TRIMSFT_GPU_SHARE"  # how much of a GPU's memory generation may take where several cells share it
 QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-ENDING = 10.0
-"""Seconds that a worker has to end what it has launched."""
+ENDING = 10.0  # seconds that a worker has to end what it has launched
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,14 @@ class Told:
 @dataclass(frozen=True)
 class Done:
     name: str
-    seconds: dict[str, float]
-    """For each step that this start had to do."""
+    seconds: dict[str, float]  # for each step that this start had to do
 
 
 @dataclass(frozen=True)
 class Failed:
     name: str
     error: str
-    was_killed: bool = False
-    """By a signal, and so perhaps not by what it did."""
+    was_killed: bool = False  # by a signal, and so perhaps not by what it did
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,9 @@ class SweepOutcome:
     """What a sweep came to."""
 
     cells: Outcome
-    swept: Swept | None
-    """None where no point is finished."""
+    swept: Swept | None  # None where no point is finished
     files: list[Path] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    """Which values make no further runs."""
+    notes: list[str] = field(default_factory=list)  # which values make no further runs
 
     def failures(self) -> list[str]:
         """Each in one line, with where to read more."""

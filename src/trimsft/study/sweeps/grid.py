@@ -22,8 +22,7 @@ from trimsft.objectives import OBJECTIVES
 from trimsft.study.cells import PARAMETERS, Cell, takes_of
 
 OBJECTIVE = "objective"
-MOST_VALUES = 1000
-"""Values of one range at most: more are a slip of the pen."""
+MOST_VALUES = 1000  # values of one range at most: more are a slip of the pen
 ELSEWHERE = {"seed": "--seeds", "model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
 """Fields that a sweep sets itself, and the option that says how."""
 

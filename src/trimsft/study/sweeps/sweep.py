@@ -36,11 +36,9 @@ class Swept:
     points: tuple[Summary, ...]
     baselines: tuple[Summary, ...]
     """SFT, where it was trained beside them or is a point itself: one for each setting of the shared fields."""
-    missing: tuple[Cell, ...]
-    """Cells that are not finished."""
+    missing: tuple[Cell, ...]  # cells that are not finished
     metric: str = "average"
-    on: str | None = None
-    """The benchmark that the best point is chosen on; the others report it."""
+    on: str | None = None  # the benchmark that the best point is chosen on; the others report it
 
     @property
     def benchmarks(self) -> list[str]:

@@ -49,12 +49,9 @@ class Claim:
     study: str
     name: str
     statement: str
-    source: str
-    """Where the paper says so: the label of the study's first table or figure."""
-    verdict: str
-    """HOLDS, FAILS or OPEN."""
-    sentence: str
-    """The numbers behind the verdict."""
+    source: str  # where the paper says so: the label of the study's first table or figure
+    verdict: str  # HOLDS, FAILS or OPEN
+    sentence: str  # the numbers behind the verdict
 
 
 def make_claim(name: str, verdict: str, sentence: str, **values: str) -> Claim:
@@ -69,8 +66,7 @@ class _Judgement:
 
     verdict: str
     text: str
-    samples: int | None = None
-    """How many the metric is over, where the statement names them."""
+    samples: int | None = None  # how many the metric is over, where the statement names them
 
 
 def _where_all(verdicts: Sequence[str]) -> str:

@@ -17,8 +17,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.scales import SCALES, Scale
 from trimsft.study.tables.summaries import Results, Summaries, in_common, labels_of
 
-MANY = 0.05
-"""The share of samples; below, a missing answer is like a wrong one."""
+MANY = 0.05  # the share of samples; below, a missing answer is like a wrong one
 MOST_NAMED = 8
 _PAPER = SCALES["paper"]
 
@@ -51,9 +50,6 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     named = ", ".join(f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many[:MOST_NAMED])
     more = f", and {len(many) - MOST_NAMED} more" if len(many) > MOST_NAMED else ""
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}{more}."]
-
-
-# ---- the protocol
 
 
 def study_title(title: str, scale: Scale, samples: int) -> str:

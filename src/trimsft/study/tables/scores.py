@@ -21,10 +21,8 @@ from trimsft.scoring.intervals import Interval
 from trimsft.study import cells
 from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
 
-STAND_IN = "Qwen2.5-Math-1.5B"
-"""The model of all of the paper's studies but Table 1 and Figure 2."""
-DEFAULT_BAND = (MARGIN, BANDWIDTH)
-"""TrimSFT's in Table 1."""
+STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
+DEFAULT_BAND = (MARGIN, BANDWIDTH)  # trimSFT's in Table 1
 TABLES = {
     "main": ("main",),
     "passes": (),
@@ -107,8 +105,7 @@ class ScoreRow:
     metric: str
     ours: Interval
     by_seed: tuple[float, ...]
-    paper: float | None
-    """Where it has the same model, benchmark and setting."""
+    paper: float | None  # where it has the same model, benchmark and setting
     stand_in: float | None
     """The average of `STAND_IN` with that setting, where the paper has no such model or benchmark."""
 
@@ -163,12 +160,7 @@ def columns_of(summaries: Summaries) -> dict[str, tuple[str, ...]]:
 
 
 def _score_row(
-    summary: Summary,
-    benchmark: str,
-    names: Sequence[str],
-    metric: str,
-    numbers: Numbers,
-    shared: Sequence[str] | None,
+    summary: Summary, benchmark: str, names: Sequence[str], metric: str, numbers: Numbers, shared: Sequence[str] | None
 ) -> ScoreRow:
     """`shared` are the benchmarks of the stand-in, for the row that its average stands beside."""
     theirs = paper_row(numbers, summary.setting) if metric == "average" else None

@@ -43,8 +43,7 @@ def load_results(cells: Iterable[Cell], out: Path, *, partial: bool = False) -> 
 class Summary:
     """All finished seeds of one setting."""
 
-    setting: Cell
-    """Of seed 0, whatever the seeds are."""
+    setting: Cell  # of seed 0, whatever the seeds are
     runs: Mapping[int, Mapping[str, BenchmarkScore]]
     """Seed -> benchmark -> scores; a seed that is not finished may lack benchmarks."""
     cells: Sequence[Cell]

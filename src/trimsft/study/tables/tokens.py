@@ -43,12 +43,10 @@ _HEADINGS = {
     "trim_mass": "TrimSFT's gradient, %",
 }
 """As readers see columns; files for programs keep their names."""
-MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)
-"""Those of the paper's weight diagnostics; (3, 1) beside them."""
+MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)  # those of the paper's weight diagnostics; (3, 1) beside them
 NEARLY_UNCHANGED = 0.1
 """A share of the range over tau; a bound of ours: the paper names none, and its High-Weight moves by 0.77 of 51.50."""
-LEAST_EXAMPLES = 10
-"""With fewer nothing is judged: resampling them knows little of others."""
+LEAST_EXAMPLES = 10  # with fewer nothing is judged: resampling them knows little of others
 
 
 # ---- tables
@@ -125,8 +123,7 @@ def token_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
 
 
 Setting = tuple[float, float]
-Statistic = Callable[[Array, Setting], Array]
-"""(means over tokens [R, columns], (m, tau)) -> [R]."""
+Statistic = Callable[[Array, Setting], Array]  # (means over tokens [R, columns], (m, tau)) -> [R]
 
 
 def _weight_claims(table: TokenTable) -> list[Claim]:
@@ -222,16 +219,8 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
         for n, (m, _) in enumerate(PAPER_MASS)
     )
     return [
-        _claim(
-            "hard-half-is-low",
-            half,
-            f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points.",
-        ),
-        _claim(
-            "less-high",
-            cut,
-            f"The smallest difference over m is {_text(cut, 1)} points.",
-        ),
+        _claim("hard-half-is-low", half, f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points."),
+        _claim("less-high", cut, f"The smallest difference over m is {_text(cut, 1)} points."),
     ]
 
 

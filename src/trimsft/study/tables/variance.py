@@ -30,25 +30,20 @@ from trimsft.report.table import rounded
 from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.study.tables.summaries import Summary, in_common
 
-Setting: TypeAlias = tuple[float, float]
-"""(margin, bandwidth)."""
+Setting: TypeAlias = tuple[float, float]  # (margin, bandwidth)
 PARTS = ("margin", "bandwidth", "interaction", "residual", "shared")
 RESAMPLES = 2_000
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
-"""The verdicts on a claim."""
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"  # the verdicts on a claim
 
 
 @dataclass(frozen=True)
 class Sensitivity:
     """The shares with their intervals, and what they say."""
 
-    shares: Mapping[str, Interval]
-    """By part."""
-    difference: Interval
-    """bandwidth - margin, of the variance seen."""
+    shares: Mapping[str, Interval]  # by part
+    difference: Interval  # bandwidth - margin, of the variance seen
     settings: int
-    seeds: int
-    """The fewest of any setting."""
+    seeds: int  # the fewest of any setting
 
     @property
     def verdict(self) -> str:

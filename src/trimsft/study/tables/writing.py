@@ -48,8 +48,7 @@ from trimsft.tokens.table import TokenTable, read_token_table
 
 _METRICS = {"main": ("average", "greedy"), "passes": ("pass@{samples}", "majority@{samples}")}
 """By study; average elsewhere."""
-MOST_ON_A_PAGE = 8
-"""Runs; more would be read by nobody."""
+MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
 
 
 def write_study(
