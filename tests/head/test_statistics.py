@@ -93,7 +93,7 @@ def test_deep_tails_keep_their_digits(backend, gap) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ties(backend) -> None:
-    """Of equal competitors the first; a gold token that ties with it has gap 0 and rank 1."""
+    """The first of equal competitors counts; a gold token that ties with it has gap 0 and rank 1."""
     logits = torch.zeros(3, 4100)
     logits[0, [7, 4099]] = 5.0
     logits[1, [3, 9, 4000]] = 5.0

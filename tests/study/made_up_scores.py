@@ -24,7 +24,7 @@ def counts(shift: float, noise: int, problems: int = PROBLEMS) -> list[int]:
 
 
 def scores(shift: float, noise: int = 0, harder: float = 1.0) -> list[BenchmarkScore]:
-    """Of both benchmarks, "hard" being harder."""
+    """Scores of both benchmarks, "hard" being harder."""
     shifts = {"easy": shift, "hard": shift - harder}
     return [score_of(name, counts(by, noise + 1000 * n), resamples=20) for n, (name, by) in enumerate(shifts.items())]
 
@@ -45,7 +45,7 @@ def cell(objective: str, seed: int = 0, model: str = "lab", **fields: float) -> 
 def main_results(
     seeds: int = 3, shifts: Mapping[str, float] = SHIFTS, model: str = "lab"
 ) -> dict[Cell, list[BenchmarkScore]]:
-    """Of the study `main`: a base, and every method with so many seeds."""
+    """Cells of the study `main`: a base, and every method with so many seeds."""
     return results(
         {
             cell(name, seed, model): shift

@@ -61,7 +61,7 @@ class Trained:
     weights: Weights
     logs: list[dict[str, float]]
     kept: list[list[list[int]]]
-    """Of each rank and micro-batch: how many tokens were trained, and how many of them kept."""
+    """How many tokens each rank and micro-batch trained, and how many of them it kept."""
     nearest: float
     is_sharded: bool
 

@@ -111,8 +111,12 @@ def _typer_option(name: str, kind: Any, known: Option) -> Any:
     for number, metavar in ((int, "INTEGER"), (float, "NUMBER")):
         if kind in (number, number | None):
             more |= {"parser": _number(_flag(name, known), number), "metavar": metavar}
+    if kind in (str, str | None, list[str]):
+        more["metavar"] = "NAME" if known.choices else "TEXT"
+    elif kind in (Path, Path | None, list[Path]):
+        more["metavar"] = "PATH"
     if known.argument is not None:
-        return typer.Argument(metavar=known.argument, **more)
+        return typer.Argument(**{**more, "metavar": known.argument})
     return typer.Option(*known.flags, **more)
 
 

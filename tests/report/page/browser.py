@@ -90,11 +90,11 @@ class Browser:
         self.run("document.getElementById(arguments[0]).click()", name)
 
     def text(self, name: str) -> str:
-        """Of the element with that id."""
+        """The text of the element with that id."""
         return self.run("return document.getElementById(arguments[0]).textContent", name)
 
     def value(self, name: str) -> str:
-        """Of the control with that id."""
+        """The value of the control with that id."""
         return self.run("return document.getElementById(arguments[0]).value", name)
 
     def put(self, name: str, value: object, event: str = "input") -> None:

@@ -160,7 +160,7 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, "#rrggbb" or "rgb(r, g, b)", by WCAG: from 1 to 21."""
+    """The contrast of two colours, "#rrggbb" or "rgb(r, g, b)", by WCAG: from 1 to 21."""
     bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 

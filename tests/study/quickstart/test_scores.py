@@ -25,7 +25,7 @@ ALL = {
 
 
 def make_results(problems: int = 24, **solved: tuple[int, float]) -> Results:
-    """Of each run (dashes as underscores): samples of 8 that solve a problem, and the share solved greedy."""
+    """Samples of 8 that solve a problem, and the share solved greedy, for each run (dashes as underscores)."""
 
     def tier(name: str, right: int, greedy: float) -> BenchmarkScore:
         results = []

@@ -120,7 +120,7 @@ def test_the_sentence_says_what_the_numbers_say(effect, verdict, words):
 
 
 def test_noise_alone_seldom_gets_a_verdict():
-    """Of sweeps without any effect at most a few may be called one way or the other."""
+    """At most a few sweeps without any effect may be called one way or the other."""
     told = [
         sensitivity(sampled(lambda m, tau: 0.0, np.random.default_rng([1, n])), resamples=200).verdict
         for n in range(40)

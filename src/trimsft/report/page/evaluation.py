@@ -268,7 +268,7 @@ def _difference_rows(
     metrics: Mapping[str, str],
     columns: Sequence[str],
 ) -> list[tuple[str, list[Difference | None]]]:
-    """Of the first pair, by metric; empty where it cannot be compared."""
+    """The differences of the first pair, by metric; empty where it cannot be compared."""
     if pair is None:
         return []
     table = pairs.get(pair)
