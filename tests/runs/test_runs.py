@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, WriteError
 from trimsft.runs import (
     JsonLines,
     RunDirectory,
@@ -32,6 +32,7 @@ from trimsft.runs import (
     write_whole,
 )
 from trimsft.runs import directory as runs
+from trimsft.runs.files import written_beside
 
 # the package without its __init__, which loads torch for seconds; runs.py needs none of it
 ALONE = f"""
@@ -376,9 +377,22 @@ def test_a_failure_while_writing_leaves_the_old_file_and_nothing_beside(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WriteError, match=r"a: cannot be written .No space left on device.; nothing before is lost"):
         write_whole(path, b"new")
     assert os.listdir(tmp_path) == ["a"] and path.read_bytes() == b"old"
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write_and_a_living_one_is_let_be(tmp_path: Path) -> None:
+    path = tmp_path / "a[1].json"  # characters of patterns are taken as they are
+    with written_beside(path) as living:
+        living.write_bytes(b"half")
+        dead = path.with_name(f".{path.name}.0123456789ab")
+        dead.write_bytes(b"half")
+        other = path.with_name(".a1.json.0123456789ab")
+        other.write_bytes(b"of another file")
+        write_whole(path, b"new")
+        assert living.exists() and not dead.exists() and other.exists()
+    assert path.read_bytes() == b"half"
 
 
 def test_files_have_the_permissions_that_the_umask_leaves(tmp_path: Path) -> None:

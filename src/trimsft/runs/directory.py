@@ -24,6 +24,7 @@ from typing import Any
 from trimsft.errors import RunError, one_line
 from trimsft.runs.files import write_whole
 from trimsft.runs.lock import RunLock, command_line, now
+from trimsft.runs.parsing import parse_yaml, read_json
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
 RESTORE = "restore it, or choose another output directory"
@@ -62,13 +63,11 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any] | None:
         """The settings that the run was made with; None before any were written."""
-        import yaml
-
         try:
-            settings = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+            settings = parse_yaml(self.config_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise RunError(f"{self.config_path}: not readable as YAML ({one_line(error)})", hint=RESTORE) from error
         if not isinstance(settings, dict):
             raise RunError(f"{self.config_path}: holds no settings", hint=RESTORE)
@@ -100,14 +99,9 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """What is known about the run; empty before anything was written."""
         try:
-            facts = json.loads(self.manifest_path.read_bytes())
+            return read_json(self.manifest_path, dict[str, Any])
         except FileNotFoundError:
             return {}
-        except ValueError as error:
-            raise RunError(f"{self.manifest_path}: not readable as JSON ({error}); restore or remove it") from error
-        if not isinstance(facts, dict):
-            raise RunError(f"{self.manifest_path}: holds a {type(facts).__name__}, not an object; restore or remove it")
-        return facts
 
     def write_manifest(self, **facts: Any) -> None:
         """Add facts; one that is already there is replaced."""

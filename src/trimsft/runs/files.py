@@ -7,15 +7,19 @@ log.keep_until(lambda record: record["step"] > restored_step)
 
 import contextlib
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, WriteError
+from trimsft.runs.parsing import ParseError, parse_json
 
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
@@ -31,18 +35,51 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; on the way out it goes to disk and takes the name, unless something failed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A name beside `path` to write to; on the way out it goes to disk and takes the name, unless something failed.
+
+    What a killed process has left beside it goes.
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    beside.touch(exist_ok=False)  # with the permissions that the umask leaves, unlike tempfile
+    with contextlib.ExitStack() as held:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_strays(path)
+            # with the permissions that the umask leaves, unlike tempfile
+            descriptor = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            held.callback(os.close, descriptor)
+            held.callback(beside.unlink, missing_ok=True)
+            _lock(descriptor)
+            yield beside
+            sync(beside)
+            beside.replace(path)
+            sync(path.parent)
+        except OSError as error:
+            if error.filename not in (None, str(beside), beside, str(path.parent)):  # what the caller was reading
+                raise
+            raise cannot_write(path, error) from error
+
+
+def _remove_strays(path: Path) -> None:
+    """Remove what writers of this file left that ended before they were done: nobody holds its lock."""
+    for stray in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
+        with contextlib.suppress(OSError), open(stray, "rb") as file:
+            facts = os.fstat(file.fileno())
+            is_begun = facts.st_size or time.time() - facts.st_mtime > 60  # another may be about to lock a new one
+            if is_begun and _lock(file.fileno()):
+                stray.unlink()
+
+
+def _lock(descriptor: int) -> bool:
     try:
-        yield beside
-        sync(beside)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held by another, or a file system without locks
+        return False
+    return True
+
+
+def cannot_write(path: Path, error: OSError) -> WriteError:
+    """The error for a file that the system did not take, such as on a full disk."""
+    return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
 
 def sync(path: Path) -> None:
@@ -75,11 +112,15 @@ class JsonLines:
                 line = line[os.write(self._descriptor, line) :]
         except OSError as error:
             os.ftruncate(self._descriptor, end)
-            raise RunError(f"{self.path}: cannot be written ({error.strerror}); nothing before is lost") from error
+            raise cannot_write(self.path, error) from error
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The whole lines in order, one at a time."""
+        return (record for _, record in self._lines())
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines, in order."""
-        return [record for _, record in self._lines()]
+        return list(self)
 
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
         """Cut the file before the first record for which `is_after` holds; returns how many lines went."""
@@ -97,29 +138,35 @@ class JsonLines:
             self._descriptor = None
 
     def _open(self) -> int:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        whole = sum(len(line) + 1 for line, _ in self._lines())
-        size = os.fstat(descriptor).st_size
-        if size < whole:  # the last line lacks nothing but its end
-            os.write(descriptor, b"\n")
-        elif size > whole:
-            os.ftruncate(descriptor, whole)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            whole = sum(len(line) + 1 for line, _ in self._lines())
+            size = os.fstat(descriptor).st_size
+            if size < whole:  # the last line lacks nothing but its end
+                os.write(descriptor, b"\n")
+            elif size > whole:
+                os.ftruncate(descriptor, whole)
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
         return descriptor
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        lines = self.path.read_bytes().split(b"\n") if self.path.exists() else [b""]
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                if number < len(lines):
-                    raise RunError(f"{self.path}, line {number}: not JSON ({error}); restore or remove it") from error
-                return
-            # an object cannot be cut short and still parse, a bare number can
-            if not isinstance(record, dict):
-                raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
-            yield line, record
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    record = parse_json(line)
+                except ParseError as error:
+                    if line.endswith(b"\n"):
+                        hint = "restore or remove it"
+                        raise RunError(f"{self.path}, line {number}: not JSON ({error})", hint=hint) from error
+                    return
+                # an object cannot be cut short and still parse, a bare number can
+                if not isinstance(record, dict):
+                    raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
+                yield line.removesuffix(b"\n"), record
 
 
 def fingerprint_file(path: Path) -> str:
