@@ -34,8 +34,8 @@ def broken_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
     load = write.load_model
 
-    def broken(*args):
-        model = load(*args)
+    def broken(*args, **options):
+        model = load(*args, **options)
         model.get_output_embeddings().weight.data[3] = torch.nan
         return model
 

@@ -2,61 +2,151 @@
 
     model = load_model("runs/trim/model", dtype="auto")
 
-transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error.
+transformers fills a tensor that a folder lacks with random numbers and goes on; here that is an error, as are weights
+that are not finite.
 """
 
+import logging
+import math
 import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import TrimSFTError, UsageError, one_line
+from trimsft.runs.parsing import read_json
 from trimsft.text.readers import and_more
+
+AGAIN = "fetch or make the model again"
+MOST = {
+    "num_hidden_layers": 10**4,
+    "num_attention_heads": 10**5,
+    "hidden_size": 10**6,
+    "intermediate_size": 10**7,
+    "vocab_size": 10**8,
+    "max_position_embeddings": 10**9,
+}
+"""The largest sizes that are taken for a model's: to build one of more takes all memory, or the day."""
+log = logging.getLogger("trimsft")
 
 
 def load_config(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """The configuration of a model folder or of a model of the hub; `field` is the setting that an error blames."""
+    """The configuration of a model folder or of a model of the hub, of an adapter its base's.
+
+    Args:
+        field: the setting that an error blames.
+    """
     from transformers import AutoConfig
 
-    try:
-        return AutoConfig.from_pretrained(str(name), revision=revision, trust_remote_code=trust_remote_code)
-    except Exception as error:  # the library raises whatever the files make it
-        raise _cannot_load(name, field, error) from error
+    base = _base_of(name, revision, field)
+    name, revision = (name, revision) if base is None else (base, None)
+    with _loading(name, field):
+        config = AutoConfig.from_pretrained(str(name), revision=revision, trust_remote_code=trust_remote_code)
+        text = config.get_text_config()
+        for size, most in MOST.items():
+            value = getattr(text, size, None)
+            if isinstance(value, int | float) and not 0 < value <= most:
+                raise UsageError(f"{str(name)!r} is damaged: {size} in its config.json is {value:g}", field=field)
+    return config
 
 
 def load_model(
-    name: str | Path, *, dtype: Any, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
+    name: str | Path,
+    *,
+    dtype: Any,
+    device: str = "cpu",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    field: str = "model",
 ) -> Any:
-    """A causal language model with exactly the tensors of its folder; a LoRA folder brings its base."""
+    """A causal language model with exactly the tensors of its folder; an adapter brings its base."""
     from transformers import AutoModelForCausalLM
 
-    own: dict[str, Any] = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        model, loaded = AutoModelForCausalLM.from_pretrained(str(name), output_loading_info=True, **own)
-    except Exception as error:  # the library raises whatever the files make it
-        raise _cannot_load(name, field, error) from error
-    require_all_tensors(loaded, name, field=field)
+    base = _base_of(name, revision, field)
+    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
+    config = load_config(base or name, field=field, **own)
+    with _loading(base or name, field):
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            base or str(name), config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **own
+        )
+    require_all_tensors(loaded, base or name, field=field)
+    if base is not None:
+        with _loading(name, field):
+            download = {"revision": revision} if revision else {}
+            loaded = model.load_adapter(str(name), ignore_mismatched_sizes=True, adapter_kwargs=download).to_dict()
+        require_all_tensors(loaded, name, field=field)
+    model = model.to(device)
+    require_finite(model, name, field=field)
     return model
 
 
-def require_all_tensors(loaded: Any, name: str | Path, *, field: str = "model") -> None:
+def _base_of(name: str | Path, revision: str | None, field: str) -> str | None:
+    """The model that an adapter belongs to; None for any other model.
+
+    transformers would load both, and report on the adapter alone.
+    """
+    from transformers.utils import find_adapter_config_file
+
+    with _loading(name, field):
+        path = find_adapter_config_file(str(name), revision=revision)
+        if path is None or (Path(name) / "config.json").exists():
+            return None
+        base = read_json(Path(path), dict[str, Any]).get("base_model_name_or_path")
+    if not isinstance(base, str):
+        raise UsageError(f"{path}: base_model_name_or_path must be a name", field=field, value=base, hint=AGAIN)
+    return base
+
+
+def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
     """Refuse a model some of whose tensors its files lack or have in another shape.
 
-    Tensors that the model has no use for pass: published folders carry heads for other purposes.
+    Tensors that the model has no use for are mentioned: published folders carry heads for other purposes.
 
     Args:
         loaded: what `from_pretrained(..., output_loading_info=True)` says beside the model.
     """
-    for kind, verb in (("missing_keys", "lacks"), ("mismatched_keys", "has in another shape")):
+    for kind, what in (("missing_keys", "it lacks the tensor"), ("mismatched_keys", "another shape has the tensor")):
         keys = sorted(str(key[0] if isinstance(key, tuple) else key) for key in loaded[kind])
         if keys:
-            problem = f"{str(name)!r} is not whole: it {verb} the tensor {keys[0]}{and_more(len(keys), 'tensors')}"
-            raise UsageError(problem, field=field, hint="fetch or make the model again")
+            problem = f"{str(name)!r} is not whole: {what} {keys[0]}{and_more(len(keys), 'tensors')}"
+            raise UsageError(problem, field=field, hint=AGAIN)
+    if unused := sorted(loaded["unexpected_keys"]):
+        more = and_more(len(unused), "tensors")
+        log.warning("%s: the model has no use for the tensor %s%s in its folder", name, unused[0], more)
 
 
-def _cannot_load(name: str | Path, field: str, error: Exception) -> UsageError:
-    # said first where a name is no folder, since the library then speaks of the hub alone
-    elsewhere = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
-    reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-    return UsageError(f"cannot load {str(name)!r}{elsewhere}: {reason}", field=field)
+def require_finite(model: Any, name: str | Path, *, field: str = "model") -> None:
+    """Refuse weights that are not finite. One pass over the memory: 15 billion bytes a second and core."""
+    bad = [key for key, tensor in model.named_parameters() if not _is_finite(tensor.detach())]
+    if bad:
+        problem = f"{str(name)!r} has numbers that are not finite in {bad[0]}{and_more(len(bad), 'tensors')}"
+        raise UsageError(problem, field=field, hint=AGAIN)
+
+
+def _is_finite(tensor: Any) -> bool:
+    if not tensor.numel() or not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.is_meta:
+        return True  # of quantized numbers the least and the largest are not known
+    return all(math.isfinite(extreme) for extreme in tensor.aminmax())  # NaN is both of them
+
+
+@contextmanager
+def _loading(name: str | Path, field: str) -> Iterator[None]:
+    """What a library raises in one line, and nothing of the tables that it prints about tensors."""
+    reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
+    for report in reports:
+        report.disabled = True
+    try:
+        yield
+    except TrimSFTError:
+        raise
+    except Exception as error:  # the library raises whatever the files make it
+        # said first where a name is no folder, since the library then speaks of the hub alone
+        elsewhere = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
+        reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
+        raise UsageError(f"cannot load {str(name)!r}{elsewhere}: {reason}", field=field) from error
+    finally:
+        for report in reports:
+            report.disabled = False

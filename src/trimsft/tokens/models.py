@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 
 import torch
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UsageError
 from trimsft.runs import RunDirectory, fingerprint_folder
 from trimsft.text.encoding import Keep
+from trimsft.text.models import load_config
 
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
@@ -86,12 +86,7 @@ class Limits:
 
 def limits_of(source: Any) -> Limits:
     """What the model's configuration says, before weights are loaded."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(source) if isinstance(source, str) else source.config
-    except (OSError, ValueError):  # an adapter, or nothing that can be loaded, which is said then
-        return Limits()
+    config = load_config(source) if isinstance(source, str) else source.config
     text = config.get_text_config()
     positions = getattr(text, "max_position_embeddings", None)  # GPT-2's n_positions answers to it too
     is_hard = bool(positions) and not getattr(text, "rope_parameters", None) and _has_table(source, config)
@@ -104,27 +99,15 @@ def _has_table(source: Any, config: Any) -> bool:
 
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config) if isinstance(source, str) else source
-    except (ValueError, ImportError):
+            own = {"trust_remote_code": False}
+            model = AutoModelForCausalLM.from_config(config, **own) if isinstance(source, str) else source
+    except Exception:  # whatever keeps it from being built is said when it is loaded
         return False
     tables = [*model.named_buffers(), *((name, 0) for name, _ in model.named_modules())]
     return any(name.rpartition(".")[2] in _POSITION_TABLES for name, _ in tables)
 
 
 _POSITION_TABLES = ("wpe", "embed_positions", "position_embeddings", "position_embedding")
-
-
-def load_model(name: str, device: str) -> Any:
-    """The model in float32 on the CPU, else in the dtype of the checkpoint."""
-    from transformers import AutoModelForCausalLM
-
-    dtype = torch.float32 if device == "cpu" else "auto"
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
-    except (OSError, ValueError) as error:
-        reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-        raise UsageError(f"cannot load {name!r}: {reason}", field="model") from error
-    return model.to(device).eval()
 
 
 def fingerprint_model(model: Any) -> str | None:

@@ -22,11 +22,12 @@ import torch
 from trimsft.errors import UsageError
 from trimsft.runs import environment, find_weights
 from trimsft.text.encoding import Encoder, checked_rows, load_tokenizer
+from trimsft.text.models import load_model
 from trimsft.text.readers import and_more, counted
 from trimsft.text.templates import choose_template, resolve_template_name
 from trimsft.tokens import passes
 from trimsft.tokens.heads import Reader
-from trimsft.tokens.models import Limits, Rendering, fingerprint_model, limits_of, load_model
+from trimsft.tokens.models import Limits, Rendering, fingerprint_model, limits_of
 from trimsft.tokens.parts import Parts
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
 from trimsft.tokens.table import VERSION, read_metadata
@@ -144,9 +145,7 @@ def _fill(
         run_on_each(devices, {**job, "rows": rows, "out": str(parts.out)}, on_progress)
     elif missing:
         with parts.working_on((job["shard"] or "1/1").replace("/", "of")):
-            source = inputs.source
-            model = load_model(source, devices[0]) if isinstance(source, str) else source
-            reader = Reader(model, top=job["top"])
+            reader = Reader(_load(inputs.source, devices[0]), top=job["top"])
             size = job["batch_tokens"] or BATCH_TOKENS["cuda" if reader.device.type == "cuda" else "cpu"]
             before = total - _rows_in(missing, len(rows))
             on_rows = (lambda done: on_progress(before + done, total)) if on_progress else lambda done: None
@@ -156,6 +155,13 @@ def _fill(
                 passes.Pass(reader, rows, inputs.encoder, parts, batch_tokens=size).run(missing, on_rows)
     elif on_progress is not None:
         on_progress(total, total)
+
+
+def _load(source: Any, device: str) -> Any:
+    """The model: on the CPU in float32, else in the dtype of the checkpoint; one in memory as it is."""
+    if not isinstance(source, str):
+        return source
+    return load_model(source, dtype=torch.float32 if device == "cpu" else "auto", device=device).eval()
 
 
 def _warn_of_lengths(out: Path) -> None:

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
-from trimsft.errors import RunError, TrimSFTError, UsageError, one_line
+from trimsft.errors import RunError, TrimSFTError, UsageError
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.job import CellJob
 from trimsft.study.running.training import ATTENTION, model_path, training_settings, wants_flash
 from trimsft.study.scales import Scale
+from trimsft.text.models import load_config
 
 logger = logging.getLogger("trimsft")
 
@@ -48,17 +48,12 @@ def check_settings(scale: Scale, folder: StudyFolder) -> None:
 
 def check_at_hand(scale: Scale) -> None:
     """Find every model and read every benchmark: what is nowhere would otherwise fail in each cell."""
-    from transformers import AutoConfig
-
     from trimsft.evaluate.benchmarks import load_benchmark
+    from trimsft.text.encoding import load_tokenizer
 
-    for name, model in scale.models.items():
-        path = model_path(model)
-        try:
-            AutoConfig.from_pretrained(path)
-        except (OSError, ValueError) as error:
-            where = "" if Path(path).is_dir() else " (no such folder here, so the hub was asked)"
-            raise UsageError(f"{name}={path!r} cannot be read{where}: {one_line(error)}", field="models") from error
+    for model in scale.models.values():
+        load_config(model_path(model), field="models")
+        load_tokenizer(model_path(model), field="models")
     with _called_as_here():
         for benchmark in scale.benchmarks:
             load_benchmark(benchmark, scale.benchmark_data)

@@ -19,6 +19,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
 from trimsft.study.running.workers import SHARE
+from trimsft.text.models import load_config
 
 MOST = 6  # processes on the cores: each takes most of a gigabyte
 SHARED_AT_MOST = 4  # cells on one GPU
@@ -91,18 +92,19 @@ def _most_needed(job: CellJob) -> int | None:
 
 def training_bytes(job: CellJob, cell: Cell) -> int:
     """Peak memory of one process of a training, rows at their longest."""
-    from transformers import AutoConfig
-
     from trimsft.train.estimate import estimate, plan_from
 
     settings = training_settings(job.folder, job.scale, cell)
-    config = AutoConfig.from_pretrained(settings.model.model_name_or_path)
+    model = settings.model
+    config = load_config(
+        model.model_name_or_path, revision=model.model_revision, trust_remote_code=model.trust_remote_code
+    )
     length, rows = settings.args.max_length or 2048, settings.args.per_device_train_batch_size
     gpus = job.scale.at(cell.model).gpus
     plan = plan_from(
         config,
         settings.args,
-        settings.model,
+        model,
         lengths=[length] * rows,
         trained_tokens=length * rows,
         processes=gpus,

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_runs, student_t
-from trimsft.scoring.metrics import metric_bounds
+from trimsft.scoring.metrics import difference_bounds
 from trimsft.scoring.records import load_run
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
 from trimsft.study.cells import NAMES, Cell
@@ -142,7 +142,7 @@ def mean_difference(
     if not names:
         raise ValueError("benchmarks: the two settings have none in common; evaluate both on the same")
     strata = [np.mean(stratum, axis=0) for stratum in zip(*_differences(pairs, metric, names), strict=True)]
-    bounds = None if metric_bounds(metric) is None else (-1.0, 1.0)
+    bounds = difference_bounds(metric)
     return _widened(interval_over_runs(strata, bounds, resamples=pairs[0][0].resamples), tests, strata[0].shape[1])
 
 
