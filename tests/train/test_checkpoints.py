@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import peft
 import pytest
 import torch
 from datasets import Dataset
@@ -20,7 +21,9 @@ from trl import SFTTrainer
 
 from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
-from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
+from trimsft.runs import fingerprint_file
+from trimsft.train.checkpoints import STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
+from trimsft.train.seals import SEAL
 
 
 class AtomicTrainer(AtomicCheckpoints, SFTTrainer):
@@ -65,7 +68,11 @@ def test_a_checkpoint_is_sealed_and_pushed_under_its_final_name(trainer, monkeyp
     saved = save(trainer, 3)
     sealed = json.loads((saved / SEAL).read_text())
     assert sealed["step"] == 3
-    assert sealed["files"] == {path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL}
+    assert sealed["files"] == {
+        path.name: {"bytes": path.stat().st_size, "sha256": fingerprint_file(path)}
+        for path in saved.iterdir()
+        if path.name != SEAL
+    }
     assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sealed["files"])
     assert latest_checkpoint(saved.parent) == saved
     assert pushed == [(str(saved), True)]
@@ -99,6 +106,28 @@ def test_rotation_removes_torn_checkpoints_first(trainer, tmp_path) -> None:
     trainer.args.save_total_limit = 1
     save(trainer, 6)  # continued from 4, by choice
     assert names(tmp_path) == ["checkpoint-6"]
+
+
+def test_rotation_takes_an_empty_folder_before_a_good_checkpoint(trainer, tmp_path) -> None:
+    save(trainer, 1)
+    (tmp_path / "checkpoint-99").mkdir()
+    trainer.args.save_total_limit = 2
+    save(trainer, 2)
+    assert names(tmp_path) == ["checkpoint-1", "checkpoint-2"]
+
+
+def test_no_secret_is_saved_and_files_follow_the_umask(trainer) -> None:
+    trainer.args.hub_token, trainer.args.model_init_kwargs = "hf_secret", {"token": "hf_secret", "revision": "main"}
+    mask = os.umask(0o027)
+    try:
+        saved = save(trainer, 1)
+    finally:
+        os.umask(mask)
+    assert not any(b"hf_secret" in path.read_bytes() for path in saved.iterdir())
+    assert {path.stat().st_mode & 0o777 for path in saved.iterdir()} == {0o640}
+    kept = torch.load(saved / "training_args.bin", weights_only=False)
+    assert kept.hub_token is None and kept.model_init_kwargs == {"revision": "main"}
+    assert trainer.args.hub_token == "hf_secret"
 
 
 def test_a_checkpoint_of_the_same_name_is_replaced_or_stays(trainer, tmp_path, monkeypatch) -> None:
@@ -166,20 +195,119 @@ def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(trainer, tmp_path, 
     assert names(tmp_path) == ["checkpoint-1"] and latest_checkpoint(tmp_path) == saved
 
 
-def test_the_best_model_is_loaded_at_the_end(tmp_path) -> None:
-    settings = {
-        "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
-        "load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "save_total_limit": 1,
-        "greater_is_better": True,  # the worst, so that the best is not the last
-    }  # fmt: skip
+BEST = {
+    "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
+    "load_best_model_at_end": True, "metric_for_best_model": "eval_loss", "learning_rate": 0.5,
+    "greater_is_better": True,  # the worst, so that the best is not the last
+}  # fmt: skip
+
+
+def make_choosing(folder: Path, kind: str = "llama", **settings: Any) -> AtomicTrainer:
     options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
-    trainer = make_trainer(AtomicTrainer, make_model(), tmp_path, PAIRS, options, **settings)
+    return make_trainer(AtomicTrainer, make_model(kind), folder, PAIRS, options, **BEST | settings)
+
+
+def assert_same_weights(model: Any, folder: Path) -> None:
+    saved = type(model).from_pretrained(folder).state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, saved[name]), name
+
+
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_the_best_model_is_loaded_at_the_end(tmp_path, kind) -> None:
+    trainer = make_choosing(tmp_path, kind, save_total_limit=1)
     trainer.train()
     best = tmp_path / f"checkpoint-{trainer.state.best_global_step}"
     assert trainer.state.best_global_step < 3 and trainer.state.best_model_checkpoint == str(best)
-    saved = load_file(best / "model.safetensors")
-    for name, weight in trainer.model.named_parameters():
-        assert torch.equal(weight, saved[name])
+    assert_same_weights(trainer.model, best)
+
+
+def test_the_best_model_is_found_after_the_run_was_moved(tmp_path, caplog) -> None:
+    make_choosing(tmp_path / "old", learning_rate=0.0).train()  # the first is the best
+    (tmp_path / "old").rename(tmp_path / "new")
+    shutil.rmtree(tmp_path / "new" / "checkpoint-3")
+    trainer = make_choosing(tmp_path / "new")
+    trainer.train(resume_from_checkpoint=True)
+    best = tmp_path / "new" / "checkpoint-1"
+    assert trainer.state.best_model_checkpoint == str(best)
+    assert_same_weights(trainer.model, best)
+    # a best one that was damaged is no model, and one that is gone when the run goes on counts no longer
+    flip(best / "model.safetensors")
+    with pytest.raises(RunError, match=r"best checkpoint .*checkpoint-1' cannot be loaded: model.safetensors has"):
+        trainer._load_best_model()
+    shutil.rmtree(best)
+    trainer = make_choosing(tmp_path / "new", max_steps=4)
+    trainer.train(resume_from_checkpoint=True)
+    assert trainer.state.best_global_step == 4 and "is forgotten: it is missing" in caplog.text
+
+
+def test_a_best_model_that_another_metric_chose_is_forgotten(tmp_path, caplog) -> None:
+    make_choosing(tmp_path, learning_rate=0.0, max_steps=2).train()
+    trainer = make_choosing(tmp_path, learning_rate=0.0, metric_for_best_model="runtime")
+    trainer.train(resume_from_checkpoint=True)
+    assert trainer.state.best_global_step == 3 and "was not chosen by eval_runtime" in caplog.text
+
+
+# what is loaded -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "qwen3 moe", "olmoe", "llama tied", "bf16"])
+def test_resuming_loads_every_weight(tmp_path, kind) -> None:
+    """Of experts, too, which transformers saves in another layout than it holds."""
+    changes: dict[str, Any] = {"kind": "gemma2", "dtype": torch.bfloat16} if kind == "bf16" else {"kind": kind}
+    first = make_trainer(AtomicTrainer, make_model(**changes, seed=1), tmp_path, PAIRS)
+    first.save_model(str(tmp_path / "saved"))
+    second = make_trainer(AtomicTrainer, make_model(**changes), tmp_path, PAIRS)
+    held = list(second.model.parameters())
+    second._load_from_checkpoint(str(tmp_path / "saved"))
+    assert all(one is other for one, other in zip(held, second.model.parameters(), strict=True))
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], weight), name
+
+
+ADAPTERS = {
+    "lora": peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["lm_head"]),
+    "prompts": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
+def test_resuming_loads_every_weight_of_an_adapter(tmp_path, adapter) -> None:
+    first, second = (
+        make_trainer(AtomicTrainer, make_model(), tmp_path, PAIRS, {"peft_config": adapter}) for _ in range(2)
+    )
+    for parameter in first.model.parameters():
+        if parameter.requires_grad:
+            parameter.data.normal_()
+    first.save_model(str(tmp_path / "saved"))
+    second._load_from_checkpoint(str(tmp_path / "saved"))
+    trained = {name: weight for name, weight in second.model.named_parameters() if weight.requires_grad}
+    assert trained
+    for name, weight in first.model.named_parameters():
+        assert not weight.requires_grad or torch.equal(trained[name], weight), name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop("model.norm.weight"), "it lacks model.norm.weight"),
+        (lambda weights: weights.update(extra=torch.zeros(2)), "it has, and the model has not, extra"),
+        (lambda weights: weights.update({"model.norm.weight": torch.zeros(7)}), "it has in another shape model.norm"),
+    ],
+    ids=["missing", "unexpected", "another shape"],
+)
+def test_weights_that_do_not_fit_are_refused(trainer, change, message) -> None:
+    saved = save(trainer, 1)
+    weights = load_file(saved / "model.safetensors")
+    change(weights)
+    save_file(weights, saved / "model.safetensors", {"format": "pt"})
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    with pytest.raises(RunError, match=message):
+        trainer._load_from_checkpoint(str(saved))
+    assert all(torch.equal(weight, before[name]) for name, weight in trainer.model.state_dict().items())
+
+
+# what is resumed ----------------------------------------------------------------------------------------------------
 
 
 def test_resuming_takes_the_newest_whole_checkpoint(trainer, tmp_path, monkeypatch) -> None:
@@ -208,6 +336,17 @@ def checkpoint_of_others(folder: Path, step: int) -> Path:
     return checkpoint
 
 
+def flip(path: Path) -> None:
+    """Change one bit, in the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def zero(name: str) -> Callable[[Path], object]:
+    return lambda checkpoint: (checkpoint / name).write_bytes(bytes((checkpoint / name).stat().st_size))
+
+
 def cut(name: str, size: int) -> Callable[[Path], None]:
     return lambda checkpoint: os.truncate(checkpoint / name, size)
 
@@ -221,9 +360,15 @@ def write(name: str, content: str) -> Callable[[Path], object]:
 
 
 DAMAGE = {
-    "weights cut short": (cut("model.safetensors", 300), "model.safetensors has 300 bytes"),
-    "header cut short": (cut("model.safetensors", 20), "model.safetensors has 20 bytes"),
-    "nothing but a name": (cut("model.safetensors", 0), "cannot be read"),
+    "weights cut short": (cut("model.safetensors", 300), "model.safetensors cannot be read"),
+    "header cut short": (cut("model.safetensors", 20), "model.safetensors cannot be read"),
+    "nothing but a name": (cut("model.safetensors", 0), "model.safetensors cannot be read"),
+    "weights zeroed": (zero("model.safetensors"), "model.safetensors cannot be read"),
+    "header of garbage": (write("model.safetensors", "garbage" * 100), "model.safetensors cannot be read"),
+    "optimizer zeroed": (zero("optimizer.pt"), "optimizer.pt is cut short"),
+    "a bit of the optimizer": (lambda checkpoint: flip(checkpoint / "optimizer.pt"), "optimizer.pt .* checksums"),
+    "a state of something else": (write("trainer_state.json", '{"global_step": 1, "stars": 5}'), "cannot be read"),
+    "a state nested too deeply": (write("trainer_state.json", "[" * 100_000), "cannot be read"),
     "optimizer cut short": (cut("optimizer.pt", 5000), "optimizer.pt is cut short"),
     "no optimizer": (remove("optimizer.pt"), r"optimizer \(save_only_model\?\) is missing"),
     "no scheduler": (remove("scheduler.pt"), "scheduler is missing"),
@@ -236,6 +381,7 @@ DAMAGE = {
     "a file smaller than sealed": (write(SEAL, '{"files": {"optimizer.pt": 9}}'), "complete.json says 9"),
     "a sealed file missing": (write(SEAL, '{"files": {"x/y": 9}}'), "x/y is missing"),
     "a broken seal": (write(SEAL, "{}"), "cannot be read"),
+    "a seal of files elsewhere": (write(SEAL, '{"files": {"../checkpoint-9/optimizer.pt": 9}}'), "no file of it"),
 }
 
 
@@ -252,6 +398,27 @@ def test_a_torn_newest_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, da
     assert str(torn) in record.getMessage()
     assert re.search(message, record.getMessage())
     assert torn.exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"])
+@pytest.mark.parametrize("damage", [flip, lambda path: path.write_bytes(bytes(path.stat().st_size))])
+def test_a_sealed_checkpoint_with_another_content_is_skipped(trainer, tmp_path, caplog, name, damage) -> None:
+    good, torn = save(trainer, 1), save(trainer, 2)
+    damage(torn / name)
+    assert latest_checkpoint(tmp_path) == good
+    assert f"{torn} is skipped: {name} has another content than {SEAL} says" in caplog.text
+    with pytest.raises(RunError, match=r"checkpoint-2' is torn"):
+        trainer.train(str(torn))
+
+
+def test_a_seal_of_sizes_still_opens(trainer, tmp_path) -> None:
+    """As earlier versions wrote it."""
+    saved = save(trainer, 1)
+    files = {path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL}
+    (saved / SEAL).write_text(json.dumps({"step": 1, "files": files}))
+    assert latest_checkpoint(tmp_path) == saved
+    zero("model.safetensors")(saved)
+    assert latest_checkpoint(tmp_path) is None
 
 
 def test_without_checkpoints_there_is_none(tmp_path) -> None:

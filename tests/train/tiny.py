@@ -22,10 +22,12 @@ from transformers import (
     GraniteConfig,
     LlamaConfig,
     MixtralConfig,
+    OlmoeConfig,
     PhiConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
     TrainerCallback,
     TrainingArguments,
 )
@@ -73,6 +75,7 @@ _SIZE = {
     "pad_token_id": PAD, "bos_token_id": None, "eos_token_id": EOS,
 }  # fmt: skip
 _MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.5}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
 _MAMBA = {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 16}
 
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
@@ -85,6 +88,8 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
     "cohere": lambda: CohereConfig(**_SIZE, logit_scale=0.4),
     "phi": lambda: PhiConfig(**_SIZE),  # its head has a bias
     "mixtral": lambda: MixtralConfig(**_SIZE, **_MIXTURE, output_router_logits=True, experts_implementation="eager"),
+    "qwen3 moe": lambda: Qwen3MoeConfig(**_SIZE, **_EXPERTS, moe_intermediate_size=16, head_dim=16),
+    "olmoe": lambda: OlmoeConfig(**_SIZE, **_EXPERTS),
     "falcon_h1": lambda: FalconH1Config(**_SIZE, **_MAMBA, lm_head_multiplier=0.3),
 }
 

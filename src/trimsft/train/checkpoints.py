@@ -5,7 +5,7 @@ the last one:
 
     train/
       checkpoint-40/   ... model.safetensors optimizer.pt rng_state.pth trainer_state.json complete.json
-      checkpoint-60/   complete.json: {"step": 60, "files": {"model.safetensors": 269060552, ...}}
+      checkpoint-60/
       _saving/         checkpoint-80, being written; gone after the next start
 
 The folder must be one that all machines of the run share.
@@ -14,23 +14,25 @@ The folder must be one that all machines of the run share.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
-import json
 import logging
 import os
 import re
 import shutil
 import tempfile
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from accelerate.utils import broadcast_object_list
+from transformers import TrainerState
 
-from trimsft.errors import RunError, WriteError, one_line
-from trimsft.runs import sync, write_whole
+from trimsft.errors import RunError, WriteError
+from trimsft.runs import sync
+from trimsft.train.loading import can_load, load_weights
+from trimsft.train.seals import SEAL, STATE, seal, what_is_torn, what_is_wrong
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -38,10 +40,10 @@ else:
     Trainer = object  # a mixin: it stands before a Trainer among the bases
 
 logger = logging.getLogger("trimsft")
+Found = TypeVar("Found")
 
 STAGING = "_saving"  # where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore
-SEAL = "complete.json"
-STATE = "trainer_state.json"
+SECRETS = ("hub_token", "push_to_hub_token", "token", "use_auth_token")
 
 
 class AtomicCheckpoints(Trainer):  # type: ignore[misc]
@@ -55,17 +57,12 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         if self.args.should_save:
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
-        if resume_from_checkpoint is True:
-            # found by one process for all: two views of a network disk may differ
-            newest = [str(latest_checkpoint(folder) or "") if self.is_world_process_zero() else ""]
-            broadcast_object_list(newest)
-            if not newest[0]:
-                nothing = f"{str(folder)!r} holds no whole checkpoint"
-                raise RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-            resume_from_checkpoint = newest[0]
-        elif resume_from_checkpoint and (problem := _what_is_torn(Path(resume_from_checkpoint))):
-            problem = f"{resume_from_checkpoint!r} is torn ({problem})"
-            raise RunError(problem, field="resume_from_checkpoint", hint="choose another")
+        if resume_from_checkpoint:
+            wanted = resume_from_checkpoint
+            found = self._told_by_main(lambda: _choose(folder, wanted))
+            if isinstance(found, RunError):
+                raise found
+            resume_from_checkpoint = found
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -74,6 +71,48 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
+
+    def _told_by_main(self, find: Callable[[], Found]) -> Found:
+        """What one process finds for all: two views of a network disk may differ."""
+        found = [find() if self.is_world_process_zero() else None]
+        broadcast_object_list(found)
+        return found[0]  # type: ignore[return-value]
+
+    def _init_training_state(
+        self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> Any:
+        begin = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
+        recorded = checkpoint and TrainerState.load_from_json(os.path.join(checkpoint, STATE)).best_model_checkpoint
+        if recorded:
+            # by its place in this run: after the run was moved or copied, the path is none or another's
+            own = Path(self._get_output_dir(trial)) / Path(recorded).name
+            best = own if own.is_dir() else Path(recorded)
+            problem = self._told_by_main(lambda: _not_the_best(best, self.state, self.args))
+            self.state.best_model_checkpoint = None if problem else str(best)
+            if problem:
+                logger.warning("the best checkpoint so far, %s, is forgotten: %s", best, problem)
+                self.state.best_global_step = self.state.best_metric = None
+        return begin
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if not self._load_whole(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_best_model(self) -> None:
+        best = Path(str(self.state.best_model_checkpoint))
+        if problem := self._told_by_main(lambda: what_is_torn(best)):
+            problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
+            raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
+        if not self._load_whole(best):
+            super()._load_best_model()
+
+    def _load_whole(self, checkpoint: str | Path) -> bool:
+        """Load the weights of a checkpoint strictly; False where they are sharded, which has strict ways of its own."""
+        model = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled or not can_load(model):
+            return False
+        load_weights(model, Path(checkpoint))
+        return True
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if self.args.device.type == "cpu":
@@ -88,6 +127,17 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         if not self._saving:
             super()._push_from_checkpoint(checkpoint_folder)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """As Trainer does, but without secrets in training_args.bin, and readable by whom the umask allows."""
+        args = self.args  # type: ignore[has-type]
+        self.args = _without_secrets(args)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            self.args = args
+        for path in Path(str(output_dir or args.output_dir)).glob("*.safetensors"):
+            path.chmod(0o666 & ~_umask())  # safetensors makes them private
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial))
@@ -111,7 +161,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
                 staged = folder / STAGING / final.name
                 # written again: its best checkpoint had the name of the staging folder
                 state.save_to_json(str(staged / STATE))
-                _seal(staged, state.global_step)
+                seal(staged, state.global_step)
                 _publish(staged, final)
         if self.args.should_save:
             keep = {final, Path(self.state.best_model_checkpoint or final)}
@@ -128,11 +178,32 @@ def latest_checkpoint(folder: Path) -> Path | None:
     A checkpoint written elsewhere has no seal; it counts if its files are whole and nothing is missing.
     """
     for checkpoint in reversed(_checkpoints(folder)):
-        problem = _what_is_torn(checkpoint) or _what_is_missing(checkpoint)
+        problem = what_is_wrong(checkpoint)
         if problem is None:
             return checkpoint
         logger.warning("checkpoint %s is skipped: %s", checkpoint, problem)
     return None
+
+
+def _choose(folder: Path, wanted: str | Literal[True]) -> str | RunError:
+    """The checkpoint to continue from: the one that is named, or the newest; an error if it is not whole."""
+    if wanted is True:
+        newest = latest_checkpoint(folder)
+        nothing = f"{str(folder)!r} holds no whole checkpoint"
+        return str(newest) if newest else RunError(nothing, field="resume_from_checkpoint", hint="start without it")
+    if problem := what_is_torn(Path(wanted)):
+        problem = f"{wanted!r} is torn ({problem})"
+        return RunError(problem, field="resume_from_checkpoint", hint="choose another")
+    return str(wanted)
+
+
+def _not_the_best(best: Path, state: Any, args: Any) -> str | None:
+    """Why a checkpoint does not count as the best so far."""
+    metric = "eval_" + str(args.metric_for_best_model).removeprefix("eval_")
+    logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
+    if state.best_metric not in logged:
+        return f"it was not chosen by {metric}"
+    return what_is_torn(best, thorough=False)
 
 
 def clear_staging(folder: Path) -> None:
@@ -142,7 +213,7 @@ def clear_staging(folder: Path) -> None:
     """
     staging = folder / STAGING
     for staged in _checkpoints(staging):
-        if (staged / SEAL).exists() and _what_is_torn(staged) is None:
+        if (staged / SEAL).exists() and what_is_torn(staged) is None:
             _publish(staged, folder / staged.name)
     shutil.rmtree(staging, ignore_errors=True)
 
@@ -156,14 +227,21 @@ def _checkpoints(folder: Path) -> list[Path]:
 # writing ------------------------------------------------------------------------------------------------------------
 
 
-def _seal(staged: Path, step: int) -> None:
-    """Put everything on disk, then the list of it: where the list is, the rest is."""
-    entries = sorted(staged.rglob("*"))
-    files = {entry.relative_to(staged).as_posix(): entry.stat().st_size for entry in entries if entry.is_file()}
-    for entry in entries:
-        sync(entry)
-    write_whole(staged / SEAL, (json.dumps({"step": step, "files": files}, indent=1) + "\n").encode())
-    sync(staged.parent)
+def _without_secrets(args: Any) -> Any:
+    """A copy of the settings in which no token stands in clear; nothing that continues a training reads them."""
+    args = copy.copy(args)
+    for name in SECRETS:
+        if getattr(args, name, None) is not None:
+            setattr(args, name, None)
+    if getattr(args, "model_init_kwargs", None):
+        args.model_init_kwargs = {name: value for name, value in args.model_init_kwargs.items() if name not in SECRETS}
+    return args
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # there is no way to read it without setting it
+    os.umask(mask)
+    return mask
 
 
 def _publish(staged: Path, final: Path) -> None:
@@ -182,7 +260,7 @@ def _publish(staged: Path, final: Path) -> None:
 
 
 def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
-    """Remove what exceeds `limit`: torn ones first, then the oldest, and never those in `keep`.
+    """Remove what exceeds `limit`: those that are torn or lack something first, then the oldest, never those in `keep`.
 
     Not by transformers, which takes the highest step or the latest date for the newest: after a torn checkpoint
     was skipped, that can be the torn one.
@@ -191,7 +269,8 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
         return
     checkpoints = _checkpoints(folder)
     kept = {one for one in checkpoints if any(other.exists() and one.samefile(other) for other in keep)}
-    removable = sorted((one for one in checkpoints if one not in kept), key=lambda path: _what_is_torn(path) is None)
+    others = [one for one in checkpoints if one not in kept]
+    removable = sorted(others, key=lambda one: what_is_wrong(one, thorough=False) is None)
     excess = len(checkpoints) - max(limit, len(kept))
     for checkpoint in removable[: max(excess, 0)]:
         leaving = folder / STAGING / f"removed-{checkpoint.name}"
@@ -236,69 +315,3 @@ def _is_full(error: BaseException | None, folder: Path) -> bool:
     except OSError as failed:
         return failed.errno in (errno.ENOSPC, errno.EDQUOT)
     return False
-
-
-# reading ------------------------------------------------------------------------------------------------------------
-
-
-def _what_is_torn(checkpoint: Path) -> str | None:
-    """The first file that is not whole, and how; None if all are."""
-    try:
-        if (checkpoint / SEAL).exists():
-            return _differs_from_seal(checkpoint)
-        if (checkpoint / "checkpoint-is-incomplete.txt").exists():  # transformers: saving when asked to terminate
-            return "checkpoint-is-incomplete.txt says that it was still being written"
-        for path in sorted(checkpoint.rglob("*.json")):
-            json.loads(path.read_bytes())
-        for path in sorted(checkpoint.rglob("*.safetensors")):
-            if path.stat().st_size != (size := _size_by_header(path)):
-                return f"{path.name} has {path.stat().st_size} bytes, its header says {size}"
-        for path in sorted(entry for suffix in ("pt", "pth", "bin") for entry in checkpoint.glob(f"*.{suffix}")):
-            if not zipfile.is_zipfile(path):
-                return f"{path.name} is cut short"
-        for index in checkpoint.glob("*.index.json"):
-            for shard in sorted(set(json.loads(index.read_bytes())["weight_map"].values())):
-                if not (checkpoint / shard).exists():
-                    return f"{shard} is missing"
-        return None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        return f"a file cannot be read ({one_line(error)})"
-
-
-def _differs_from_seal(checkpoint: Path) -> str | None:
-    sealed = json.loads((checkpoint / SEAL).read_bytes())["files"]
-    for name, size in sealed.items():
-        path = checkpoint / name
-        if not path.exists():
-            return f"{name} is missing"
-        if path.stat().st_size != size:
-            return f"{name} has {path.stat().st_size} bytes, {SEAL} says {size}"
-    return None
-
-
-def _size_by_header(path: Path) -> int:
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > path.stat().st_size:
-            return 8 + length
-        header = json.loads(file.read(length))
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    return 8 + length + max(ends, default=0)
-
-
-def _what_is_missing(checkpoint: Path) -> str | None:
-    """What training cannot continue without."""
-    if not (checkpoint / STATE).exists():
-        return f"{STATE} is missing"
-    if any(checkpoint.glob("global_step*")):  # DeepSpeed keeps weights, optimizer and scheduler in there
-        return None
-    needed = {
-        "the weights are missing": ("*.safetensors", "*/*.safetensors", "pytorch_model*"),
-        "the state of the optimizer (save_only_model?) is missing": ("optimizer*",),
-        "the state of the scheduler is missing": ("scheduler.pt",),
-        "the state of the random numbers is missing": ("rng_state*.pth",),
-    }
-    for problem, patterns in needed.items():
-        if not any(entry for pattern in patterns for entry in checkpoint.glob(pattern)):
-            return problem
-    return None
