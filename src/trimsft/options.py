@@ -14,14 +14,22 @@ line is made and by which values are checked.
     >>> Settings(engine="vlm")
     Traceback (most recent call last):
     trimsft.errors.UsageError: engine: unknown name 'vlm'; did you mean 'vllm'? known: auto, vllm
+    >>> Settings(samples=2.5)
+    Traceback (most recent call last):
+    trimsft.errors.UsageError: samples: must be a whole number, got 2.5
 """
 
 import dataclasses
 import difflib
 import math
+import numbers
+import types
+import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, Union
 
 from trimsft.errors import UsageError
 
@@ -30,7 +38,7 @@ from trimsft.errors import UsageError
 class Option:
     """What is known of a field beside its type and default."""
 
-    help: str
+    help: str = ""
     """A sentence; the command line adds the default by itself."""
     flags: tuple[str, ...] = ()
     """Names on the command line, where they are not --field-name; a bool with one flag has no --no- form."""
@@ -39,6 +47,7 @@ class Option:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    below: float | None = None
     choices: tuple[str, ...] = ()
     inline: type | None = None
     """A dataclass whose own options stand on the command line in place of this field."""
@@ -59,27 +68,83 @@ def options_of(kind: type) -> dict[str, Option]:
 
 
 def check_options(settings: Any) -> None:
-    """Refuse values beyond their bounds and names that are not among the choices; None passes."""
+    """Refuse values of another type than their field's, beyond their bounds or not among the choices."""
+    hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
-        value = getattr(settings, name)
-        if value is None:
-            continue
-        if known.choices and value not in known.choices:
-            raise unknown_name(name, value, known.choices)
-        if known.least is not None or known.above is not None or known.most is not None:
-            _check_number(name, value, known)
+        check_value(name, getattr(settings, name), hints[name], known)
 
 
-def _check_number(name: str, value: Any, known: Option) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise UsageError("must be a number", field=name, value=value)
+def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
+    """Refuse a value that its type hint or its option does not allow; what a hint allows None for may be None."""
+    if not _fits(value, hint):
+        kinds = dict.fromkeys(_name_of(kind) for kind in _kinds(hint) if kind is not type(None))
+        is_unquoted = str in _kinds(hint) and not isinstance(value, list | dict | None)
+        quoted = "put it in quotes" if is_unquoted else None
+        raise UsageError(f"must be {' or '.join(kinds)}", field=name, value=value, hint=quoted)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError("must be a number" if math.isnan(value) else "must be finite", field=name, value=value)
+    if value is None:
+        return
+    if known.choices and value not in known.choices:
+        raise unknown_name(name, value, known.choices)
+    if isinstance(value, int | float):
+        _check_bounds(name, value, known)
+
+
+def _check_bounds(name: str, value: float, known: Option) -> None:
     for is_kept, bound in (
         (known.least is None or value >= known.least, f"at least {known.least}"),
         (known.above is None or value > known.above, f"above {known.above}"),
         (known.most is None or value <= known.most, f"at most {known.most}"),
+        (known.below is None or value < known.below, f"below {known.below}"),
     ):
         if not is_kept:
             raise UsageError(f"must be {bound}", field=name, value=value)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    return any(_is_of(value, kind) for kind in _kinds(hint))
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint allows one of."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin is Literal:
+        return value in inner
+    if not isinstance(origin, type):  # Any, type variables
+        return True
+    if issubclass(origin, Enum):
+        return isinstance(value, origin) or value in [member.value for member in origin]
+    if isinstance(value, bool):
+        return origin is bool
+    if origin in (int, float):
+        return isinstance(value, numbers.Integral if origin is int else numbers.Real)
+    if not isinstance(value, origin):
+        return False
+    if issubclass(origin, Mapping) or not inner or isinstance(value, str):
+        return True
+    return all(_fits(entry, inner[0]) for entry in typing.cast("Collection[Any]", value))
+
+
+_NAMES: dict[type, str] = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path",
+    dict: "names and values",
+}  # fmt: skip
+
+
+def _name_of(kind: Any) -> str:
+    origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin is Literal:
+        return " or ".join(repr(value) for value in inner)
+    if origin in _NAMES:
+        return _NAMES[origin]
+    if isinstance(origin, type) and issubclass(origin, Enum):
+        return f"one of {', '.join(str(member.value) for member in origin)}"
+    return f"a list of {_name_of(inner[0])}" if inner else f"a {getattr(kind, '__name__', kind)}"
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

@@ -90,6 +90,6 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 def test_python_gets_the_same_checks_by_the_names_of_fields() -> None:
     with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
         Settings(models=(), limit=0)
-    with pytest.raises(UsageError, match="limit: must be a number, got 'many'"):
+    with pytest.raises(UsageError, match="limit: must be a whole number, got 'many'"):
         Settings(models=(), limit="many")  # type: ignore[arg-type]
     assert given_options(Settings(models=("m",), limit=2)) == {"models": ("m",), "limit": 2}

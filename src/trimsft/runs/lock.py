@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import socket
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimsft.errors import RunError, RunInUse
+from trimsft.runs.secrets import hide_secrets
 
 _held: dict[Path, FileLock] = {}
 """The locks of this process: one that nobody keeps a name for would be freed by the garbage collector."""
@@ -138,13 +138,7 @@ def _read(note: str) -> Holder | None:
 
 def command_line() -> str:
     """The command line of this process, without secrets."""
-    words, hide = [], False
-    for word in sys.argv:
-        name, equals, _ = word.partition("=")
-        secret = re.search(r"^--.*(hub_token|api_key|password|secret)", name)
-        words.append("***" if hide else f"{name}=***" if secret and equals else word)
-        hide = bool(secret and not equals)
-    return shlex.join(words)
+    return shlex.join(hide_secrets(sys.argv))
 
 
 def now() -> str:

@@ -8,7 +8,8 @@ from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
-from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, is_finite_number, make_objective
+from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, make_objective
+from trimsft.train.bounds import check_fields
 
 
 def _setting(default: Any, text: str, **more: Any) -> Any:
@@ -49,32 +50,36 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     )
 
     def __post_init__(self) -> None:
+        check_fields(TrimSFTConfig, vars(self))
+        self._choose_best_by_nll()
         super().__post_init__()
-        if self.per_device_train_batch_size < 1:
-            raise ValueError(f"per_device_train_batch_size: must be at least 1, got {self.per_device_train_batch_size}")
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
             raise ValueError(
                 f"loss_type: {self.loss_type!r} would be ignored here; leave it at 'nll' and set objective{instead}"
             )
         self.make_objective()
-        if not (is_finite_number(self.skip_below) and self.skip_below >= 0):
-            raise ValueError(f"skip_below: must be a number >= 0, got {self.skip_below!r}")
-        if self.head_backend not in BACKENDS:
-            raise ValueError(f"head_backend: unknown name {self.head_backend!r}; known: {', '.join(BACKENDS)}")
         if self.low_memory and self.head_backend not in ("auto", "triton"):
             raise ValueError(f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
 
+    def _choose_best_by_nll(self) -> None:
+        """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
+        by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
+        if by_metric and self.metric_for_best_model is None and self.objective != "sft":
+            self.metric_for_best_model = "eval_nll"
+        if self.greater_is_better is None and str(self.metric_for_best_model).endswith("nll"):
+            self.greater_is_better = False
+
     def _share_batch(self, rows: int) -> None:
         """Give every process the same number of whole micro-batches."""
         each, left = divmod(rows, self.world_size)
-        if rows < 1 or left:
+        if left:
             shares = ", ".join(str(count) for count in range(1, rows + 1) if rows % count == 0)
             raise ValueError(
                 f"global_batch: {rows} cannot be shared by {self.world_size} processes; make it a multiple of "
-                f"{self.world_size}" + (f", or start {shares} processes" if rows > 0 else "")
+                f"{self.world_size}, or start {shares} processes"
             )
         chosen: int = self.gradient_accumulation_steps  # type: ignore[has-type]
         limit: int = min(self.per_device_train_batch_size, each)  # type: ignore[has-type]

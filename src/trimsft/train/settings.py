@@ -6,24 +6,26 @@ make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"}) 
 
 import copy
 import difflib
+import errno
 import itertools
 import logging
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-import yaml
 from trl import ModelConfig, TrlParser
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import TrimSFTError, UsageError, one_line
+from trimsft.runs.parsing import parse_yaml
+from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
 from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
+from trimsft.train.bounds import check_fields
 from trimsft.train.config import TrimSFTConfig
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
@@ -88,21 +90,19 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 
 def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
-    overrides = _overrides(words, fields)
+    with refusing():
+        raw = _read(words, fields)
+    for kind in KINDS:
+        check_fields(kind, raw)
+    overrides = _overrides(raw)
     if overrides.get("bf16") and not wants_bf16 and not _has_half_precision():
         logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
         fields, overrides["bf16"] = {**fields, "bf16": False}, False
-    try:
+    with refusing():
         parser.set_defaults_with_config(**fields)
         data, args, model = parser.parse_args_into_dataclasses(args=words, look_for_args_file=False)
-    except UsageError:
-        raise
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise UsageError(one_line(error)) from error
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
-    if args.learning_rate < 0:
-        raise UsageError("must not be below 0", field="learning_rate", value=args.learning_rate)
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
         hint = "true takes the newest checkpoint"
@@ -115,10 +115,10 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     """The fields of a YAML file; its `env` goes to the environment, as with TRL."""
     try:
-        fields = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+        fields = parse_yaml(Path(name).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {name!r}: {error.strerror}", field="--config") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no YAML, or bytes that are no text
         raise UsageError(f"{name!r} is not YAML: {one_line(error)}", field="--config") from error
     if not isinstance(fields, dict):
         raise UsageError(f"{name!r} must hold fields and values, such as objective: trim", field="--config")
@@ -126,7 +126,11 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     if not isinstance(environment, dict):
         raise UsageError(f"env of {name!r} must hold names and values", field="--config")
     _check_names(parser, fields, where=f" in {name}")
-    os.environ.update({variable: str(value) for variable, value in environment.items()})
+    for variable, value in environment.items():
+        try:
+            os.environ[variable] = "" if value is None else str(value)
+        except (ValueError, TypeError) as error:  # NUL, a name with = in it, a number as a name
+            raise UsageError(f"env of {name!r}: {variable!r} cannot be set", field="--config") from error
     return fields
 
 
@@ -134,37 +138,28 @@ def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", wher
     """Unknown fields are named with the nearest known one; TRL would list them without help."""
     options = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
     known = {prefix + option[2:] for option in {"--config", *options}}
-    for name in names:
+    for name in map(str, names):
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else "trimsft train --help-all lists every field"
             raise UsageError(f"no such field{where}", field=name, hint=hint)
 
 
-def _overrides(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
-    """The raw values that differ from the fields' defaults; secrets and the place of the run are left out.
-
-    By a parser and on a copy of its own: transformers changes some of them in place while it works.
-    """
+def _read(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+    """The raw values of all fields, by a parser and on a copy of its own: transformers changes some in place."""
     parser = Parser()
     parser.set_defaults_with_config(**copy.deepcopy(fields))
-    raw = vars(parser.parse_known_args(words)[0])
+    return dict(vars(parser.parse_known_args(words)[0]))
+
+
+def _overrides(raw: dict[str, Any]) -> dict[str, Any]:
+    """The values that differ from the fields' defaults; secrets and the place of the run are left out."""
     defaults = vars(TrlParser(KINDS).parse_known_args([])[0])
     return {
-        name: _without_secrets(value)
+        name: without_secrets(value)
         for name, value in raw.items()
-        if value != defaults[name] and name != "output_dir" and not _is_secret(name)
+        if value != defaults[name] and name != "output_dir" and not is_secret(name)
     }
-
-
-def _without_secrets(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: _without_secrets(entry) for name, entry in value.items() if not _is_secret(str(name))}
-
-
-def _is_secret(name: str) -> bool:
-    return re.search(r"(hub_token|api_key|password|secret|^token)$", name) is not None
 
 
 def _has_half_precision() -> bool:
@@ -213,11 +208,12 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | No
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """What other packages raise at settings they cannot carry out becomes a `UsageError`."""
+def refusing(is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """What other packages raise at settings they cannot carry out becomes a `UsageError`, until `is_over`."""
     try:
         yield
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
-        if isinstance(error, torch.OutOfMemoryError | UsageError):
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError, LookupError, AttributeError) as error:
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
             raise
         raise UsageError(one_line(error)) from error

@@ -1,0 +1,59 @@
+r"""Secrets in settings and on command lines, known by their names; no file and no line on a terminal may hold one.
+
+>>> without_secrets({"hub_token": "hf_x", "eos_token": "</s>"})
+{'eos_token': '</s>'}
+>>> hide_secrets(["--hub-token", "hf_x", "--server=http://me:pw@host:8000", '{"token": "hf_x"}'])
+['--hub-token', '***', '--server=http://***@host:8000', '***']
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from trimsft.runs.parsing import ParseError, parse_json
+
+HIDDEN = "***"
+_NAME = re.compile(
+    r"(^|(hub|hf|auth|access|api|bearer)[-_]?)token$|(api[-_]?key|password|passwd|secret)$", re.IGNORECASE
+)
+_IN_JSON = re.compile(r'"([^"]*)"\s*:')
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name holds a secret."""
+    return _NAME.search(name) is not None
+
+
+def without_secrets(value: Any) -> Any:
+    """The value without the secrets in its dictionaries, also where they are written as JSON."""
+    if isinstance(value, dict):
+        return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
+    if isinstance(value, list):
+        return [without_secrets(entry) for entry in value]
+    if isinstance(value, str) and _holds_secret(value):
+        try:
+            return without_secrets(parse_json(value))
+        except ParseError:
+            return HIDDEN
+    return value
+
+
+def hide_secrets(words: Sequence[str]) -> list[str]:
+    """A command line with stars for its secrets: `--name value`, `--name=value`, `name=value`, JSON, URLs."""
+    shown, hide = [], False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        known = is_secret(name.lstrip("-"))
+        if hide or _holds_secret(word):
+            shown.append(HIDDEN)
+        elif known and equals:
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(_CREDENTIALS.sub(HIDDEN, word))
+        hide = known and not equals and name.startswith("-")
+    return shown
+
+
+def _holds_secret(text: str) -> bool:
+    return text.lstrip().startswith("{") and any(is_secret(name) for name in _IN_JSON.findall(text))
