@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from trimsft.errors import UsageError
 from trimsft.scoring.intervals import RESAMPLES, Array, Interval, mean_intervals
-from trimsft.scoring.metrics import metric_bounds
+from trimsft.scoring.metrics import difference_bounds
 from trimsft.scoring.scores import BenchmarkScore, require_same_problems
 
 Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
@@ -147,7 +147,7 @@ def _compare_each(
     """One comparison for each pair of runs and each metric, with intervals from the same resampled problems."""
     for a, b in (pair for pairs in place for pair in pairs):
         require_same_problems(a, b, a.benchmark)
-    bounds = [None if metric_bounds(metric) is None else (-1.0, 1.0) for metric in metrics]
+    bounds = [difference_bounds(metric) for metric in metrics]
     strata = [
         np.stack([b.values(metric) - a.values(metric) for a, b in sides for metric in metrics], axis=1)
         for sides in zip(*place, strict=True)
@@ -167,7 +167,7 @@ def _with_difference(
     weighed = np.concatenate([(after - before) / (len(after) * len(pairs)) for before, after in values])
     steps = _steps(metric, *pairs[0]) if len(pairs) == 1 else None
     p_value = sign_flip(weighed if steps is None else values[0][1] - values[0][0], steps=steps, seed=seed)
-    flips = _flips(pairs, values) if metric_bounds(metric) else []
+    flips = _flips(pairs, values) if metric != "tokens" else []
     return Comparison(
         baseline=names[0],
         candidate=names[1],

@@ -236,9 +236,15 @@ def metric_names(samples: int, *, greedy: bool) -> list[str]:
     return ["average", *votes, *(["greedy"] if greedy else []), "no_answer", "truncated", "tokens"]
 
 
-def metric_bounds(metric: str) -> Bounds | None:
-    """The values a metric can take; None for lengths, which have no end."""
-    return None if metric == "tokens" else (0.0, 1.0)
+def metric_bounds(metric: str) -> Bounds:
+    """The values a metric can take; lengths have no end."""
+    return (0.0, math.inf if metric == "tokens" else 1.0)
+
+
+def difference_bounds(metric: str) -> Bounds:
+    """The values that a difference of two runs can take."""
+    _, most = metric_bounds(metric)
+    return (-most, most)
 
 
 def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trimsft.errors import UsageError
-from trimsft.scoring.intervals import RESAMPLES, Array, Interval, column_intervals, interval_over_runs, mean_intervals
+from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 from trimsft.scoring.metrics import (
     Equivalent,
     ProblemScore,
@@ -115,7 +115,7 @@ def score(
     names = metric_names(k, greedy=bool(greedy))
     values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
     bounds = [metric_bounds(name) for name in names]
-    intervals = dict(zip(names, column_intervals(values_PM, bounds, resamples=resamples, seed=seed), strict=True))
+    intervals = dict(zip(names, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),

@@ -54,7 +54,7 @@ def score_table(
         title=title or _titled(metric),
         header=("run", *columns),
         rows=tuple(rows),
-        notes=("Brackets: 95 % interval, bootstrap over problems.", *map(_explain_arrows, baselines)),
+        notes=("Brackets: 95 % interval over problems.", *map(_explain_arrows, baselines)),
     )
 
 
@@ -69,8 +69,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> T
         header=("run", "benchmark", "problems", "before", "after", "difference", "p", "p (Holm)", "flips"),
         rows=tuple(map(_comparison_row, comparisons)),
         notes=(
-            "Brackets: 95 % interval, bootstrap over problems. p: sign-flip test. "
-            "Flips: problems that crossed one half.",
+            "Brackets: 95 % interval over problems. p: sign-flip test. Flips: problems that crossed one half.",
             *((_explain_arrows(baseline),) if shared else ()),
         ),
     )
