@@ -11,12 +11,16 @@ r"""What goes wrong, as data: the field, its value and what would be right; and 
 Nobody reads the text of a message: whoever has to decide asks for the class or its fields.
 """
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 DONE, FAILED, REFUSED = 0, 1, 2
 """Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
 _UNSET: Any = object()
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 200
+_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = 12
 
 
 class TrimSFTError(Exception):
@@ -54,12 +58,12 @@ class TrimSFTError(Exception):
         """The message with fields called as `names` says, such as `--data` for `dataset_name`."""
         text = f"{names.get(self.field, self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
-            text += f", got {self.value!r}"
+            text += f", got {_short.repr(self.value)}"
         if self.hint:
             text += f"; {self.hint}"
         if self.remedy:
             text += f"; {_setting(*self.remedy, names)}"
-        return " ".join(text.split())
+        return _printable(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, self.__dict__)
@@ -110,12 +114,16 @@ class Stopped(KeyboardInterrupt):
     """SIGTERM, raised where Ctrl-C would be."""
 
 
+class HungUp(KeyboardInterrupt):
+    """SIGHUP: the terminal is gone."""
+
+
 def exit_code(error: BaseException) -> int:
     """What a command that ends with this error returns to its shell."""
     if isinstance(error, TrimSFTError):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        return 143 if isinstance(error, Stopped) else 130
+        return 143 if isinstance(error, Stopped) else 129 if isinstance(error, HungUp) else 130
     return FAILED
 
 
@@ -125,4 +133,9 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("no such file:\n  rows.jsonl")), one_line(KeyboardInterrupt())
     ('no such file: rows.jsonl', 'KeyboardInterrupt')
     """
-    return " ".join(str(error).split()) or type(error).__name__
+    return _printable(str(error)) or type(error).__name__
+
+
+def _printable(text: str) -> str:
+    """The text on one line; what would act on a terminal is spelled out."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))

@@ -92,7 +92,7 @@ def test_out_that_cannot_be_written_fails_in_one_line(tmp_path) -> None:
     (tmp_path / "file").touch()
     result = run("bench", *TINY, "--only", "plain SFT", "--out", str(tmp_path / "file" / "bench.json"))
     assert result.exit_code == 1 and "plain SFT" in result.stdout
-    assert "file': File exists" in result.stderr and result.stderr.count("\n") == 1
+    assert "bench.json: cannot be written (File exists)" in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_doctor_checks_the_backends_against_float64() -> None:

@@ -16,12 +16,13 @@ from trimsft.errors import DataError, RunError, RunInUse, Stopped, TrimSFTError,
 
 WAITING = """
 import time, typer
-from trimsft.cli.ending import ending, heed_signals
+from trimsft.cli.ending import ending
+from trimsft.signals import end_at_once, heed
 def wait():
     with ending({}):
         print("ready", flush=True)
         time.sleep(60)
-heed_signals()
+heed(end_at_once)
 typer.run(wait)
 """
 

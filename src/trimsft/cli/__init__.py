@@ -3,28 +3,29 @@
 Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
-from trimsft.cli import analysis, benching, evaluation, study, training
-from trimsft.cli.base import app
-from trimsft.cli.ending import heed_signals
+import signal
+from typing import Any
 
-# in the order of --help
-app.command()(study.quickstart)
-app.command(context_settings=training.ANY_FIELD)(training.train)
-app.add_typer(training.data_app, name="data")
-app.command("eval")(evaluation.evaluate)
-app.command()(evaluation.compare)
-app.command()(analysis.tokens)
-app.command()(analysis.report)
-app.add_typer(study.study_app, name="study")
-app.command()(study.sweep)
-app.command()(benching.bench)
-app.command()(benching.doctor)
+from trimsft.signals import end_at_once, heed
 
 
 def main() -> None:
     """The program `trimsft`."""
-    heed_signals()
-    app(prog_name="trimsft")
+    heed(end_at_once)  # before anything is imported that takes time
+    from trimsft.cli.commands import app
+
+    try:
+        app(prog_name="trimsft")
+    finally:
+        heed(signal.SIG_DFL)  # nothing is left to do that an exception could end well
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(name)
+    from trimsft.cli.commands import app
+
+    return app
 
 
 __all__ = ["app", "main"]

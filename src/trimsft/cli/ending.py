@@ -1,13 +1,13 @@
-"""How every command ends: errors in one line, exit codes, Ctrl-C and SIGTERM; the only place that decides.
+"""How every command ends: errors in one line, exit codes, signals; the only place that decides.
 
-0 done, 1 failed on the way, 2 refused as it stands, 130 after Ctrl-C, 143 after SIGTERM.
+0 done, 1 failed on the way, 2 refused as it stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM.
 """
 
+import contextlib
 import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -15,7 +15,8 @@ from typing import NoReturn
 
 import typer
 
-from trimsft.errors import Stopped, TrimSFTError, exit_code, one_line
+from trimsft.errors import TrimSFTError, exit_code, one_line
+from trimsft.signals import end_at_once, heed, how, interruption
 
 
 @contextmanager
@@ -28,8 +29,12 @@ def ending(names: Mapping[str, str], *, level: int = logging.WARNING) -> Iterato
     """
     try:
         with _log_told(level):
+            if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
+                heed(_interrupt)
             yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
+            heed(signal.SIG_IGN)  # a second one would cut off what is said of the first
         line = _last_line(error, names)
         if line is None:
             raise
@@ -43,8 +48,7 @@ def _last_line(error: BaseException, names: Mapping[str, str]) -> str | None:
     if isinstance(error, TrimSFTError):
         return "" if error.is_told else error.told_with(names)
     if isinstance(error, KeyboardInterrupt):
-        how = "terminated" if isinstance(error, Stopped) else "interrupted"
-        said = str(error) or f"{how}; what is done is kept; run the same command again to continue"
+        said = str(error) or f"{how(type(error))}; what is done is kept; run the same command again to continue"
         return said if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
@@ -59,7 +63,8 @@ def _last_line(error: BaseException, names: Mapping[str, str]) -> str | None:
 def tell(text: str) -> None:
     """A line for the user on stderr; of several processes, each but the first says which one it is."""
     rank = "" if is_first_process() else f"[rank {os.environ['RANK']}] "
-    typer.echo(f"trimsft: {rank}{text}", err=True)
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        typer.echo(f"trimsft: {rank}{text}", err=True)
 
 
 def is_first_process() -> bool:
@@ -67,18 +72,8 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def heed_signals() -> None:
-    """Ctrl-C and SIGTERM end a command cleanly, also one that a shell has started in the background.
-
-    Such a process inherits SIGINT as ignored, and Python leaves it so.
-    """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise Stopped
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise interruption(number)
 
 
 class _Tell(logging.Handler):

@@ -13,6 +13,7 @@ from trimsft.cli.base import JsonFlag, make_console
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending, tell
 from trimsft.errors import FAILED
+from trimsft.runs.secrets import hide_secrets
 from trimsft.study import command
 from trimsft.study.quickstart import QuickstartSettings
 from trimsft.study.scales import ScaleOptions
@@ -146,7 +147,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
             show_cost(cost, settings, make_console())
         return
     with Progress(make_console(stderr=True)) as progress:
-        outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *sys.argv[1:]]))
+        outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))
     else:

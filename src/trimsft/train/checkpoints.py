@@ -145,7 +145,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         if self.args.should_save:
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
-        with _explained(folder, final.name):
+        with explained(folder / STAGING, final.name):
             self._saving = True
             try:
                 super()._save_checkpoint(model, trial)
@@ -280,13 +280,14 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
 
 
 @contextlib.contextmanager
-def _explained(folder: Path, name: str) -> Iterator[None]:
-    """Leave no half checkpoint after a failure, and say so if the disk is full."""
+def explained(half: Path, name: str) -> Iterator[None]:
+    """Leave no half checkpoint or model after a failure, and say so if the disk is full."""
+    folder = half.parent
     try:
         yield
     except BaseException as error:
         full = isinstance(error, Exception) and _is_full(error, folder)
-        shutil.rmtree(folder / STAGING, ignore_errors=True)
+        shutil.rmtree(half, ignore_errors=True)
         if full:
             free = shutil.disk_usage(folder).free / 2**30
             raise WriteError(

@@ -9,26 +9,29 @@ runs/qwen2.5-math-1.5b-trim/
 import logging
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
-from transformers import set_seed
+from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
+from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.text.models import is_finite, load_config, require_all_tensors, require_finite
 from trimsft.text.readers import list_files
 from trimsft.train.card import model_card
-from trimsft.train.checkpoints import clear_staging, latest_checkpoint
+from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import log_estimate
+from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping
 from trimsft.train.trainer import TrimSFTTrainer
@@ -73,12 +76,13 @@ def train(settings: Settings) -> TrainResult:
 
     Raises:
         UsageError, DataError, RunError: before anything is trained; raised on all processes if the main one finds it.
+            A directory that was not there is not there afterwards.
         WriteError, FloatingPointError, torch.OutOfMemoryError: on the way.
-        KeyboardInterrupt, Stopped: after SIGINT and SIGTERM, with a checkpoint to continue from.
+        KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
     with Stopping() as stopping, ExitStack() as held:
-        if _by_main(settings.args, lambda: _enter(run, settings, held)):
+        if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
             metrics = dict(run.read_manifest().get("train", {}))
             result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
@@ -89,7 +93,6 @@ def train(settings: Settings) -> TrainResult:
 
 
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
-    is_main = settings.args.process_index == 0
     trainer = _make_trainer(settings, run)
     trainer.add_callback(stopping)
     report = trainer.length_reports.get("train")
@@ -99,20 +102,42 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
             f"{report.longest:,} tokens",
             field="max_length",
         )
-    if is_main:
+    if settings.args.process_index == 0:
         log_estimate(settings, trainer.train_dataset)
-        run.settle_config(settings.overrides, harmless=HARMLESS)  # only now: bad data leaves no trace
-        run.write_manifest(**environment(), **_facts(settings, trainer))
+        trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
-    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    _save(trainer, run, settings)
-    steps = trainer.state.global_step
-    if is_main:
-        run.write_manifest(train={**metrics, "steps": steps})
-        run.mark_finished()
-        logger.warning("the model is in %s", run.model_dir)
-    trainer.accelerator.end_training()
+    if checkpoint:
+        stopping.there = f"the same command continues from {checkpoint}"
+    with refusing(lambda: stopping.has_begun):
+        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    steps, planned = trainer.state.global_step, trainer.state.max_steps
+    if steps < planned:
+        raise TrimSFTError(f"{run.path}: the training ended after step {steps} of {planned}; {stopping.there}")
+    with stopping.finishing("the model is saved"):
+        _save(trainer, run, settings)
+        stopping.there = f"the training is done, the model is in {run.model_dir}"
+        _by_main(settings.args, lambda: _finish(run, {**metrics, "steps": steps}))
+        trainer.accelerator.end_training()
     return TrainResult(run=run, steps=steps, metrics=metrics, was_finished=False)
+
+
+def _finish(run: RunDirectory, metrics: dict[str, Any]) -> None:
+    run.write_manifest(train=metrics)
+    run.mark_finished()
+    logger.warning("the model is in %s", run.model_dir)
+
+
+class _Binding(TrainerCallback):  # type: ignore[misc]
+    """Writes config.yaml and manifest.json after the first step: what cannot be trained binds no directory."""
+
+    def __init__(self, run: RunDirectory, settings: Settings, facts: dict[str, Any]) -> None:
+        self._run, self._settings, self._facts = run, settings, facts
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._facts:
+            self._run.settle_config(self._settings.overrides, harmless=HARMLESS)
+            self._run.write_manifest(**self._facts)
+            self._facts = {}
 
 
 # several processes --------------------------------------------------------------------------------------------------
@@ -148,13 +173,42 @@ def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
 # before the training ------------------------------------------------------------------------------------------------
 
 
-def _enter(run: RunDirectory, settings: Settings, held: ExitStack) -> bool:
+def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
     """Take the run directory for as long as it is worked in; whether the run is finished already."""
+    missing = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
     held.enter_context(run.lock())
-    if run.config_path.exists():
-        run.settle_config(settings.overrides, harmless=HARMLESS)
-        _settle_inputs(run, settings)
-    return run.is_finished()
+    held.callback(_leave_no_trace, run, missing)
+    if any(run.train_dir.glob("checkpoint-*")):
+        stopping.there = f"the same command continues from the newest whole checkpoint in {run.train_dir}"
+    if not run.config_path.exists():
+        return False
+    run.settle_config(settings.overrides, harmless=HARMLESS)
+    _settle_inputs(run, settings)
+    if not run.is_finished():
+        return False
+    has_weights = any(run.model_dir.glob("*.safetensors"))
+    if problem := what_is_torn(run.model_dir) if has_weights else "the weights are missing":
+        logger.warning("%s was finished, but of its model %s; it is made again", run.path, problem)
+        if latest_checkpoint(run.train_dir) is None:
+            raise RunError(
+                f"{run.path} was finished, but of its model {problem}, and no checkpoint is left to make it from",
+                hint="restore the model, or choose another output directory to train again",
+            )
+        return False
+    stopping.there = f"the training is done, the model is in {run.model_dir}"
+    return True
+
+
+def _leave_no_trace(run: RunDirectory, missing: list[Path]) -> None:
+    """Remove folders that were not there and hold nothing but their lock, while it is held."""
+    if missing and not run.config_path.exists():
+        with suppress(OSError):  # what holds something else stays
+            run.train_dir.rmdir()
+        if [entry.name for entry in run.path.iterdir()] == [".lock"]:
+            (run.path / ".lock").unlink()
+        with suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
@@ -182,9 +236,6 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args.hub_model_id = _hub_name(run, args)
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
-    model = settings.model
-    loading = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
-    args.model_init_kwargs = loading | (args.model_init_kwargs or {})  # as `trl sft` puts it together
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)
@@ -192,14 +243,39 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     train, test = _together(args, lambda: load_data(settings, tokenizer))
     with refusing():
         return TrimSFTTrainer(
-            model.model_name_or_path,
+            _load_model(settings),
             args,
             train_dataset=train.dataset,
             eval_dataset=None if test is None else test.dataset,
             processing_class=tokenizer,
-            quantization_config=get_quantization_config(model),
-            peft_config=get_peft_config(model),
+            peft_config=get_peft_config(settings.model),
         )
+
+
+def _load_model(settings: Settings) -> Any:
+    """The model as `trl sft` would load it, but for tensors that its folder lacks: they are refused."""
+    args, model = settings.args, settings.model
+    load_config(
+        model.model_name_or_path,
+        revision=model.model_revision,
+        trust_remote_code=args.trust_remote_code,
+        field="model_name_or_path",
+    )
+    given = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
+    given |= {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
+    if (quantization := get_quantization_config(model)) is not None:
+        given["quantization_config"] = quantization
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        given["device_map"] = None
+    loaded, report = create_model_from_path(model.model_name_or_path, output_loading_info=True, **given)
+    _by_main(args, lambda: _require_whole(loaded, report, model.model_name_or_path))
+    return loaded
+
+
+def _require_whole(model: Any, report: Any, name: str) -> None:
+    require_all_tensors(report, name, field="model_name_or_path")
+    require_finite(model, name, field="model_name_or_path")
 
 
 def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
@@ -248,21 +324,38 @@ def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
     """The final model, whole or not at all: written beside, then renamed."""
     beside = run.path / ".model"
+    _refuse_broken_weights(trainer, run)
+    _by_main(settings.args, lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
     if trainer.is_fsdp_enabled:  # with shards Trainer would write nothing
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
-    trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
-    if trainer.is_world_process_zero():
-        if not any(beside.glob("*.safetensors")):
-            raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
-        card = model_card(trainer, run.path.name, settings.data.dataset_name)
-        card.save(beside / "README.md")
+    with explained(beside, "the model"):
+        trainer.save_model(str(beside), _internal_call=True)  # else it would push, too
+    _by_main(settings.args, lambda: _publish(trainer, beside, run, settings))
+
+
+def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings: Settings) -> None:
+    if not any(beside.glob("*.safetensors")):
+        raise WriteError(f"{run.path}: no weights came out of the training; its checkpoints are in {run.train_dir}")
+    with explained(beside, "the model"):
+        model_card(trainer, run.path.name, settings.data.dataset_name).save(beside / "README.md")
         (beside / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says the same
         for path in beside.iterdir():
             sync(path)
         shutil.rmtree(run.model_dir, ignore_errors=True)  # of a run that was killed before it could say it was done
         beside.rename(run.model_dir)
         sync(run.path)
-    trainer.accelerator.wait_for_everyone()
+
+
+def _refuse_broken_weights(trainer: TrimSFTTrainer, run: RunDirectory) -> None:
+    """Numbers that are not finite are no model, on whichever process they are."""
+    tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
+    broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
+    broken = [name for name in gather_object([broken[0] if broken else ""]) if name]
+    if broken:
+        raise FloatingPointError(
+            f"after the last step {broken[0]} holds numbers that are not finite, so there is no model; a lower "
+            f"learning_rate may help; the checkpoints in {run.train_dir} stay"
+        )
 
 
 def _push(run: RunDirectory, settings: Settings) -> None:
