@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
+from trimsft.errors import UsageError
 from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
@@ -180,7 +181,7 @@ def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
     plain = complete(TransformersEngine(make_model(), make_tokenizer()), make_requests())
     assert complete(first, make_requests()) == plain
     assert isinstance(first, Engine) and isinstance(ScriptedEngine({}), Engine)
-    with pytest.raises(EngineError, match=r"model: cannot load '.*gone' \(no such folder here"):
+    with pytest.raises(UsageError, match=r"model: cannot load '.*gone' \(no such folder here"):
         TransformersEngine(tmp_path / "gone")
 
 
@@ -219,3 +220,14 @@ def test_rows_keep_to_the_share_of_a_gpu_that_is_theirs(monkeypatch: pytest.Monk
     assert 1 < shared < whole < 2048 and shared / whole == pytest.approx(0.25 / 0.8, rel=0.05)
     engine.gpu_memory, free = 0.25, 1 << 29
     assert engine._rows_that_fit(2000, 20000) < shared  # others have taken the rest
+
+
+def test_the_advice_fits_the_longest_prompt_and_comes_before_anything_is_done() -> None:
+    engine = TransformersEngine(make_model(), make_tokenizer())
+    requests = make_requests(samples=1, max_tokens=250)
+    room = 256 - max(len(request.tokens or ()) for request in requests)
+    with pytest.raises(EngineError, match=rf"max_tokens: 250 new tokens after the longest .*; use at most {room}$"):
+        engine.check(requests)
+    engine.check(make_requests(samples=1, max_tokens=room))
+    with pytest.raises(EngineError, match="leaves no room for an answer"):
+        engine.check(make_requests(problems=["1" * 300, "?"]))

@@ -1,7 +1,10 @@
 """The server engine against a stand-in, and against a real `transformers serve` where it is installed."""
 
+import base64
+import gzip
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from trimsft.evaluate.engines import EngineError, Request, Sampling
+from trimsft.errors import TrimSFTError
+from trimsft.evaluate.engines import EngineError, Request, Sampling, server_engine
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
 from .test_engines import complete, make_requests
@@ -33,7 +37,9 @@ class StandIn(ThreadingHTTPServer):
         self.answer: Answer = echo
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
-        self.pages = {
+        self.hang_ups = 0  # times that the description of the interface is broken off
+        self.sent = 0  # answers to requests
+        self.pages: dict[str, Any] = {
             "/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]},
             "/openapi.json": {"paths": dict.fromkeys(paths)},
         }
@@ -48,7 +54,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = self.server.pages.get(self.path)
-        self._send(200 if page else 404, page or {})
+        if self.path == "/openapi.json" and self.server.hang_ups:
+            self.server.hang_ups -= 1
+            return
+        self._send(page if isinstance(page, int) else 200 if page else 404, page or {})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -57,8 +66,12 @@ class Handler(BaseHTTPRequestHandler):
         self._send(*self.server.answer(body))
 
     def _send(self, status: int, content: Any) -> None:
-        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        data = content if isinstance(content, bytes) else content if isinstance(content, str) else json.dumps(content)
+        data = data.encode() if isinstance(data, str) else data
+        self.server.sent += self.command == "POST"
         self.send_response(status)
+        if data.startswith(b"\x1f\x8b"):
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -67,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-def said(text: str, finish: str = "stop", tokens: int = 3) -> dict[str, Any]:
+def said(text: Any, finish: Any = "stop", tokens: Any = 3) -> dict[str, Any]:
     return {"choices": [{"text": text, "finish_reason": finish}], "usage": {"completion_tokens": tokens}}
 
 
@@ -125,13 +138,84 @@ def test_transformers_gets_a_whole_generation_config(serve: Callable[..., StandI
 
 def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn]) -> None:
     server = serve(owner="somebody")
-    engine = ServerEngine(server.address)
+    engine = ServerEngine(server.address, dialect="openai")
     complete(engine, [Request("1+1?", 5, Sampling(max_tokens=4, stop=("\n",)))])
     sampling = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 4, "seed": 5, "stop": ["\n"]}
     body = {"model": "m", "prompt": "1+1?", **sampling}
     assert server.asked == [("/v1/completions", body)]
     with pytest.raises(EngineError, match=r"top_k: has no effect on http.*, got 20"):
-        complete(engine, [Request("1+1?", 5, Sampling(top_k=20))])
+        engine.check([Request("1+1?", 5, Sampling(top_k=20))])
+
+
+def test_a_server_that_does_not_say_what_it_is_is_not_guessed(serve: Callable[..., StandIn]) -> None:
+    server = serve(owner="somebody", paths=("/v1/completions",))
+    with pytest.raises(EngineError, match=r"does not say what kind of server it is, .* vllm, transformers, openai"):
+        ServerEngine(server.address, pause=0.01)
+    # several servers behind one address
+    server.pages["/v1/models"] = {"data": [{"id": "m", "owned_by": "vllm"}, {"id": "n", "owned_by": "somebody"}]}
+    with pytest.raises(EngineError, match="does not say what kind of server"):
+        ServerEngine(server.address, "m", pause=0.01)
+
+
+def test_a_server_that_breaks_off_is_asked_again(serve: Callable[..., StandIn]) -> None:
+    """`transformers serve` without a hub cache fails at the list of models, and closes that connection."""
+    server = serve(owner="somebody", paths=("/load_model",))
+    server.pages["/v1/models"] = 500
+    server.hang_ups = 2
+    assert ServerEngine(server.address, "m", pause=0.01).dialect == "transformers"
+    server.hang_ups = 99
+    with pytest.raises(EngineError, match="nothing answers at"):
+        ServerEngine(server.address, "m", pause=0.01)
+
+
+def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn]) -> None:
+    """Whatever the cause: greedy decoding, a seed that is always the same, a cache on the way."""
+    server = serve()
+    engine = ServerEngine(server.address, retries=0)
+    greedy, sampled = make_requests(samples=1)[:2]
+    engine.check([greedy, sampled])
+    server.answer = lambda body: (200, said("It is 2."))
+    engine.check([greedy])  # who asks for nothing random may be answered alike
+    with pytest.raises(EngineError, match="does not sample: with three seeds it writes the same text"):
+        engine.check([greedy, sampled])
+    # a model that is sure of every word at temperature 1 is none of these
+    server.answer = lambda body: echo(body) if body["temperature"] > 1 else (200, said("It is 2."))
+    engine.check([sampled])
+    server.answer = lambda body: (200, said("", finish="length"))  # one that thinks first shows nothing
+    engine.check([sampled])
+    server.answer = lambda body: (503, "busy")
+    with pytest.raises(TrimSFTError, match="does not answer: status 503: busy"):
+        engine.check([sampled])
+
+
+def test_ctrl_c_ends_it_at_once_while_the_server_is_silent(serve: Callable[..., StandIn]) -> None:
+    server, silence = serve(), threading.Event()
+    server.answer = lambda body: (silence.wait(60), echo(body))[1]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            complete(ServerEngine(server.address), make_requests(samples=0))
+        assert server.sent == 0  # nobody has waited for it
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        silence.set()
+
+
+def test_a_login_in_the_address_is_used_and_never_shown(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    engine = ServerEngine(server.address.replace("//", "//me:hush%21@") + "/v1", retries=0)
+    server.answer = lambda body: (401, f"no access for hush! {body['seed']}")
+    with pytest.raises(EngineError, match=r"no access for \*\*\* 0") as refused:
+        complete(engine, make_requests(samples=0)[:1])
+    assert server.headers[-1]["authorization"] == "Basic " + base64.b64encode(b"me:hush!").decode()
+    assert engine.address == server.address
+    assert "hush" not in str((refused.value, vars(engine)["identity"], engine.details, engine._address))
+    for given in ("http://me:hush@", "htp://me:hush@host", "http://me:hush@host:port", "http://host/v1?key=hush"):
+        with pytest.raises(EngineError, match="server: ") as refused:
+            ServerEngine(given)
+        assert "hush" not in str(refused.value)
 
 
 def test_requests_go_out_together(serve: Callable[..., StandIn]) -> None:
@@ -170,15 +254,54 @@ def test_a_bad_request_is_not_tried_again(serve: Callable[..., StandIn]) -> None
     ("answer", "says"),
     [
         ("not json", "an answer that cannot be read"),
-        ({"choices": []}, "an answer that cannot be read"),
+        ("[" * 100_000, "an answer that cannot be read (nested too deeply)"),
+        ('{"choices": ' + "9" * 10_000 + "}", "an answer that cannot be read"),
+        (b"\xff\xfe{", "an answer that cannot be read"),
+        (b"\x1f\x8b and no more of gzip", "DecodingError"),
+        (gzip.compress(b" " * 2_000_000), "an answer of more than 1,000,000 bytes"),
+        ([], "an answer that cannot be read"),
+        ({"choices": [None], "usage": {"completion_tokens": 1}}, "choices.0"),
+        ({"choices": []}, "usage: field required"),
+        (said("x") | {"choices": []}, "an answer with 0 texts, where one was asked for"),
+        (said("x") | {"choices": said("x")["choices"] * 2}, "an answer with 2 texts"),
+        (said(["x"]), "choices.0.text: input should be a valid string, got ['x']"),
+        (said(5), "choices.0.text: input should be a valid string, got 5"),
+        (said(None), "an answer without a text"),
+        (said("x", tokens=-1), "an answer of -1 tokens, where 12 were allowed"),
+        (said("x", tokens=14), "an answer of 14 tokens, where 12 were allowed"),
+        (said("x", tokens=10**900), "an answer of 1,000,000"),
+        (said("x", tokens="many"), "completion_tokens"),
         (said("x", finish="content_filter"), "the server ended it with 'content_filter'"),
+        (said("x", finish=7), "finish_reason"),
     ],
 )
-def test_an_answer_that_is_none(serve: Callable[..., StandIn], answer: Any, says: str) -> None:
+def test_an_answer_that_is_none(
+    serve: Callable[..., StandIn], answer: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_engine, "LARGEST_REPLY", 1_000_000)
     server = serve()
     server.answer = lambda body: (200, answer)
-    (completion,) = complete(ServerEngine(server.address), make_requests(samples=0)[:1])
-    assert completion.finish == "error" and says in (completion.error or "")
+    (completion,) = complete(ServerEngine(server.address, retries=0), make_requests(samples=0)[:1])
+    assert completion.finish == "error" and completion.text == "" and says in (completion.error or "")
+    assert len((completion.error or "").splitlines()) == 1 and len(completion.error or "") < 800
+    server.answer = lambda body: (500, answer)  # neither does it matter what an error says
+    (completion,) = complete(ServerEngine(server.address, retries=0), make_requests(samples=0)[:1])
+    assert completion.finish == "error" and len((completion.error or "").splitlines()) == 1
+    server.pages = dict.fromkeys(server.pages, answer)
+    with pytest.raises(EngineError, match=r"does not say what kind of server|nothing answers") as refused:
+        ServerEngine(server.address, pause=0.0, retries=1)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_halves_of_characters_and_commands_to_a_terminal_do_not_come_through(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    server.answer = lambda body: (200, said("It is \ud83d 2."))
+    engine = ServerEngine(server.address, retries=0)
+    (completion,) = complete(engine, [Request("half \ud83d", 1, Sampling(max_tokens=3))])
+    assert completion.text == "It is ? 2."
+    server.answer = lambda body: (500, "\x1b[2J gone")
+    (failed,) = complete(engine, [Request("?", 1, Sampling())])
+    assert failed.error == "status 500: ⟨U+001B⟩[2J gone"
 
 
 def test_a_stop_text_that_the_server_leaves_is_cut_and_that_it_goes_away_is_told_per_request(
@@ -201,7 +324,7 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(EngineError, match=f"nothing answers at {address} .*start the server, or correct the address"):
         ServerEngine(address)
-    with pytest.raises(EngineError, match="must begin with http:// or https://, got 'localhost:8000'"):
+    with pytest.raises(EngineError, match=r"no address of a server, got 'localhost:8000'; it begins with http://"):
         ServerEngine("localhost:8000")
     server = serve(models=("a", "b"))
     with pytest.raises(EngineError, match=r"model: name the one to ask .*; it lists a, b"):

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, load_benchmark
-from trimsft.evaluate.engines.base import Engine, Sampling
+from trimsft.evaluate.engines.base import Dialect, Engine, Sampling
 from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.judge import judge
 from trimsft.evaluate.prompts import Prompts, make_prompts
@@ -107,7 +107,13 @@ def make_engine(settings: EvalSettings) -> Engine:
     if settings.server is not None:
         from trimsft.evaluate.engines.server_engine import ServerEngine
 
-        return ServerEngine(settings.server, settings.model)
+        return ServerEngine(
+            settings.server,
+            settings.model,
+            dialect=cast(Dialect | None, settings.server_dialect),
+            concurrency=settings.concurrency,
+            timeout=settings.timeout or 600.0,
+        )
     weights = find_weights(settings.model)
     if settings.revision is not None and Path(weights).is_dir():
         raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import benchmark_name, refuse_unused_folder
-from trimsft.evaluate.engines.base import Sampling
+from trimsft.evaluate.engines.address import read_address
+from trimsft.evaluate.engines.base import DIALECTS, Sampling
 from trimsft.options import check_options, given_options, option
 from trimsft.runs import RunDirectory
 from trimsft.text.templates import check_template_name
@@ -35,6 +36,13 @@ class EvalSettings:
         choices=ENGINES,
     )
     server: str | None = option(None, help="The address of an OpenAI-compatible server, such as http://localhost:8000.")
+    server_dialect: str | None = option(
+        None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
+    )
+    timeout: float | None = option(None, help="Seconds that a server may take for one answer (default: 600).", above=0)
+    concurrency: int | None = option(
+        None, help="Requests to a server at once (default: 64; 1 for transformers serve).", least=1
+    )
     samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=1000)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
@@ -99,12 +107,16 @@ class EvalSettings:
                 "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
             )
         if self.server is None:
+            self._refuse(self._given("server_dialect", "timeout", "concurrency"), "without a server")
             return
+        address = read_address(self.server)
         if self.engine not in ("auto", "server"):
-            self._refuse({"server": self.server}, f"with the engine {self.engine!r}")
-        loading = ("dtype", "revision", "gpu_memory")
-        unused = {name: value for name, value in given_options(self).items() if name in loading}
-        self._refuse(unused, "on a server, which has loaded its model already")
+            self._refuse({"server": address.url}, f"with the engine {self.engine!r}")
+        loading = self._given("dtype", "revision", "gpu_memory")
+        self._refuse(loading, "on a server, which has loaded its model already")
+
+    def _given(self, *names: str) -> dict[str, object]:
+        return {name: value for name, value in given_options(self).items() if name in names}
 
     @staticmethod
     def _refuse(unused: dict[str, object], where: str) -> None:

@@ -5,10 +5,10 @@ for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Samp
     completion.index, completion.text, completion.tokens, completion.finish    # 0, "It is ...", 4, "stop"
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
@@ -16,6 +16,9 @@ from trimsft.runs import fingerprint_folder
 
 _LARGEST = 2**31 - 1
 Finish = Literal["stop", "length", "error"]
+Dialect = Literal["vllm", "transformers", "openai"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+"""How servers are told to sample, see `dialects`."""
 
 
 class EngineError(UsageError):
@@ -94,8 +97,25 @@ class Engine(Protocol):
     def details(self) -> Mapping[str, Any]:
         """What else is worth recording, such as versions; it may change between two starts."""
 
+    def check(self, requests: Sequence[Request]) -> None:
+        """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
+
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """A completion for each request, in any order, each as soon as it is there."""
+
+
+def require_room(requests: Sequence[Request], tokens_of: Callable[[Request], Sequence[int]], limit: int | None) -> None:
+    """Refuse answers that may grow beyond a model's positions after the longest prompt."""
+    if limit is None or not requests:
+        return
+    longest, new = max(len(tokens_of(request)) for request in requests), max(r.sampling.max_tokens for r in requests)
+    if longest + new > limit:
+        room = max(0, limit - longest)
+        raise EngineError(
+            f"{new:,} new tokens after the longest prompt, of {longest:,}, exceed the model's {limit:,} positions",
+            field="max_tokens",
+            hint=f"use at most {room:,}" if room else "even the longest prompt alone leaves no room for an answer",
+        )
 
 
 def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:

@@ -33,6 +33,9 @@ class ScriptedEngine:
         self.details: Mapping[str, Any] = {}
         self.requests: list[Request] = []  # everything that was asked, in order
 
+    def check(self, requests: Sequence[Request]) -> None:
+        pass
+
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         for index, request in enumerate(requests):
             self.requests.append(request)

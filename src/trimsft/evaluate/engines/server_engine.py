@@ -2,36 +2,37 @@
 
 engine = ServerEngine("http://localhost:8000", model="runs/trim/model")
 
-Servers differ in how they are told "no top-k" and what a seed is worth, so the engine asks which one it talks to:
-
-- vllm (SGLang too): prompts as token ids and all sampling parameters.
-- transformers: samples only if a whole generation config asks for it, and takes text or chats, not ids. Its seed is
-  one for the whole process, so requests go one by one.
-- openai: what the published interface has; no top-k, and seeds are best effort.
+Servers differ in how they are told to sample (see `dialects`), so the engine asks which one it talks to. It never
+guesses: a server that does not say is refused until the user names its dialect, and before the first sample it has to
+show that it samples at all. Requests to `transformers serve` go one by one, because its seed is the whole process's.
 
 A request is tried again after a pause where that can help (timeouts, connections, 429, 5xx).
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import one_line
-from trimsft.evaluate.engines.base import Completion, EngineError, Finish, Request, Sampling
+from trimsft.errors import TrimSFTError, one_line
+from trimsft.evaluate.engines.address import read_address
+from trimsft.evaluate.engines.background import Put, in_background
+from trimsft.evaluate.engines.base import DIALECTS, Completion, Dialect, EngineError, Request, Sampling
+from trimsft.evaluate.engines.dialects import question, read_completion, read_message, read_models
+from trimsft.runs.parsing import ParseError, parse_json
+from trimsft.text.visible import visible
 
 if TYPE_CHECKING:
     import httpx
 
-Dialect = Literal["vllm", "transformers", "openai"]
-
 LONGEST_PAUSE = 30.0
+LARGEST_REPLY = 32 * 2**20  # bytes, unpacked
 _KEY = "OPENAI_API_KEY"
+_FREE = "Write forty random words, each on a line of its own."
+"""What no model that samples answers twice in the same way."""
 
 
 class ServerEngine:
@@ -51,104 +52,155 @@ class ServerEngine:
         timeout: float = 600.0,
     ) -> None:
         """`model` None: the only one served; `dialect` None: ask the server; `timeout`: seconds of one request."""
-        if not address.startswith(("http://", "https://")):
-            raise EngineError("the address must begin with http:// or https://", field="server", value=address)
+        self._address = read_address(address)
+        self.address = self._address.url
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
-        self.address = address.rstrip("/").removesuffix("/v1")
+        key, login = os.environ.get(_KEY), self._address.login
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._secrets = [secret for secret in (key, *(login or ())) if secret]
         self._retries, self._pause, self._timeout = retries, pause, timeout
-        with self._connect() as client:
-            served = self._list_models(client)
-            self.dialect: Dialect = dialect or _ask_dialect(client, served)
-        self.model = self._choose_model(model, [str(entry.get("id")) for entry in served])
+        served = read_models(self._page("/v1/models"))
+        self.dialect: Dialect = dialect or self._ask_dialect(served)
+        self.model = self._choose_model(model, [visible(entry.get("id"))[:200] for entry in served])
         self._concurrency = concurrency or (1 if self.dialect == "transformers" else 64)
         self.identity: Mapping[str, Any] = {"model": self.model, "dialect": self.dialect}
         self.details: Mapping[str, Any] = {"address": self.address, "concurrency": self._concurrency}
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    def check(self, requests: Sequence[Request]) -> None:
         filtered = next((request.sampling.top_k for request in requests if request.sampling.top_k), None)
         if self.dialect == "openai" and filtered:
             problem = f"has no effect on {self.address}, whose interface has none"
             raise EngineError(problem, field="top_k", value=filtered, hint="remove it")
-        with self._connect() as client, ThreadPoolExecutor(self._concurrency) as pool:
-            futures: list[Future[Completion]] = [
-                pool.submit(self._complete, client, index, request) for index, request in enumerate(requests)
-            ]
+        if sampled := next((request for request in requests if not request.sampling.is_greedy), None):
+            self._require_sampling(sampled)
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        return in_background(partial(self._ask_all, requests))
+
+    # ---- requests
+
+    async def _ask_all(self, requests: Sequence[Request], put: Put) -> None:
+        waiting = iter(enumerate(requests))
+
+        async def work(client: httpx.AsyncClient) -> None:
+            for index, request in waiting:
+                put(await self._complete(client, index, request))
+
+        async with self._connect() as client:
+            workers = [asyncio.ensure_future(work(client)) for _ in range(min(self._concurrency, len(requests)))]
             try:
-                for answered in as_completed(futures):
-                    yield answered.result()
+                await asyncio.gather(*workers)
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
 
-    def _connect(self) -> httpx.Client:
+    async def _complete(self, client: httpx.AsyncClient, index: int, request: Request) -> Completion:
         import httpx
 
-        key, host = os.environ.get(_KEY), urlsplit(self.address).hostname or ""
-        is_local = host in ("localhost", "::1") or host.startswith("127.")
-        return httpx.Client(
-            base_url=self.address,
-            timeout=httpx.Timeout(self._timeout, connect=10.0),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            limits=httpx.Limits(max_connections=None),
-            trust_env=not is_local,  # a proxy cannot reach this machine's own ports
-        )
-
-    def _complete(self, client: httpx.Client, index: int, request: Request) -> Completion:
-        import httpx
-
-        path, body = self._question(request)
+        path, body = question(self.model, self.dialect, request)
         error = ""
         for attempt in range(self._retries + 1):
-            time.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
+            await asyncio.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
             try:
-                response = client.post(path, json=body)
-            except httpx.TransportError as failure:
+                status, content = await _exchange(client, "POST", path, body)
+            except httpx.RequestError as failure:
                 error = f"{type(failure).__name__}: {one_line(failure)}"
                 continue
-            if response.status_code == 200:
-                return _read_answer(index, response, request.sampling)
-            error = f"status {response.status_code}: {_message(response)}"
-            if response.status_code in (401, 403, 404):
-                raise self._refused(response.status_code, f"{self.address} answers: {error}")
-            if response.status_code != 429 and response.status_code < 500:
+            if content is None:
+                return Completion(index, "", 0, "error", f"an answer of more than {LARGEST_REPLY:,} bytes")
+            if status == 200:
+                return read_completion(index, content, request.sampling)
+            error = f"status {status}: {read_message(content, self._secrets)}"
+            if status in (401, 403, 404):
+                raise self._refused(status, f"{self.address} answers: {error}")
+            if status != 429 and status < 500:
                 break
         return Completion(index, "", 0, "error", error)
 
-    def _question(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """Where to ask, and what."""
-        sampling = request.sampling
-        body: dict[str, Any] = {
-            "model": self.model,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-            "seed": request.seed,
-            **({"stop": list(sampling.stop)} if sampling.stop else {}),
-            **_extras(self.dialect, sampling),
-        }
-        if self.dialect == "vllm" and request.tokens is not None:
-            return "/v1/completions", {**body, "prompt": list(request.tokens)}
-        if request.messages is not None:
-            return "/v1/chat/completions", {**body, "messages": [dict(m) for m in request.messages]}
-        return "/v1/completions", {**body, "prompt": request.prompt}
-
-    def _list_models(self, client: httpx.Client) -> list[dict[str, Any]]:
+    def _connect(self, *, keep: bool = True, timeout: float | None = None) -> httpx.AsyncClient:
         import httpx
 
+        return httpx.AsyncClient(
+            base_url=self.address,
+            auth=self._address.login,
+            timeout=httpx.Timeout(timeout or self._timeout, connect=10.0),
+            headers=self._headers,
+            verify=self.address.startswith("https:"),  # certificates take their time to load
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None if keep else 0),
+            trust_env=not self._address.is_local,  # a proxy cannot reach this machine's own ports
+        )
+
+    # ---- who is there
+
+    def _page(self, path: str) -> bytes:
+        """The content of a page; empty where the server has none."""
+        (content,) = in_background(partial(self._fetch, path))
+        return bytes(content)
+
+    async def _fetch(self, path: str, put: Put) -> None:
+        import httpx
+
+        # each on a connection of its own: a server that fails at one page closes it while the next is asked for
+        async with self._connect(keep=False, timeout=30.0) as client:
+            for attempt in range(self._retries + 1):
+                await asyncio.sleep(self._pause if attempt else 0.0)
+                try:
+                    status, content = await _exchange(client, "GET", path)
+                except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                    raise self._silent(error) from error
+                except httpx.RequestError as error:
+                    if attempt == self._retries:
+                        raise self._silent(error) from error
+                    continue
+                if status in (401, 403):
+                    said = read_message(content or b"", self._secrets)
+                    raise self._refused(status, f"{self.address} answers: {said}")
+                put(content if status == 200 and content else b"")
+                return
+
+    def _ask_dialect(self, served: Sequence[Mapping[str, Any]]) -> Dialect:
         try:
-            response = client.get("/v1/models", timeout=30.0)
-        except httpx.TransportError as error:
-            raise EngineError(
-                f"nothing answers at {self.address} ({one_line(error)})",
-                field="server",
-                hint="start the server, or correct the address",
-            ) from error
-        if response.status_code in (401, 403):
-            raise self._refused(401, f"{self.address} answers: {_message(response)}")
-        try:
-            return [entry for entry in response.json()["data"] if isinstance(entry, dict)]
-        except (ValueError, KeyError, TypeError):
-            return []  # transformers serve fails here where no model was ever downloaded
+            page = parse_json(self._page("/openapi.json"))
+        except ParseError:
+            page = None
+        paths = page.get("paths") if isinstance(page, dict) else None
+        if isinstance(paths, dict) and "/load_model" in paths:
+            return "transformers"
+        owners = {str(entry.get("owned_by")) for entry in served}
+        if owners and owners <= {"vllm", "sglang"}:
+            return "vllm"
+        if self._address.host == "api.openai.com":
+            return "openai"
+        raise EngineError(
+            f"{self.address} does not say what kind of server it is, and a wrong guess may decode greedily or with a "
+            "top-k of its own",
+            field="server",
+            hint=f"name its dialect: {', '.join(DIALECTS)} (openai leaves every default of the server in place)",
+            remedy=("server_dialect", "NAME"),
+        )
+
+    def _require_sampling(self, sampled: Request) -> None:
+        """Refuse a server that gives the same text for every seed, also at a temperature that no model withstands."""
+        chat = ({"role": "user", "content": _FREE},) if sampled.messages else None
+        for temperature in (sampled.sampling.temperature, 2.0):
+            probe = Sampling(temperature=temperature, max_tokens=48)
+            probes = [Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)]
+            completions = list(self.generate(probes))
+            if failed := next((c.error for c in completions if c.error), None):
+                if temperature != sampled.sampling.temperature:  # hosted models may allow no other
+                    break
+                raise TrimSFTError(f"{self.address} does not answer: {failed}")
+            texts = {completion.text for completion in completions}
+            if len(texts) > 1 or texts == {""}:  # a model that thinks first may say nothing in so few tokens
+                return
+        raise EngineError(
+            f"{self.address} does not sample: with three seeds it writes the same text",
+            field="server",
+            hint=f"is {self.dialect} not its dialect, or are answers cached on the way?",
+            remedy=("server_dialect", "NAME"),
+        )
 
     def _choose_model(self, model: str | None, served: Sequence[str]) -> str:
         if model is None and len(served) == 1:
@@ -165,59 +217,19 @@ class ServerEngine:
         hint = f"does it know the model {self.model!r}?" if status == 404 else key
         return EngineError(problem, field="server", hint=hint)
 
-
-def _ask_dialect(client: httpx.Client, served: Sequence[Mapping[str, Any]]) -> Dialect:
-    import httpx
-
-    if any(entry.get("owned_by") in ("vllm", "sglang") for entry in served):
-        return "vllm"
-    try:
-        paths = client.get("/openapi.json", timeout=30.0).json()["paths"]
-    except (httpx.TransportError, ValueError, KeyError, TypeError):
-        return "openai"
-    return "transformers" if "/load_model" in paths else "openai"
+    def _silent(self, error: Exception) -> EngineError:
+        problem = f"nothing answers at {self.address} ({one_line(error)})"
+        return EngineError(problem, field="server", hint="start the server, or correct the address")
 
 
-def _extras(dialect: Dialect, sampling: Sampling) -> dict[str, Any]:
-    """What a server of this kind has to be told beside the published interface."""
-    if dialect == "vllm":
-        neutral = {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
-        return {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens), **neutral}
-    if dialect == "openai":
-        return {}
-    config = {
-        "do_sample": not sampling.is_greedy,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "repetition_penalty": 1.0,
-        "max_new_tokens": sampling.max_tokens,
-        **({"eos_token_id": list(sampling.stop_tokens)} if sampling.stop_tokens else {}),
-    }
-    return {"generation_config": json.dumps(config)}
-
-
-def _read_answer(index: int, response: httpx.Response, sampling: Sampling) -> Completion:
-    try:
-        answer = response.json()
-        choice = answer["choices"][0]
-        text = choice["message"]["content"] if "message" in choice else choice["text"]
-        finish, tokens = choice.get("finish_reason"), int(answer["usage"]["completion_tokens"])
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        return Completion(index, "", 0, "error", f"an answer that cannot be read ({error!r}): {response.text[:200]!r}")
-    if finish not in ("stop", "length"):
-        return Completion(index, "", 0, "error", f"the server ended it with {finish!r}")
-    cuts = [text.index(stop) for stop in sampling.stop if stop in (text or "")]
-    ended: Finish = "stop" if cuts or finish == "stop" else "length"
-    return Completion(index, (text or "")[: min(cuts, default=None)], tokens, ended)
-
-
-def _message(response: httpx.Response) -> str:
-    """What the server says is wrong, on one line."""
-    try:
-        content = response.json()
-        detail = content.get("error", content.get("detail", content))
-        text = detail.get("message", detail) if isinstance(detail, dict) else detail
-    except (ValueError, AttributeError):
-        text = response.text
-    return " ".join(str(text).split())[:300]
+async def _exchange(
+    client: httpx.AsyncClient, method: str, path: str, body: bytes | None = None
+) -> tuple[int, bytes | None]:
+    """Status and content of a reply; None for one that is too large to be meant."""
+    async with client.stream(method, path, content=body) as response:
+        content = bytearray()
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > LARGEST_REPLY:
+                return response.status_code, None
+        return response.status_code, bytes(content)

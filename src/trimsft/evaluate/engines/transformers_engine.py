@@ -14,9 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trimsft.errors import UsageError, one_line
-from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, UnsuitedModel, identify_model
+from trimsft.errors import UsageError
+from trimsft.evaluate.engines.base import (
+    Completion,
+    EngineError,
+    Request,
+    Sampling,
+    UnsuitedModel,
+    identify_model,
+    require_room,
+)
 from trimsft.text.encoding import load_tokenizer
+from trimsft.text.models import load_model
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
@@ -58,7 +67,7 @@ class TransformersEngine:
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         self._source = model if isinstance(model, str | Path) else None
         self._revision = revision
-        loaded: Any = _load_model(model, revision, dtype, device) if self._source else model
+        loaded: Any = load_model(model, dtype=dtype, revision=revision).to(device) if self._source else model
         self.model = loaded
         if tokenizer is None and self._source is None:
             raise ValueError("tokenizer: must be given with a loaded model, got None")
@@ -90,8 +99,7 @@ class TransformersEngine:
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """The longest prompts first: if memory fails, it fails at once."""
-        for index, request in enumerate(requests):
-            self._check(index, request)
+        self.check(requests)
         was_training = self.model.training
         self.model.eval()
         try:
@@ -239,24 +247,20 @@ class TransformersEngine:
         ids: list[int] = self.tokenizer(request.prompt)["input_ids"]
         return ids
 
-    def _check(self, index: int, request: Request) -> None:
+    def check(self, requests: Sequence[Request]) -> None:
+        known = self.model.get_input_embeddings().num_embeddings
+        for index, request in enumerate(requests):
+            tokens = self._tokens(request)
+            if not tokens:
+                raise EngineError(f"the prompt of request {index} has no tokens", field="model")
+            if not 0 <= min(tokens) <= max(tokens) < known:
+                raise EngineError(
+                    f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}",
+                    field="model",
+                    hint="is the tokenizer another model's?",
+                )
         limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        tokens, new = self._tokens(request), request.sampling.max_tokens
-        prompt, known = len(tokens), self.model.get_input_embeddings().num_embeddings
-        if prompt == 0:
-            raise EngineError(f"the prompt of request {index} has no tokens", field="model")
-        if not 0 <= min(tokens) <= max(tokens) < known:
-            raise EngineError(
-                f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}",
-                field="model",
-                hint="is the tokenizer another model's?",
-            )
-        if limit is not None and prompt + new > limit:
-            raise EngineError(
-                f"{new:,} new tokens after a prompt of {prompt:,} exceed the model's {limit:,} positions",
-                field="max_tokens",
-                hint=f"use at most {max(0, limit - prompt):,}",
-            )
+        require_room(requests, self._tokens, limit)
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
         """A first guess from the size of the cache; running out of memory halves it."""
@@ -276,18 +280,6 @@ class TransformersEngine:
         free, total = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
-
-
-def _load_model(model: str | Path, revision: str | None, dtype: str, device: str) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    try:
-        loaded = AutoModelForCausalLM.from_pretrained(str(model), revision=revision, dtype=dtype)
-    except Exception as error:  # the library raises whatever the files make it
-        # said first where a name is no folder, since the library then speaks of the hub alone
-        elsewhere = "" if Path(model).is_dir() else " (no such folder here, so the hub was asked)"
-        raise EngineError(f"cannot load {str(model)!r}{elsewhere}: {one_line(error)}", field="model") from error
-    return loaded.to(device)
 
 
 def _alike(requests: Sequence[Request]) -> list[dict[int, Request]]:

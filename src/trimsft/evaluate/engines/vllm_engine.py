@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, identify_model
+from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, identify_model, require_room
 
 AHEAD = 2048  # requests given to vLLM before the first of them is done: enough to fill it, few enough to abort
 
@@ -54,6 +54,7 @@ class VllmEngine:
                 tensor_parallel_size=tensor_parallel,
                 gpu_memory_utilization=gpu_memory,
                 enforce_eager=eager,
+                trust_remote_code=False,
             )
         except Exception as error:  # vLLM raises whatever it likes
             raise EngineError(f"vllm cannot load {str(model)!r}: {one_line(error)}", field="model") from error
@@ -68,7 +69,11 @@ class VllmEngine:
         """The model's tokenizer."""
         return self._llm.get_tokenizer()
 
+    def check(self, requests: Sequence[Request]) -> None:
+        require_room(requests, self._tokens, self._limit)
+
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        self.check(requests)
         engine = self._llm.llm_engine
         waiting = iter(enumerate(requests))
         running: dict[str, int] = {}
@@ -91,21 +96,16 @@ class VllmEngine:
         """Hand a request over; one that cannot be answered is told why."""
         from vllm.inputs.engine import tokens_input
 
-        tokens = list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
-        if len(tokens) + request.sampling.max_tokens > self._limit:
-            raise EngineError(
-                f"{request.sampling.max_tokens:,} new tokens after a prompt of {len(tokens):,} exceed the engine's "
-                f"{self._limit:,} positions",
-                field="max_tokens",
-                hint="lower it, or raise max_length as far as the model goes",
-            )
         name = f"request-{index}"
         try:
-            self._llm.llm_engine.add_request(name, tokens_input(tokens), self._parameters(request))
+            self._llm.llm_engine.add_request(name, tokens_input(self._tokens(request)), self._parameters(request))
         except ValueError as error:
             return Completion(index, "", 0, "error", one_line(error))
         running[name] = index
         return None
+
+    def _tokens(self, request: Request) -> list[int]:
+        return list(request.tokens or self.tokenizer(request.prompt)["input_ids"])
 
     def _parameters(self, request: Request) -> Any:
         sampling: Sampling = request.sampling
