@@ -50,6 +50,7 @@ CASES = {
 }
 OTHERS = {
     "ddp, untied, exact": Case(tied=False, micro_batch=4, settings=EXACT),
+    "ddp, padding-free": Case(micro_batch=4, settings=(("padding_free", True), ("max_length", None))),
     "fsdp2, bf16": Case(micro_batch=4, fsdp=True, settings=(("bf16", True),)),
     "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM, resumes=True),
 }
@@ -64,6 +65,7 @@ class Trained:
     """How many tokens each rank and micro-batch trained, and how many of them it kept."""
     nearest: float
     is_sharded: bool
+    evaluated: dict[str, float]
 
     @classmethod
     def read(cls, folder: Path, case: Case, processes: int) -> "Trained":
@@ -72,7 +74,8 @@ class Trained:
         if case.tied and "lm_head.weight" in weights:  # a gathered state names it twice
             assert torch.equal(weights.pop("lm_head.weight"), weights["model.embed_tokens.weight"])
         kept, nearest = [rank["kept"] for rank in facts], min(rank["nearest"] for rank in facts)
-        return cls(folder, weights, facts[0]["logs"], kept, nearest, all(rank["is_sharded"] for rank in facts))
+        is_sharded, evaluated = all(rank["is_sharded"] for rank in facts), facts[0]["evaluated"]
+        return cls(folder, weights, facts[0]["logs"], kept, nearest, is_sharded, evaluated)
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,14 @@ def test_a_rank_may_have_nothing_to_train_on_or_to_keep(name, two) -> None:
     assert second[3][0] > 0 and second[3][1] == 0 and first[3][1] > 0  # no weight
     # the lengths are very uneven: that is what a mean of means would get wrong
     assert any(a[0] > 5 * b[0] > 0 for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "ddp, padding-free"])
+def test_an_evaluation_counts_every_row_once(name, two, one) -> None:
+    got, expected = two[name].evaluated, one(Case(micro_batch=4, accumulation=2)).evaluated
+    assert got["eval_trained_tokens"] == expected["eval_trained_tokens"]
+    for figure in ("nll", "weighted_loss", "mean_weight", "mean_token_accuracy"):
+        assert got[f"eval_{figure}"] == pytest.approx(expected[f"eval_{figure}"], rel=LOSS_ERROR), figure
 
 
 def test_fsdp2_in_bfloat16_is_near_float32(two, one) -> None:

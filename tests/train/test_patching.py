@@ -13,9 +13,13 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
     LlamaForCausalLM,
     LlamaForSequenceClassification,
     LlamaModel,
+    T5Config,
+    T5ForConditionalGeneration,
     Trainer,
     TrainingArguments,
 )
@@ -204,9 +208,9 @@ def test_a_head_with_a_forward_of_its_own_keeps_it() -> None:
     own = model.lm_head.forward
     model.lm_head.forward = lambda hidden: calls.append(hidden.shape) or own(hidden)
     patch(model, TRIM)(**make_batch())
-    assert calls == []
+    assert calls == [(1, 32)]  # one row, to see whether it is a plain product
     assert torch.equal(model(make_batch()["input_ids"]).logits, make_model()(make_batch()["input_ids"]).logits)
-    assert calls == [(3, 11, 32)]
+    assert calls[1:] == [(3, 11, 32)]
 
 
 def test_a_head_that_is_replaced_afterwards() -> None:
@@ -344,6 +348,58 @@ def test_calls_that_cannot_be_fused_are_refused() -> None:
     model.lm_head.weight = nn.Parameter(model.lm_head.weight.to(torch.int8), requires_grad=False)
     with pytest.raises(ValueError, match=r"output embedding \(Linear\) has no plain floating-point weight"):
         model(**batch)
+
+
+class NormHead(nn.Linear):
+    """As Baichuan 2 and others have it."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return nn.functional.linear(hidden, nn.functional.normalize(self.weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_head_that_is_no_plain_product_is_refused(dtype) -> None:
+    model, batch = make_model(dtype=dtype), make_batch()
+    plain = model.lm_head
+    for kind, is_plain in ((NormHead, False), (type("OwnHead", (nn.Linear,), {"forward": nn.Linear.forward}), True)):
+        model.lm_head = kind(*plain.weight.shape[::-1], bias=False, dtype=dtype)
+        model.lm_head.weight = plain.weight
+        if is_plain:
+            assert patch(model, TRIM)(**batch).loss > 0
+        else:
+            with pytest.raises(NotImplementedError, match=r"output embedding \(NormHead\) does not return hidden @"):
+                patch(model, TRIM)(**batch)
+    unpatch(model).lm_head.forward = lambda hidden: 2 * nn.Linear.forward(model.lm_head, hidden)
+    with pytest.raises(NotImplementedError, match="does not return hidden @ weight"):
+        patch(model, TRIM)(**batch)
+
+
+def test_labels_by_position_are_refused() -> None:
+    model, batch = patched()
+    before = (batch["input_ids"], batch["attention_mask"], None, None, None)
+    with pytest.raises(TypeError, match="labels: a patched model takes them by name"):
+        model(*before, batch["labels"])
+    assert model(*before, None).logits.shape[:2] == (3, 11)
+    assert torch.equal(model(*before, labels=batch["labels"]).loss, model(**batch).loss)
+    assert unpatch(model)(*before, batch["labels"]).loss > 0
+
+
+SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BertForMaskedLM(BertConfig(**SMALL)), "BertForMaskedLM is a masked language model"),
+        (
+            lambda: T5ForConditionalGeneration(T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1)),
+            "T5ForConditionalGeneration is an encoder-decoder model",
+        ),
+    ],
+)
+def test_models_that_are_not_causal_are_refused_by_name(make, message) -> None:
+    with pytest.raises(TypeError, match=message):
+        patch(make(), TRIM)
 
 
 def test_an_adapter_on_the_head_is_refused_and_one_elsewhere_is_not() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import EvalPrediction, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from tests.train.tiny import (
@@ -234,10 +234,38 @@ def test_it_is_the_loop_written_by_hand(kind, objective, settings, options, tmp_
 
 
 def test_settings_reach_the_head_and_the_telemetry(tmp_path) -> None:
-    head = make_ours(tmp_path, objective="fsft", gamma=1.0, skip_below=0.1, head_backend="chunked").model.trimsft_head
+    head = make_ours(tmp_path, objective="fsft", gamma=1.0, skip_below=0.1, head_backend="chunked").fused_head
     assert (head.objective.gamma, head.skip_below, head.backend, head.entropy) == (1.0, 0.1, "chunked", True)
     trainer = make_ours(tmp_path, options={"objective": TrimSFT(margin=5.0, bandwidth=9.0)})
     assert trainer._telemetry["train"].band == Band(5.0, 9.0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"bf16": True}, {"gradient_checkpointing": True}], ids=str)
+def test_the_model_of_the_user_is_given_back(settings, tmp_path) -> None:
+    """After each training, evaluation and failure; and the trainer can go on."""
+    options = {"eval_dataset": Dataset.from_list(PAIRS[:2])}
+    trainer = make_ours(tmp_path, options=options, max_steps=1, **settings)
+    ids = torch.arange(5, 17)[None]
+
+    def assert_plain() -> None:
+        expected, given = unpatched(trainer.model)(ids, labels=ids), trainer.model(ids, labels=ids)
+        assert type(given) is type(expected) and not hasattr(trainer.model, "trimsft_head")
+        # accelerate leaves its autocast in the model
+        assert given.loss.item() == pytest.approx(expected.loss.item(), rel=0.01 if settings.get("bf16") else 1e-6)
+        assert given.logits.shape == expected.logits.shape
+
+    assert_plain()
+    before = trainer.evaluate()
+    assert_plain()
+    for _ in range(2):
+        trainer.train()
+        assert logged(trainer, "mean_weight")[-1] < 0.9
+        assert_plain()
+    assert trainer.evaluate()["eval_weighted_loss"] != before["eval_weighted_loss"]
+    trainer.training_step = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer.train()
+    assert_plain()
 
 
 def test_mixed_precision(tmp_path) -> None:
@@ -346,6 +374,43 @@ def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
     trainer.model.register_forward_pre_hook(spoil)
     with pytest.raises(FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"):
         trainer.train()
+
+
+# the best of several ------------------------------------------------------------------------------------------------
+
+BEST = {
+    "max_steps": 3, "save_strategy": "steps", "save_steps": 1, "eval_strategy": "steps", "eval_steps": 1,
+    "load_best_model_at_end": True,
+}  # fmt: skip
+
+
+def test_a_model_that_has_left_the_band_is_not_the_best(tmp_path) -> None:
+    """Its weighted loss is 0, since no token has a weight."""
+    stops = EarlyStoppingCallback(early_stopping_patience=1)
+    options = {"eval_dataset": Dataset.from_list(PAIRS[:2]), "callbacks": [stops]}
+    warm_up = {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 1}  # nothing is learnt in the first step
+    trainer = make_ours(tmp_path, options=options, **BEST | warm_up, learning_rate=1e3)
+    trainer.train()
+    nll, loss = logged(trainer, "eval_nll"), logged(trainer, "eval_loss")
+    assert len(nll) == 2 and nll[1] > nll[0] + 50 and loss[1] < loss[0]
+    assert trainer.state.best_global_step == 1 and trainer.evaluate()["eval_nll"] == pytest.approx(nll[0])
+
+
+def test_what_the_best_is_chosen_by(tmp_path) -> None:
+    def chosen(**settings: Any) -> tuple[Any, Any]:
+        config = make_config(TrimSFTConfig, tmp_path, **settings)
+        return config.metric_for_best_model, config.greater_is_better
+
+    assert chosen() == (None, None)
+    assert chosen(**BEST) == chosen(**BEST, objective="dft") == ("eval_nll", False)
+    assert chosen(lr_scheduler_type="reduce_lr_on_plateau", eval_strategy="steps") == ("eval_nll", False)
+    assert chosen(**BEST, objective="sft") == chosen(**BEST, metric_for_best_model="loss") == ("loss", False)
+    assert chosen(**BEST, metric_for_best_model="eval_one_nll") == ("eval_one_nll", False)
+    assert chosen(**BEST, metric_for_best_model="nll", greater_is_better=True) == ("nll", True)
+    rows = Dataset.from_list(PAIRS)
+    args = make_config(SFTConfig, tmp_path, **BEST)
+    options = {"train_dataset": rows, "eval_dataset": rows, "processing_class": make_tokenizer()}
+    assert TrimSFTTrainer(make_model(), args, **options).args.metric_for_best_model == "eval_nll"
 
 
 # evaluation and records of one's own ---------------------------------------------------------------------------------

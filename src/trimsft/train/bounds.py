@@ -64,7 +64,8 @@ def check_fields(kind: type, values: Mapping[str, Any]) -> None:
     for field in dataclasses.fields(kind):
         name, value, hint = field.name, values.get(field.name), hints[field.name]
         is_set = name in values and not (name in NOT_SET and value == NOT_SET[name])
-        if is_set and isinstance(value, WRITTEN):
+        is_bare = value is field.metadata.get("const", NOT_SET)  # what an option without a value means: fsdp=True
+        if is_set and not is_bare and isinstance(value, WRITTEN):
             check_value(name, value, hint, _bounds(field, hint, value))
             _check_json(name, value, hint)
     for steps, strategy in EVERY.items():

@@ -67,9 +67,10 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     def _choose_best_by_nll(self) -> None:
         """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
         by_metric = self.load_best_model_at_end or self.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
-        if by_metric and self.metric_for_best_model is None and self.objective != "sft":
-            self.metric_for_best_model = "eval_nll"
-        if self.greater_is_better is None and str(self.metric_for_best_model).endswith("nll"):
+        metric: str | None = self.metric_for_best_model  # type: ignore[has-type]
+        if by_metric and metric is None and self.objective != "sft":
+            metric = self.metric_for_best_model = "eval_nll"
+        if self.greater_is_better is None and str(metric).endswith("nll"):  # type: ignore[has-type]
             self.greater_is_better = False
 
     def _share_batch(self, rows: int) -> None:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.distributed.tensor import DTensor
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput
 
 from trimsft.head import DEFAULT_SKIP_BELOW, IGNORED, LossOutput, linear_cross_entropy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from trimsft.head.loss import Backend
 
 Model = TypeVar("Model", bound=nn.Module)
+_MASKED = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
 
 
@@ -87,19 +89,24 @@ def patch(
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
         model(input_ids, labels=labels).loss.backward()
     """
-    base = _base_of(model)
-    scale, softcap = logit_transform(base)
-    base.trimsft_head = FusedHead(
-        objective=objective,
-        skip_below=skip_below,
-        low_memory=low_memory,
-        backend=backend,
-        entropy=entropy,
-        logit_scale=scale,
-        softcap=softcap,
+    attach(
+        model,
+        fused_head(model, objective, skip_below=skip_below, low_memory=low_memory, backend=backend, entropy=entropy),
     )
-    _put_before(base, _fused_forward)
     return model
+
+
+def fused_head(model: Any, objective: Objective, **settings: Any) -> FusedHead:
+    """The head that `attach` puts into a model; a model that cannot have one is refused here."""
+    scale, softcap = logit_transform(_base_of(model))
+    return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
+
+
+def attach(model: Any, head: FusedHead) -> None:
+    """Let a model compute its loss by this head until `unpatch`."""
+    base = _inside_peft(model)
+    base.trimsft_head = head
+    _put_before(base, _fused_forward)
 
 
 def unpatch(model: Model) -> Model:
@@ -167,6 +174,7 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
+    _refuse_labels_by_position(self, args)
     about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
     settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
@@ -191,6 +199,12 @@ def _fused_forward(
         settings.checked = True
     output = _output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
     return output.to_tuple() if kwargs.get("return_dict") is False else output
+
+
+def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
+    names = list(inspect.signature(type(model).forward).parameters)[1 : 1 + len(args)]
+    if "labels" in names and args[names.index("labels")] is not None and hasattr(model, "trimsft_head"):
+        raise TypeError("labels: a patched model takes them by name, labels=..., not by their position")
 
 
 class _Call:
@@ -222,6 +236,8 @@ class _Call:
                 f"labels: shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
             )
         settings, (weight, bias) = self.settings, whole_weight(head)
+        if not settings.checked:
+            _check_product(head, hidden, weight, bias)
         result = linear_cross_entropy(
             hidden.to(weight.device),  # `device_map` may have put the head elsewhere
             weight,
@@ -242,6 +258,24 @@ class _Call:
         probe = result.loss.new_tensor(() if settings.checked else PROBE)
         # made by cat, whatever its length: of a view FSDP warns
         return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
+
+
+def _check_product(head: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Does the head make hidden @ weight.T + bias of a row? One with a forward of its own (a norm-head) may not."""
+    if type(head).forward is nn.Linear.forward and head.trimsft_previous is None:
+        return
+    row = hidden.detach().flatten(0, -2)[:1]
+    with torch.no_grad():
+        seen = _previous(head)(row)
+        expected = nn.functional.linear(row.to(weight.device), weight, bias)
+    seen, expected = seen.float(), expected.float().to(seen.device)
+    # two roundings of a product of that size, were they made in different ways
+    tolerance = 4 * torch.finfo(weight.dtype).eps * (1 + float(expected.abs().max()))
+    if seen.shape != expected.shape or not torch.allclose(seen, expected, rtol=0, atol=tolerance):
+        raise NotImplementedError(
+            f"the output embedding ({type(head).__name__}) does not return hidden @ weight.T, as a norm-head does not; "
+            + _HARM
+        )
 
 
 @_disable_dynamo
@@ -305,6 +339,11 @@ def _base_of(model: Any) -> Any:
     head = base.get_output_embeddings()
     if head is None:
         raise TypeError(f"model: {type(base).__name__} has no output embedding (lm_head); is it a causal LM?")
+    name = type(base).__name__
+    if getattr(base.config, "is_encoder_decoder", False):
+        raise TypeError(f"model: {name} is an encoder-decoder model; only causal language models can be patched")
+    if name in _MASKED or name.endswith("ForMaskedLM"):
+        raise TypeError(f"model: {name} is a masked language model; only causal ones can be patched")
     _refuse_adapter(head)
     return base
 

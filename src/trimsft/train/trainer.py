@@ -25,7 +25,8 @@ from trimsft.text.training_data import LengthReport, measure_lengths
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.patching import TrimOutput, patch
+from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
+from trimsft.train.repeats import RowsOnce
 from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ logger = logging.getLogger("trimsft")
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -111,15 +112,15 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
             raise ValueError(
                 "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             )
-        # TRL has put its own fused head there; ours goes before it and leaves it to label smoothing
-        patch(
+        self.fused_head = fused_head(
             self.model,
             self.objective,
             skip_below=args.skip_below,
             low_memory=args.low_memory,
-            backend=args.head_backend,  # type: ignore[arg-type]  # which TrimSFTConfig has checked
+            backend=args.head_backend,
             entropy=True,
         )
+        self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
         band = Band(*(getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth")))
@@ -166,6 +167,24 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
 
     # the loss ---------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _fused(self) -> Iterator[None]:
+        """Within, the model computes its loss by the fused head; then it is again what the user gave."""
+        if self._is_fused:
+            yield
+            return
+        model, self._is_fused = self.model, True
+        attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
+        try:
+            yield
+        finally:
+            unpatch(model)
+            self._is_fused = False
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        with self._fused():
+            return super().train(*args, **kwargs)
+
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
@@ -174,7 +193,8 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
-        outputs = self._forward(model, inputs, num_items_in_batch)
+        with self._fused():
+            outputs = self._forward(model, inputs, num_items_in_batch)
         loss = outputs.token_loss
         # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
@@ -238,7 +258,8 @@ class TrimSFTTrainer(AtomicCheckpoints, SFTTrainer):  # type: ignore[misc]
         outer, self._evaluating = self._evaluating, prefix
         self._telemetry["eval"].reset()
         try:
-            yield
+            with self._fused():
+                yield
         finally:
             self._evaluating = outer
             self._telemetry["train"].restart_clock()
@@ -318,6 +339,8 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     settings = args.to_dict()
     hidden = [name for name in settings if name.endswith("_token")]  # to_dict masks them, eos_token too
     settings.update({name: getattr(args, name) for name in hidden})
+    if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
+        settings["metric_for_best_model"] = None
     return TrimSFTConfig(**settings)
 
 
