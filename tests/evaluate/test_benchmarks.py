@@ -6,6 +6,8 @@ Names of columns are as published; types of columns and forms of answers are ass
 
 import gzip
 import json
+import math
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,56 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         load_benchmark("math500", limit=0)
     with pytest.raises(DataError, match="holds no problems"):
         load_benchmark(write(tmp_path / "empty.jsonl"))
+
+
+@pytest.mark.parametrize("name", ["...jsonl", "....jsonl.gz", "..", ".", "", "a/..", "/"])
+def test_a_file_that_would_be_recorded_outside_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match="leaves no name to record it under"):
+        benchmark_name(name)
+    assert benchmark_name("../a/b.jsonl") == "b" and benchmark_name(".jsonl") == ".jsonl"
+
+
+def test_subject_and_level_are_kept_and_are_no_part_of_what_was_asked(tmp_path: Path) -> None:
+    rows = [ROW | {"subject": "Algebra", "level": 2}, ROW | {"id": "b", "subject": ["Algebra"]}]
+    path = write(tmp_path / "mine.jsonl", *rows)
+    problems = read_problems(path)
+    assert [(p.subject, p.level) for p in problems] == [("Algebra", "2"), (None, None)]
+    plain = read_problems(write(tmp_path / "plain.jsonl", ROW, ROW | {"id": "b"}))
+    assert plain == problems and fingerprint(plain) == fingerprint(problems)
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    assert [p.subject for p in read_problems(tmp_path / "again.jsonl")] == ["Algebra", None]
+
+
+VALUES = [None, 0, -1, 1.5, 10**400, math.nan, math.inf, True, "", " ", "x", "\ud83d", "\x00", [], ["x"], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(3000, marks=pytest.mark.soak)])
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(count: int, tmp_path: Path) -> None:
+    """Rows with fields of any type, and files with bytes flipped, cut out, doubled or packed."""
+    dice, refused = random.Random(0), 0
+    names = ["id", "problem", "answer", "is_multiple_answer", "error", "unit", "tolerance", "subject", "level"]
+    for _ in range(count):
+        rows = [ROW | {dice.choice(names): dice.choice(VALUES)} for _ in range(2)]
+        content = bytearray("".join(json.dumps(row) + "\n" for row in rows).encode())
+        is_packed = dice.random() < 0.2
+        content = bytearray(gzip.compress(content)) if is_packed else content
+        for _ in range(dice.choice([0, 0, 1, 3])):
+            at = dice.randrange(len(content))
+            content[at : at + dice.choice([0, 1, 9])] = dice.choice(
+                [b"", b"\xff", b"[" * 3000, b"\n", b"9" * 5000, b"{"]
+            )
+        path = tmp_path / ("mine.jsonl.gz" if is_packed else "mine.jsonl")
+        path.write_bytes(content)
+        try:
+            problems = load_benchmark(path)
+        except DataError as error:
+            refused += 1
+            assert len(str(error).splitlines()) == 1 and len(str(error)) < 1000
+        else:
+            again = path.with_name("again.jsonl")
+            again.write_bytes(write_problems(problems))
+            assert read_problems(again) == problems
+    assert count / 4 < refused < count
 
 
 def test_the_lab_needs_neither_hub_nor_file(tmp_path: Path) -> None:

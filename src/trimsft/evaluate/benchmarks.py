@@ -6,7 +6,7 @@ on the spot; any other file of JSON Lines is a benchmark too:
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
 
 A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
-and `tolerance` (relative). Other fields do not matter.
+and `tolerance` (relative). By `subject` and `level` scores are told apart. Other fields do not matter.
 
 problems = load_benchmark("math500")
 problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
@@ -17,6 +17,8 @@ import gzip
 import hashlib
 import json
 import math
+import reprlib
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from typing import Any
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.lab import TIERS, benchmark
 from trimsft.options import unknown_name
+from trimsft.runs.parsing import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
@@ -40,6 +43,9 @@ class Problem:
     tolerance: float | None = None
     absolute: float | None = None
     unit: str | None = None
+    # what problems may be told apart by in scores; no part of what was asked
+    subject: str | None = field(default=None, compare=False)
+    level: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +162,13 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
 
 def benchmark_name(name_or_path: str | Path) -> str:
     """What a benchmark is called in a run directory: its name, or the file's without the ending."""
-    name = Path(name_or_path).name
-    suffix = next((suffix for suffix in reversed(SUFFIXES) if name.lower().endswith(suffix)), "")
-    return name[: len(name) - len(suffix)] or name
+    whole = Path(name_or_path).name
+    suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
+    name = whole[: len(whole) - len(suffix)] or whole
+    if not name.strip("."):  # a folder's name for itself, or for the one above it
+        hint = "rename the file"
+        raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
+    return name
 
 
 # ---- where it is
@@ -259,14 +269,22 @@ def read_problems(path: Path) -> list[Problem]:
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
     """JSON Lines that `read_problems` reads back."""
-    names = {"multiple": "is_multiple_answer", "absolute": "error"}
-    lines = ({names.get(key, key): value for key, value in asdict(p).items()} for p in problems)
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return b"".join(_line(asdict(problem)) for problem in problems)
 
 
 def fingerprint(problems: Iterable[Problem]) -> str:
     """SHA-256 of the problems, answers and grading fields, in order."""
-    return hashlib.sha256(write_problems(problems)).hexdigest()
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(_line(asdict(replace(problem, subject=None, level=None))))
+    return digest.hexdigest()
+
+
+def _line(fields: Mapping[str, Any]) -> bytes:
+    names = {"multiple": "is_multiple_answer", "absolute": "error"}
+    left_out = [name for name in ("subject", "level") if fields[name] is None]
+    row = {names.get(name, name): value for name, value in fields.items() if name not in left_out}
+    return (json.dumps(row) + "\n").encode()
 
 
 def _with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
@@ -286,18 +304,19 @@ def _with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]
 def _as_problem(row: Mapping[str, Any], place: str, default_id: str) -> Problem:
     for name in ("problem", "answer"):
         if row.get(name) is None:
-            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(repr, row))}")
+            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(reprlib.repr, list(row)[:20]))}")
     problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
-    is_text, is_plain = isinstance(problem, str), isinstance(answer, str | int | float) and not isinstance(answer, bool)
-    is_id = identity is None or (isinstance(identity, str | int) and not isinstance(identity, bool))
+    is_number = isinstance(answer, float) and math.isfinite(answer)
     for name, what, holds in (
-        ("problem", "a text", is_text and str(problem).strip()),
-        ("answer", "a text or a number", is_plain and str(answer).strip()),
-        ("id", "a text or an integer", is_id),
+        ("problem", "a text", _is_text(problem) and str(problem).strip()),
+        ("answer", "a text or a number", is_number or (_is_label(answer) and str(answer).strip())),
+        ("id", "a text or an integer", identity is None or _is_label(identity)),
         ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
+        ("unit", "a text", not row.get("unit") or _is_text(row["unit"])),
     ):
         if not holds:
-            raise DataError(f"{place}: {name!r} must be {what}, got {row[name]!r}")
+            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
+    subject, level = (str(row[name]) if _is_label(row.get(name)) else None for name in ("subject", "level"))
     return Problem(
         id=default_id if identity is None else str(identity),
         problem=str(problem),
@@ -305,8 +324,19 @@ def _as_problem(row: Mapping[str, Any], place: str, default_id: str) -> Problem:
         multiple=bool(several),
         tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
         absolute=_as_tolerance(row.get("error"), "error", place),
-        unit=str(row["unit"]) if row.get("unit") else None,
+        unit=row.get("unit") or None,
+        subject=subject,
+        level=level,
     )
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is text that can be written and tokenised: JSON may hold halves of characters."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_label(value: Any) -> bool:
+    return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _as_tolerance(value: Any, name: str, place: str) -> float | None:
@@ -314,10 +344,11 @@ def _as_tolerance(value: Any, name: str, place: str) -> float | None:
         return None
     try:
         tolerance = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         tolerance = math.nan
     if not 0 < tolerance < 1:
-        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {value!r}")
+        got = reprlib.repr(value)
+        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {got}")
     return tolerance
 
 
@@ -325,14 +356,14 @@ def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         content = path.read_bytes()
         lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line.decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line.decode("utf-8-sig"))
+        except ValueError as error:
             raise DataError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
         if not isinstance(row, dict):
             raise DataError(f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}")
