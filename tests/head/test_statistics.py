@@ -105,6 +105,18 @@ def test_ties(backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_labels_and_hidden_states_may_be_views(backend) -> None:
+    head = make_head(6, 16, 50)
+    strided = Head(
+        torch.stack((head.hidden, -head.hidden), 1)[:, 0],
+        head.weight.T.contiguous().T,
+        torch.stack((head.labels, 0 * head.labels), 1)[:, 0],
+    )
+    assert not strided.labels.is_contiguous()
+    assert_exact(measured(strided, backend), exact(head))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_most_probable_tokens(backend) -> None:
     for vocabulary in (3, 50, 5003):
         head = make_head(5, 16, vocabulary)

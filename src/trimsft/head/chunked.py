@@ -43,7 +43,7 @@ def solve(problem: Problem) -> Solution:
         tokens=tokens,
         weights=weights_T,
         kept=kept,
-        finite=all_finite(tokens, weights_T),
+        finite=all_finite(problem, tokens, weights_T),
         grad_hidden_TH=matmuls.grad_hidden_TH,
         grad_weight_VH=grad_weight_VH,
         grad_bias_V=grad_bias_V,

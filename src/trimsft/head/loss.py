@@ -3,6 +3,7 @@
 Checking, dropping ignored labels and normalising happen here and nowhere else.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -116,7 +117,7 @@ def linear_cross_entropy(
         if solve is None:
             problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
             loss, solution = reference.solve(problem)
-            _require_finite(solution, objective)
+            _require_finite(solution, problem)
         else:
             loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
     kept = solution.kept if problem.wants_gradient else 0
@@ -137,7 +138,7 @@ class _Fused(torch.autograd.Function):
         solve: Callable[[Problem], Solution],
     ) -> tuple[Tensor, Solution]:
         solution = solve(problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows]))
-        _require_finite(solution, problem.objective)
+        _require_finite(solution, problem)
         grad_hidden_NH = solution.grad_hidden_TH
         if grad_hidden_NH is not None and rows is not None:
             grad_hidden_NH = torch.zeros_like(hidden_NH).index_copy_(0, rows, grad_hidden_NH)
@@ -167,11 +168,13 @@ class _Fused(torch.autograd.Function):
         return (*gradients, None, None, None)
 
 
-def _require_finite(solution: Solution, objective: Objective) -> None:
-    """Raise if a logit of a trained token, or a weight, is not finite, and say where."""
+def _require_finite(solution: Solution, problem: Problem) -> None:
+    """Raise if a logit of a trained token, a weight or the normalizer is no good, and say which."""
     if solution.finite:
         return
-    tokens = solution.tokens
+    tokens, divisor = solution.tokens, float(problem.divisor)
+    if not (math.isfinite(divisor) and divisor > 0):
+        raise ValueError(f"normalizer: must be a number > 0, got {divisor!r} with {len(tokens)} tokens to train on")
     finite = torch.isfinite(tokens.nll) & torch.isfinite(tokens.gap)
     if not finite.all():
         rows = (~finite).nonzero().flatten()
@@ -179,7 +182,7 @@ def _require_finite(solution: Solution, objective: Objective) -> None:
             f"non-finite logits at {len(rows)} of {len(tokens)} trained tokens (first: token {int(rows[0])}); "
             "look for NaN or inf in the hidden states, the head's weight or a diverged step"
         )
-    raise FloatingPointError(f"objective {objective!r} returned a weight that is not finite")
+    raise FloatingPointError(f"objective {problem.objective!r} returned a weight that is not finite")
 
 
 def _scale_(gradient: Tensor, factor: Tensor) -> None:

@@ -88,17 +88,23 @@ class Solution:
     tokens: TokenStats
     weights: Tensor
     kept: int  # rows that took part in the backward pass
-    finite: bool  # whether every statistic and weight is finite
+    finite: bool  # whether every statistic and weight is finite, and the normalizer a number above 0
     grad_hidden_TH: Tensor | None = None
     grad_weight_VH: Tensor | None = None
     grad_bias_V: Tensor | None = None
 
 
 def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
-    """The objective's weights, detached and checked for shape and type."""
+    """The objective's weights, detached and checked for shape and type; its tokens must be left as they were."""
     weights_of: Any = getattr(objective, "weights", objective)
+    before = _versions(tokens)
     with torch.no_grad():
         weights = weights_of(tokens)
+    if _versions(tokens) != before:
+        raise TypeError(
+            f"objective {objective!r} changed its tokens in place, of which the loss is made; work on a copy, such as "
+            "tokens.gap.clone()"
+        )
     if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
         got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
         raise TypeError(
@@ -106,6 +112,11 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
         )
     return weights.detach().float()
+
+
+def _versions(tokens: TokenStats) -> list[int]:
+    """How often each tensor was written to; torch does not count that in its inference mode."""
+    return [one._version for one in vars(tokens).values() if one is not None and not one.is_inference()]
 
 
 def gradient_mass(tokens: TokenStats, weights: Tensor) -> Tensor:
@@ -148,9 +159,14 @@ def threshold_for(mass_T: Tensor, slack: float = 1.0) -> float:
     return float(ascending[below.sum().clamp(max=len(ascending) - 1)])
 
 
-def all_finite(tokens: TokenStats, weights: Tensor) -> bool:
+def all_finite(problem: Problem, tokens: TokenStats, weights: Tensor) -> bool:
+    """Whether every statistic and weight is finite, and the normalizer a number above 0; one wait for the device."""
     # one reduction for all: the sum of x - x is 0 unless some x is not finite
-    return bool(((tokens.nll - tokens.nll) + (tokens.gap - tokens.gap) + (weights - weights)).sum() == 0)
+    doubtful = ((tokens.nll - tokens.nll) + (tokens.gap - tokens.gap) + (weights - weights)).sum()
+    if not isinstance(problem.normalizer, Tensor):  # checked before
+        return bool(doubtful == 0)
+    divisor = problem.divisor
+    return bool((doubtful == 0) & (divisor > 0) & torch.isfinite(divisor))
 
 
 def softcapped(logits: Tensor, logit_scale: float, softcap: float | None) -> Tensor:

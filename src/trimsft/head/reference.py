@@ -33,5 +33,5 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
     kept_nll_T = torch.where(keep_T, nll_T, nll_T.detach())
     loss = (weights_T.to(wide) * kept_nll_T).sum() / problem.divisor
     return loss, Solution(
-        tokens=tokens, weights=weights_T, kept=int(keep_T.sum()), finite=all_finite(tokens, weights_T)
+        tokens=tokens, weights=weights_T, kept=int(keep_T.sum()), finite=all_finite(problem, tokens, weights_T)
     )

@@ -127,6 +127,7 @@ def _add_up_in_one_pass(logits_RV: Tensor, labels_R: Tensor, logit_scale: float,
 
     floats = torch.empty(5, len(labels_R), device=logits_RV.device)
     counts = torch.empty(2, len(labels_R), dtype=torch.int32, device=logits_RV.device)
+    labels_R = labels_R.contiguous()
     if len(labels_R):
         with torch.cuda.device_of(logits_RV):  # Triton launches on the current device
             row_sums[(len(labels_R),)](

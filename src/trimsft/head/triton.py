@@ -110,8 +110,10 @@ class _Solver:
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(self.labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(self.labels_T)
-        # rows kept, rows that are not finite, mass of all rows and of skipped ones, the same of squares
-        self.ledger = self.hidden_TH.new_zeros(6, dtype=torch.float64)
+        # rows kept, rows that are not finite, mass of all rows and of skipped ones, the same of squares; and the
+        # normalizer: read with them, it costs no wait for the device to learn whether it is 0
+        self.ledger = self.hidden_TH.new_zeros(7, dtype=torch.float64)
+        self.ledger[6:] = problem.divisor
         self.objective, self.parameters = _as_kernel(problem.objective)
         self.skip_below = problem.skip_below
         self.normalizer = problem.early_divisor
@@ -120,7 +122,7 @@ class _Solver:
         self._forward()
         ledger = self._copy_to_host(self.ledger)
         if not self.problem.wants_gradient:
-            return self._solution(kept=0, finite=not ledger()[1])
+            return self._solution(kept=0, finite=_is_sound(ledger()))
         # what the backward pass needs in any case is made ready while the device is still at the forward pass
         if self.problem.wants_weight and self.grad_weight_VH is None:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
@@ -129,9 +131,9 @@ class _Solver:
         hidden_BH = self.hidden_TH[slots] if copy_rows else self.hidden_TH
         if self._is_exact:
             self._backward(self.T, hidden_BH, rest=slots[:0])
-            return self._solution(kept=self.T, finite=not ledger()[1])
-        kept, broken, *masses = ledger()
-        if broken:
+            return self._solution(kept=self.T, finite=_is_sound(ledger()))
+        kept, _, *masses, _ = sums = ledger()
+        if not _is_sound(sums):
             return self._solution(kept=0, finite=False)
         buffered = min(int(kept), self._capacity)
         rest = self.row_of_slot_T[buffered : int(kept)]
@@ -271,14 +273,14 @@ class _Solver:
 
     def _make_buffer(self, seen: int) -> None:
         """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
-        counted, _, *masses = self.ledger.tolist()
+        counted, _, *masses, _ = self.ledger.tolist()
         kept, unseen = int(counted), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
         if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
             # small rows are so many that they matter: keep more of the first chunk, and of the others
             mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
             self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
-            self.ledger.zero_()
+            self.ledger[:6].zero_()
             self._claim_slots(slice(0, seen))
             kept = int(self.ledger[0])
         share = (kept + 1) / (seen + 2)
@@ -362,6 +364,11 @@ class _Solver:
             grad_weight_VH=self.grad_weight_VH,
             grad_bias_V=None if self.grad_bias_V is None else self.grad_bias_V.to(self.weight_VH.dtype),
         )
+
+
+def _is_sound(ledger: list[float]) -> bool:
+    """Whether every row is finite, and the normalizer a number above 0."""
+    return not ledger[1] and 0 < ledger[6] < math.inf
 
 
 def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
