@@ -20,6 +20,8 @@ from trimsft.tokens.table import read_token_table
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
+GRADER = {"kind": "strict", "version": "3"}
+
 
 def read(out: Path, name: str) -> list[dict[str, str]]:
     with (out / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -34,7 +36,9 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for benchmark in ("math500", "olympiadbench", "minerva", "amc", "aime24"):
             where = folder / name / "eval" / benchmark
             where.mkdir(parents=True)
-            (where / "scores.json").write_text(json.dumps(score_of(benchmark, [1, 4, 8]).as_dict()))
+            (where / "scores.json").write_text(
+                json.dumps({"grader": GRADER, **score_of(benchmark, [1, 4, 8]).as_dict()})
+            )
     (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
     runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
     files = write_analysis(folder / "out", runs).files

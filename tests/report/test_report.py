@@ -11,6 +11,7 @@ from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError
+from trimsft.grading import GRADER_VERSION
 from trimsft.report import CompareSettings, ReportSettings, compare, make_report
 from trimsft.report.figures import style
 from trimsft.report.runs import named_runs, read_run
@@ -114,17 +115,33 @@ def test_a_run_is_read_as_the_files_it_has() -> None:
     Path("run/manifest.json").write_text(json.dumps({"model": "models/x"}))
     assert read_run("x", Path("run")).trained_from == "models/x"
     Path("run/eval/amc/scores.json").write_text("[]")
-    with pytest.raises(RunError, match=r"scores\.json: holds a list, not an object; restore or remove it"):
+    with pytest.raises(RunError, match=r"scores\.json: input should be an object, got \[\]; it is damaged"):
         _ = read_run("x", Path("run")).scores
     with pytest.raises(RunError, match="'x' has no folder 'nowhere'"):
         read_run("x", Path("nowhere"))
 
 
+PROTOCOL = {
+    "benchmark": "amc",
+    "sampling": {"temperature": 1.0, "max_tokens": 2048, "stop": []},
+    "samples": 8,
+    "greedy": True,
+    "seed": 0,
+    "prompt": {"template": "chat", "system_prompt": None, "example": "Q"},
+    "engine": {"name": "vllm", "model": "a", "dtype": "bfloat16"},
+    "details": {"versions": {"vllm": "1"}},
+}
+
+
 def evaluated(folder: str, correct: list[int]) -> None:
     where = Path(folder) / "eval" / "amc"
     where.mkdir(parents=True)
-    record = {"grader": {"kind": "strict", "version": "3"}, **score_of("amc", correct, resamples=50).as_dict()}
+    record = {
+        "grader": {"kind": "strict", "version": GRADER_VERSION},
+        **score_of("amc", correct, resamples=50).as_dict(),
+    }
     (where / "scores.json").write_text(json.dumps(record))
+    (where / "settings.json").write_text(json.dumps(PROTOCOL))
 
 
 def test_compare_shows_both_tables_or_writes_them() -> None:
@@ -140,6 +157,65 @@ def test_compare_shows_both_tables_or_writes_them() -> None:
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("b/trim")), benchmark=("amc",)))
     assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"]
     assert compared.comparisons[0].difference.value == pytest.approx(0.625)
+
+
+def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:
+    for name, correct in (("sft", [1] * 9), ("trim", [6] * 9), ("same", [6] * 9)):
+        evaluated(name, correct)
+    other = PROTOCOL | {"seed": 7, "samples": 4, "engine": {"name": "server", "model": "b"}, "few_shot": 0}
+    other |= {
+        "sampling": PROTOCOL["sampling"] | {"temperature": 0.6},
+        "prompt": PROTOCOL["prompt"] | {"example": "Q" * 99},
+    }
+    Path("trim/eval/amc/settings.json").write_text(json.dumps(other))
+    again = PROTOCOL | {"seed": 3, "engine": PROTOCOL["engine"] | {"model": "c"}, "details": {}, "few_shot": 0}
+    Path("same/eval/amc/settings.json").write_text(json.dumps(again))
+    compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("same"))))
+    differing = [
+        "engine.dtype not set (sft: bfloat16)",
+        "engine.name server (sft: vllm)",
+        "prompt.example is another text",
+        "samples 4 (sft: 8)",
+        "sampling.temperature 0.6 (sft: 1.0)",
+    ]
+    assert compared.protocol == {"trim": differing}
+    for table in (compared.scores, compared.differences):
+        assert [row[0].text for row in table.rows][-2:] == ["trim †", "same"]
+        assert f"† Protocol of trim: {'; '.join(differing)}. A difference may be due to that." in table.notes
+    assert json.loads(compared.render("json"))[0]["protocol"] == differing
+    Path("trim/eval/amc/settings.json").unlink()
+    compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"))))
+    assert compared.protocol == {"trim": ["not known, since settings.json is missing (trim)"]}
+
+
+def test_scores_by_other_graders_are_refused_and_older_ones_named() -> None:
+    evaluated("sft", [1, 2, 3])
+    evaluated("trim", [6, 7, 8])
+    path = Path("trim/eval/amc/scores.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"grader": {"kind": "strict", "version": "1"}}))
+    result = run("compare", "sft", "trim")
+    assert result.exit_code == 2 and "trim was graded by strict 1, sft by strict" in result.stderr
+    assert "grade again with trimsft eval, which generates nothing anew" in result.stderr
+    notes = compare(CompareSettings(runs=(Path("trim"), Path("trim")))).scores.notes
+    assert any("another version of the grader than this one (trim, trim)" in note for note in notes)
+
+
+def ask(folder: str, problems: dict[str, str]) -> None:
+    lines = [json.dumps({"id": name, "problem": text, "answer": "1"}) for name, text in problems.items()]
+    Path(folder, "eval/amc/problems.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_problems_are_matched_by_what_they_say() -> None:
+    evaluated("sft", [0, 4, 8])
+    evaluated("trim", [8, 4, 0])
+    ask("sft", {"p000": "one", "p001": "two", "p002": "three"})
+    ask("trim", {"p000": "three", "p001": "two", "p002": "one"})  # the same problems under other ids
+    (one,) = compare(CompareSettings(runs=(Path("sft"), Path("trim")))).comparisons
+    assert (one.higher, one.lower, one.better, one.worse) == (0, 0, (), ())
+    ask("trim", {"p000": "one", "p001": "another", "p002": "three"})
+    result = run("compare", "sft", "trim")
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert "problem 'p001' of 'amc' has another text or answer in sft than in trim" in result.stderr
 
 
 @pytest.mark.parametrize(

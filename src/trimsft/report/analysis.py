@@ -147,7 +147,7 @@ class _Writer:
         for kind, title in (("pass", "pass@{}"), ("majority", "best-of-{} (majority vote)")):
             for benchmark in paper_tables.in_order({name for run in scored.values() for name in run.scores}):
                 for label, run in scored.items():
-                    samples = run.scores.get(benchmark, {}).get("samples")
+                    samples = run.scores[benchmark].samples if benchmark in run.scores else 0
                     interval = run.interval_percent(benchmark, f"{kind}@{samples}")
                     if interval is not None:
                         panel = metrics.setdefault(title.format(samples), {})

@@ -8,18 +8,20 @@ result.comparisons[0].difference, result.comparisons[0].significant
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
 from trimsft.report.table import FORMATS, Table, render
 from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
     from trimsft.scoring.compare import Comparison
+
+OTHERWISE = "†"  # stands behind the name of a run that was asked otherwise than the baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +52,23 @@ class Compared:
     scores: Table
     differences: Table
     comparisons: Sequence[Comparison]
+    protocol: Mapping[str, Sequence[str]]
+    """In what a candidate was asked otherwise than the baseline; candidates asked alike are not in it."""
 
     def render(self, style: str) -> str:
         """Both tables in one of `FORMATS`; JSON has the comparisons."""
         if style == "json":
-            return json.dumps([one.as_dict() for one in self.comparisons], indent=1)
+            listed = [
+                {**one.as_dict(), "protocol": list(self.protocol.get(one.candidate, ()))} for one in self.comparisons
+            ]
+            return json.dumps(listed, indent=1)
         return "\n".join(render(table, style) for table in (self.scores, self.differences))
 
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
+    from trimsft.report.protocol import AGAIN, old_graders, other_graders, other_protocol, with_names_of
+    from trimsft.report.runs import Run
     from trimsft.report.tables.scores import comparison_table, score_table
     from trimsft.scoring.compare import compare_runs
     from trimsft.scoring.records import load_run
@@ -68,14 +77,40 @@ def compare(settings: CompareSettings) -> Compared:
     if len(set(names)) < len(names):  # the folders' names repeat
         names = [str(path) for path in settings.runs]
     scores = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
-    baseline, *candidates = names
-    others = {name: scores[name] for name in candidates}
+    baseline, *candidates = [
+        Run(name, path.expanduser(), settings.benchmark) for name, path in zip(names, settings.runs, strict=True)
+    ]
+    for difference in other_graders([baseline, *candidates]).values():
+        raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
+    others = {run.label: [with_names_of(baseline, run, one) for one in scores[run.label]] for run in candidates}
     try:
-        comparisons = compare_runs(scores[baseline], others, settings.metric, name=baseline)
+        comparisons = compare_runs(scores[baseline.label], others, settings.metric, name=baseline.label)
     except ValueError as error:  # a metric or problems that one of the runs lacks
         raise UsageError(str(error)) from error
-    table = score_table(scores, settings.metric, comparisons=comparisons)
-    result = Compared(table, comparison_table(comparisons), comparisons)
+    benchmarks = [one.benchmark for one in scores[baseline.label]]
+    protocols = {run.label: other_protocol(baseline, run, benchmarks, settings.metric) for run in candidates}
+    protocol = {label: differing for label, differing in protocols.items() if differing}
+    notes = [
+        f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
+        for label, differing in protocol.items()
+    ]
+    if old := old_graders([baseline, *candidates]):
+        notes.append(f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}.")
+    result = Compared(
+        _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, notes),
+        _noted(comparison_table(comparisons), protocol, notes),
+        comparisons,
+        protocol,
+    )
     if settings.out is not None:
         write_whole(settings.out, (result.render(settings.style) + "\n").encode())
     return result
+
+
+def _noted(table: Table, marked: Collection[str], notes: Sequence[str]) -> Table:
+    """The table with these notes, and the rows of these runs marked."""
+    rows = [
+        (replace(first, text=f"{first.text} {OTHERWISE}"), *others) if first.text in marked else (first, *others)
+        for first, *others in table.rows
+    ]
+    return replace(table, rows=tuple(rows), notes=(*table.notes, *notes))

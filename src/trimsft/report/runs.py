@@ -2,28 +2,73 @@
 
     run = read_run("TrimSFT", Path("runs/trim"))
     run.objective                                   # "trim", from config.yaml or else from the label
-    run.scores["gsm8k"]                             # scores.json as it is; run.counts["gsm8k"] as a BenchmarkScore
+    run.scores["gsm8k"]                             # a BenchmarkScore
     run.interval_percent("gsm8k", "pass@8")
     run.table                                       # tokens.parquet, or None
 
 Each file is read when it is asked for first, and once; what a run lacks is empty or None.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trimsft.errors import RunError, UsageError
 from trimsft.objectives import OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
+from trimsft.runs.parsing import checked, read_json
 from trimsft.scoring.intervals import Interval
+from trimsft.scoring.metrics import metric_names
+from trimsft.scoring.records import Recorded, read_scores
 from trimsft.scoring.scores import BenchmarkScore, macros
 from trimsft.tokens.statistics.weighting import objective_of
 from trimsft.tokens.table import TokenTable, read_token_table
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A line of problems.jsonl, as far as it is shown."""
+
+    id: str
+    problem: str = ""
+    answer: str = ""
+
+
+@dataclass(frozen=True)
+class Grade:
+    """A line of grades.jsonl."""
+
+    problem: str = ""
+    sample: int = 0
+    status: str = "not graded"
+    answer: str | None = None
+    cluster: int | None = None  # which samples voted together
+
+
+@dataclass(frozen=True)
+class Written:
+    """A line of samples.jsonl, with its grade."""
+
+    problem: str
+    sample: int
+    text: str
+    tokens: int | None = None
+    grade: Grade = Grade()
+
+
+@dataclass(frozen=True)
+class _Versions:
+    versions: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class _Settings:
+    details: _Versions | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +77,7 @@ class Run:
 
     label: str
     folder: Path  # A run directory, or the file of a token table
+    only: tuple[str, ...] = ()  # benchmarks, in place of all that have scores
 
     @property
     def directory(self) -> RunDirectory:
@@ -54,7 +100,7 @@ class Run:
     def objective(self) -> str | None:
         """The name of the objective that it was trained with, where that is known."""
         config = None if self.folder.is_file() else self.directory.read_config()
-        if config is not None and config.get("objective") in OBJECTIVES:
+        if config is not None and str(config.get("objective")) in OBJECTIVES:
             return str(config["objective"])
         method = method_of(self.label)
         return method if method in OBJECTIVES else None
@@ -65,57 +111,62 @@ class Run:
         model = self.manifest.get("model", "")
         return str(model.get("name", "") if isinstance(model, dict) else model)
 
+    @property
+    def versions(self) -> list[Mapping[str, Any]]:
+        """Packages and their versions: of the training, and of the first evaluation that recorded any."""
+        trained = checked(_Versions, dict(self.manifest), where=str(self.directory.manifest_path)).versions
+        details = (
+            checked(_Settings, self.settings(name), where=f"{name}/settings.json").details for name in self.scores
+        )
+        return [one for one in (trained, next((one.versions for one in details if one), None)) if one]
+
     # ---- evaluations
 
     @cached_property
-    def scores(self) -> Mapping[str, Mapping[str, Any]]:
-        """scores.json of each benchmark."""
-        names = [] if self.folder.is_file() else self.directory.evaluations()
-        return {name: _read_object(self.directory.eval_dir / name / "scores.json") for name in names}
+    def recorded(self) -> Mapping[str, Recorded]:
+        """scores.json of each benchmark: scores and grader."""
+        names = [] if self.folder.is_file() else self.only or self.directory.evaluations()
+        return {name: read_scores(self.directory.eval_dir / name) for name in names}
 
     @cached_property
-    def counts(self) -> Mapping[str, BenchmarkScore]:
-        """The same with the counts of every problem, for each benchmark whose file has all of them."""
-        return {name: counts for name, score in self.scores.items() if (counts := _counts(score)) is not None}
+    def scores(self) -> Mapping[str, BenchmarkScore]:
+        return {name: recorded.scores for name, recorded in self.recorded.items()}
 
-    @cached_property
-    def settings(self) -> Mapping[str, Any]:
-        """settings.json of the first benchmark that has one."""
-        paths = (self.directory.eval_dir / name / "settings.json" for name in self.scores)
-        return next(filter(None, map(_read_object, paths)), {})
+    def settings(self, benchmark: str) -> dict[str, Any]:
+        """settings.json of a benchmark; empty where there is none."""
+        return _read_object(self.directory.eval_dir / benchmark / "settings.json")
 
     def interval_percent(self, benchmark: str, metric: str) -> Interval | None:
-        """A metric of one benchmark as recorded: average, greedy, pass@k or majority@k."""
+        """A metric of one benchmark: average, greedy, pass@k or majority@k."""
         score = self.scores.get(benchmark)
-        if score is None:
+        if score is None or metric not in metric_names(score.samples, greedy=score.greedy is not None):
             return None
-        kind, _, k = metric.partition("@")
-        recorded = score[f"{kind}_at"].get(k) if k and kind != "average" else score[kind]
-        return None if recorded is None else in_percent(Interval(**recorded))
+        return in_percent(score.interval(metric))
 
     def mean_intervals_percent(self, benchmarks: Sequence[str], metrics: Sequence[str]) -> dict[str, Interval]:
         """The mean over benchmarks, as `trimsft eval` shows it; without metrics that one of them lacks."""
-        if not benchmarks or not all(benchmark in self.counts for benchmark in benchmarks):
+        if not benchmarks or not all(benchmark in self.scores for benchmark in benchmarks):
             return {}
         known = [m for m in metrics if all(self.interval_percent(name, m) is not None for name in benchmarks)]
-        means = macros([self.counts[name] for name in benchmarks], known) if known else {}
+        means = macros([self.scores[name] for name in benchmarks], known) if known else {}
         return {metric: in_percent(interval) for metric, interval in means.items()}
 
-    def samples(self, benchmark: str) -> list[dict[str, Any]]:
+    def samples(self, benchmark: str) -> list[Written]:
         """Texts and grades of all samples of a benchmark; greedy is number -1."""
         folder = self.directory.eval_dir / benchmark
-        grades = {(grade["problem"], grade["sample"]): grade for grade in _read_lines(folder / "grades.jsonl")}
-        return [
-            {**sample, **grades.get((sample["problem"], sample["sample"]), {})}
-            for sample in _read_lines(folder / "samples.jsonl")
-        ]
+        grades = {(one.problem, one.sample): one for one in _read_lines(folder / "grades.jsonl", Grade)}
+        samples = _read_lines(folder / "samples.jsonl", Written)
+        return [replace(one, grade=grades.get((one.problem, one.sample), one.grade)) for one in samples]
 
     def has_samples(self, benchmark: str) -> bool:
         """Whether the texts are there, and not their counts alone."""
         return (self.directory.eval_dir / benchmark / "samples.jsonl").is_file()
 
-    def problems(self, benchmark: str) -> list[dict[str, Any]]:
-        return _read_lines(self.directory.eval_dir / benchmark / "problems.jsonl")
+    @cached_property
+    def problems(self) -> Mapping[str, Mapping[str, Asked]]:
+        """The problems of each benchmark by id, as they were asked; none where the file is gone."""
+        paths = {name: self.directory.eval_dir / name / "problems.jsonl" for name in self.scores}
+        return {name: {asked.id: asked for asked in _read_lines(path, Asked)} for name, path in paths.items()}
 
 
 def read_run(label: str, folder: Path) -> Run:
@@ -173,24 +224,10 @@ def in_percent(interval: Interval) -> Interval:
     return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high)
 
 
-def _counts(score: Mapping[str, Any]) -> BenchmarkScore | None:
-    try:
-        return BenchmarkScore.from_dict({name: value for name, value in score.items() if name != "grader"})
-    except (ValueError, KeyError, TypeError):
-        return None  # written by another version: its figures are shown as they are recorded
-
-
 def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise RunError(f"{path}: not readable as JSON ({error})", hint="restore or remove it") from error
-    if not isinstance(content, dict):
-        raise RunError(f"{path}: holds a {type(content).__name__}, not an object", hint="restore or remove it")
-    return content
+    return read_json(path, dict[str, Any]) if path.is_file() else {}
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    return JsonLines(path).read() if path.is_file() else []
+def _read_lines(path: Path, kind: type[Kind]) -> list[Kind]:
+    lines = JsonLines(path).read() if path.is_file() else []
+    return checked(list[kind], lines, where=str(path))  # type: ignore[valid-type]

@@ -6,12 +6,9 @@ macro([result, score("math500", ...)])                # mean over benchmarks; ma
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
 """
 
-from __future__ import annotations
-
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +24,15 @@ from trimsft.scoring.metrics import (
     metric_values,
     summarize,
 )
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """The problems of one subject, or of one level."""
+
+    problems: int
+    average: Interval | None
+    greedy: Interval | None
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class BenchmarkScore:
     statuses: dict[str, int]  # how many samples were graded how
     mixed_problems: int  # problems where answers that voted together were graded differently; see `summarize`
     per_problem: tuple[ProblemScore, ...]  # sorted by id; every metric can be had again from these
+    groups: dict[str, dict[str, GroupScore]] = field(default_factory=dict)
+    """What the benchmark tells problems apart by, such as subject or level -> its value -> the score there."""
 
     def values(self, metric: str) -> Array:
         """The metric of each problem, in the order of `per_problem`."""
@@ -68,24 +76,6 @@ class BenchmarkScore:
             record[name] = {str(k): interval for k, interval in record[name].items()}
         return record
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> BenchmarkScore:
-        """What `as_dict` wrote."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        if wrong := sorted(known ^ record.keys()):
-            state = "missing" if wrong[0] in known else "unknown"
-            raise ValueError(f"scores: the field {wrong[0]!r} is {state}; the file is of another version")
-        read = dict(record)
-        for name in ("average", "greedy", "no_answer_rate", "truncation_rate", "mean_tokens"):
-            read[name] = None if record[name] is None else Interval(**record[name])
-        for name in ("pass_at", "majority_at"):
-            read[name] = {int(k): Interval(**interval) for k, interval in record[name].items()}
-        problems = [
-            ProblemScore(**{**problem, "right": tuple(problem["right"]), "wrong": tuple(problem["wrong"])})
-            for problem in record["per_problem"]
-        ]
-        return cls(**{**read, "per_problem": tuple(sorted(problems, key=lambda problem: problem.problem))})
-
 
 def score(
     benchmark: str,
@@ -94,6 +84,7 @@ def score(
     *,
     by_problem: Callable[[str], Equivalent] | None = None,
     expected: Collection[str] | None = None,
+    groups: Mapping[str, Mapping[str, str]] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> BenchmarkScore:
@@ -105,17 +96,30 @@ def score(
         equivalent: whether two answers say the same; asked in both directions.
         by_problem: the same for one problem, by its id, where problems have rules of their own.
         expected: ids of the problems that must all be there, and no others.
+        groups: what problems are told apart by, such as {"subject": {"p1": "Algebra", ...}}.
     """
     sampled, greedy = _by_problem(benchmark, samples, expected)
     same = by_problem or (lambda name: equivalent)
     problems = [
         summarize(name, sampled.get(name, []), greedy.get(name), same(name)) for name in sorted({**sampled, **greedy})
     ]
-    k = problems[0].samples
-    names = metric_names(k, greedy=bool(greedy))
-    values_PM = np.stack([metric_values(problems, name) for name in names], axis=1)
-    bounds = [metric_bounds(name) for name in names]
-    intervals = dict(zip(names, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
+    statuses = dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items()))
+    result = score_counts(benchmark, problems, statuses, resamples=resamples, seed=seed)
+    return replace(result, groups=_by_group(problems, groups or {}, resamples, seed))
+
+
+def score_counts(
+    benchmark: str,
+    problems: Sequence[ProblemScore],
+    statuses: Mapping[str, int],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> BenchmarkScore:
+    """The scores that follow from the counts of all problems, which are sorted by id."""
+    k, greedy = problems[0].samples, problems[0].greedy is not None
+    names = metric_names(k, greedy=greedy)
+    intervals = _intervals(problems, names, resamples, seed)
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),
@@ -127,10 +131,33 @@ def score(
         no_answer_rate=intervals.get("no_answer"),
         truncation_rate=intervals.get("truncated"),
         mean_tokens=intervals.get("tokens"),
-        statuses=dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items())),
+        statuses=dict(statuses),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
     )
+
+
+def _intervals(
+    problems: Sequence[ProblemScore], metrics: Sequence[str], resamples: int, seed: int
+) -> dict[str, Interval]:
+    values_PM = np.stack([metric_values(problems, name) for name in metrics], axis=1)
+    bounds = [metric_bounds(name) for name in metrics]
+    return dict(zip(metrics, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
+
+
+def _by_group(
+    problems: Sequence[ProblemScore], groups: Mapping[str, Mapping[str, str]], resamples: int, seed: int
+) -> dict[str, dict[str, GroupScore]]:
+    metrics = [name for name in ("average", "greedy") if name in metric_names(problems[0].samples, greedy=True)]
+    metrics = metrics if problems[0].greedy is not None else metrics[:1]
+    scores: dict[str, dict[str, GroupScore]] = {}
+    for column, value_of in groups.items():
+        for value in sorted(set(value_of.values())):
+            members = [problem for problem in problems if value_of.get(problem.problem) == value]
+            found = _intervals(members, metrics, resamples, seed)
+            group = GroupScore(len(members), found.get("average"), found.get("greedy"))
+            scores.setdefault(column, {})[value] = group
+    return scores
 
 
 def macro(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.page.pages import BETTER, EASY, make_evaluated, make_three, page_of
+from trimsft.errors import RunError
 from trimsft.evaluate import evaluate_model
 from trimsft.evaluate import run as evaluate_run
 from trimsft.evaluate.engines import Request, ScriptedEngine
@@ -14,7 +15,7 @@ from trimsft.report.page import answers as answers_module
 from trimsft.report.page import evaluation
 from trimsft.report.page.answers import answers_of, pack_answers, problem_rows
 from trimsft.report.page.evaluation import evaluation_parts
-from trimsft.report.runs import read_run, read_runs
+from trimsft.report.runs import Grade, Written, read_run, read_runs
 from trimsft.scoring.scores import macro
 
 METRICS = ("average", "greedy", "pass@8", "majority@8")
@@ -77,8 +78,8 @@ def signed(value: float) -> str:
 
 def test_votes_by_hand(three) -> None:
     samples = read_run("Base", three["Base"]).samples("easy")
-    answers = answers_of([sample for sample in samples if sample["problem"] == "e1"])
-    assert [sample["sample"] for sample in answers.samples] == [-1, 0, 1, 2, 3]
+    answers = answers_of([sample for sample in samples if sample.problem == "e1"])
+    assert [sample.sample for sample in answers.samples] == [-1, 0, 1, 2, 3]
     shown = [(vote.answer, vote.size, vote.right, vote.wins) for vote in answers.votes]
     assert sorted(shown) == [("1", 1, True, False), ("7", 2, False, True)]
     number = [vote.answer for vote in answers.votes].index("7")
@@ -91,9 +92,9 @@ def test_an_older_record_groups_equal_texts_and_says_so(tmp_path) -> None:
     assert not answers.recorded and sorted(vote.answer for vote in answers.votes) == ["1", "7", "7'"]
     assert all(vote.wins for vote in answers.votes)  # a tie
     # grades that contradict themselves are not taken for votes
-    sample = {"problem": "p", "text": "t", "status": "wrong"}
-    answers = answers_of([{**sample, "sample": 0, "answer": None, "cluster": 3}])
-    assert not answers.recorded and answers.votes == [] and answers.clusters == [None]
+    for grades in ([Grade(answer=None, cluster=3)], [Grade(answer="1", cluster=0), Grade(answer="1", cluster=1)]):
+        answers = answers_of([Written("p", number, "t", grade=grade) for number, grade in enumerate(grades)])
+        assert not answers.recorded and set(answers.clusters) == {None if grades[0].answer is None else 0}
     assert answers_of([]).votes == []
 
 
@@ -146,8 +147,8 @@ def test_runs_without_scores_or_without_a_mean_are_named(tmp_path, three) -> Non
     record = json.loads((old / "eval/easy/scores.json").read_text())
     record["per_problem"] = [{name: one[name] for name in ("problem", "correct")} for one in record["per_problem"]]
     (old / "eval/easy/scores.json").write_text(json.dumps(record))
-    text = page_of(tmp_path, {"Base": three["Base"], "Old": old}).text
-    assert "Old has no average: scores.json of easy lacks counts of every problem." in text
+    with pytest.raises(RunError, match=r"scores\.json: .*it is damaged or of another version: make it again with"):
+        page_of(tmp_path, {"Base": three["Base"], "Old": old})
     parts = evaluation_parts(read_runs({"SFT": three["SFT"], "Part": part}))
     assert [cell is None for cell in parts["difference_rows"][0][1]] == [False, True, True]
 
@@ -161,6 +162,23 @@ def test_runs_that_cannot_be_compared(tmp_path, three) -> None:
     parts = evaluation_parts(read_runs(odd))
     assert parts["data"]["differences"] == {} and parts["difference_rows"] == [] and parts["flipped"] == 0
     assert "This page does not compare these two" in page_of(tmp_path, odd).text
+
+
+def test_other_protocols_graders_and_problems_are_said_and_not_mixed(tmp_path, runs) -> None:
+    settings = runs["SFT"] / "eval/easy/settings.json"
+    settings.write_text(json.dumps({"sampling": {"temperature": 0.6}}))
+    scores = runs["TrimSFT"] / "eval/easy/scores.json"
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | {"grader": {"kind": "qwen", "version": "1"}}))
+    problems = runs["TrimSFT"] / "eval/hard/problems.jsonl"
+    problems.write_text(problems.read_text().replace("h0?", "another?"))
+    page = page_of(tmp_path, runs)
+    assert (
+        "Protocol of SFT: sampling.temperature 0.6 (Base: not set) on easy. A difference to Base may be" in page.words
+    )
+    assert "TrimSFT was graded by qwen 1 and strict 1, Base by strict 1" in page.words
+    assert "TrimSFT was asked other problems than Base under the same ids: hard." in page.words
+    assert set(page.data("evaluation")["differences"]) == {"0,1"}  # none with TrimSFT
+    assert [row.outcomes[2] is None for row in problem_rows(read_runs(runs), ["hard"])] == [True, False, False]
 
 
 def test_many_runs_are_compared_with_the_first_pair_only(three, monkeypatch) -> None:

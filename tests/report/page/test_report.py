@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
         with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got"):
             page_of(tmp_path, {"Half": tmp_path / "half"}, settings={"bandwidth": wrong})
     (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
-    with pytest.raises(RunError, match=r"scores.json: not readable as JSON"):
+    with pytest.raises(RunError, match=r"scores.json: invalid JSON"):
         page_of(tmp_path, {"Half": tmp_path / "half"})
 
 

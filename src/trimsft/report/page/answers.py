@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimsft.report.runs import Run
-from trimsft.scoring.metrics import cluster, majority_curve, representatives
+from trimsft.report.runs import Asked, Run, Written
+from trimsft.scoring.metrics import ProblemScore, cluster, majority_curve, representatives
 from trimsft.text.visible import visible
 
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text
 
-Samples = Sequence[Mapping[str, Any]]
+Samples = Sequence[Written]
 
 
 # ---- problems
@@ -70,48 +70,43 @@ class ProblemRow:
 
 def problem_rows(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[ProblemRow]:
     """All problems of all runs, benchmark by benchmark, in the order in which they were asked."""
-    rows = []
-    for benchmark in benchmarks:
-        problems: dict[str, Mapping[str, Any]] = {}
-        for run in runs:
-            problems = {str(row.get("id")): row for row in run.problems(benchmark)} | problems
-        of_runs = [_outcomes(run, benchmark) for run in runs]
-        # scores.json alone names the problems too, without their texts
-        named = dict.fromkeys([*problems, *(name for outcomes in of_runs for name in outcomes)])
-        names = [name for name in named if any(name in outcomes for outcomes in of_runs)]
-        rows += [
-            ProblemRow(
-                benchmark=benchmark,
-                name=name,
-                number=number,
-                text=str(problems.get(name, {}).get("problem", "")),
-                answer=str(problems.get(name, {}).get("answer", "")),
-                outcomes=tuple(outcomes.get(name) for outcomes in of_runs),
-            )
-            for number, name in enumerate(names, start=1)
-        ]
+    return [row for benchmark in benchmarks for row in _rows_of(runs, benchmark)]
+
+
+def _rows_of(runs: Sequence[Run], benchmark: str) -> list[ProblemRow]:
+    asked_by_run = [run.problems.get(benchmark, {}) for run in runs]
+    of_runs = [_outcomes(run, benchmark) for run in runs]
+    known: dict[str, Asked] = {}
+    for asked in reversed(asked_by_run):
+        known |= asked
+    # scores.json alone names the problems too, without their texts
+    unknown = (known.get(name, Asked(name)) for outcomes in of_runs for name in outcomes)
+    every = dict.fromkeys([*(one for asked in asked_by_run for one in asked.values()), *unknown])
+    rows: list[ProblemRow] = []
+    for problem in every:
+        outcomes = tuple(
+            outcomes.get(problem.id) if asked.get(problem.id, known.get(problem.id, problem)) == problem else None
+            for asked, outcomes in zip(asked_by_run, of_runs, strict=True)
+        )
+        if any(outcomes):
+            place = len(rows) + 1
+            rows.append(ProblemRow(benchmark, problem.id, place, problem.problem, problem.answer, outcomes))
     return rows
 
 
 def _outcomes(run: Run, benchmark: str) -> dict[str, Outcome]:
-    score = run.scores.get(benchmark, {})
+    if benchmark not in run.scores:
+        return {}
     return {
-        str(record["problem"]): Outcome(
-            right=int(record["correct"]),
-            samples=int(record.get("samples", score["samples"])),
-            vote=_vote(record),
-            greedy=record.get("greedy"),
-        )
-        for record in score.get("per_problem", ())
+        one.problem: Outcome(right=one.correct, samples=one.samples, vote=_vote(one), greedy=one.greedy)
+        for one in run.scores[benchmark].per_problem
     }
 
 
-def _vote(record: Mapping[str, Any]) -> float | None:
+def _vote(problem: ProblemScore) -> float | None:
     """majority@n of the n samples: the share of right ones among the largest clusters."""
-    if not record.get("samples") or "right" not in record or "wrong" not in record:
-        return None
-    samples = int(record["samples"])
-    return float(majority_curve(tuple(record["right"]), tuple(record["wrong"]), samples)[samples - 1])
+    curve = majority_curve(problem.right, problem.wrong, problem.samples)
+    return float(curve[-1]) if problem.samples else None
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
@@ -158,14 +153,15 @@ class Answers:
 
 def answers_of(samples: Samples) -> Answers:
     """Samples with their grades, as `Run.samples` has them, as one vote."""
-    ordered = sorted(samples, key=lambda sample: int(sample["sample"]))
-    drawn = [sample for sample in ordered if sample["sample"] >= 0]
-    texts: list[str | None] = [sample.get("answer") for sample in drawn]
-    recorded = all((sample.get("cluster") is None) == (sample.get("answer") is None) for sample in drawn)
-    numbers: list[int | None] = (
-        [sample.get("cluster") for sample in drawn] if recorded else cluster(texts, lambda a, b: False)
-    )
-    right = {sample.get("answer") for sample in drawn if sample.get("status") == "correct"}
+    ordered = sorted(samples, key=lambda sample: sample.sample)
+    drawn = [sample.grade for sample in ordered if sample.sample >= 0]
+    texts = [grade.answer for grade in drawn]
+    numbers = [grade.cluster for grade in drawn]
+    pairs = set(zip(texts, numbers, strict=True))
+    recorded = all((answer is None) == (number is None) for answer, number in pairs) and len(pairs) == len(set(texts))
+    if not recorded:
+        numbers = cluster(texts, lambda a, b: False)
+    right = {grade.answer for grade in drawn if grade.status == "correct"}
     sizes = [numbers.count(number) for number in sorted({n for n in numbers if n is not None})]
     votes = [
         Vote(answer, size, answer in right, size == max(sizes))
@@ -185,13 +181,13 @@ class RunAnswers:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._samples: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        self._samples: dict[str, dict[str, list[Written]]] = {}
 
     def __call__(self, row: ProblemRow) -> Answers:
         if row.benchmark not in self._samples:
             by_problem = self._samples[row.benchmark] = {}
             for sample in self._run.samples(row.benchmark):
-                by_problem.setdefault(str(sample["problem"]), []).append(sample)
+                by_problem.setdefault(sample.problem, []).append(sample)
         return answers_of(self._samples[row.benchmark].get(row.name, []))
 
 
@@ -251,13 +247,7 @@ def _entry(answers: Answers, cut: Callable[[str], list[int]]) -> dict[str, Any]:
         "recorded": answers.recorded,
         "votes": [[cut(vote.answer)[0], vote.size, int(vote.right), int(vote.wins)] for vote in answers.votes],
         "samples": [
-            [
-                int(sample["sample"]),
-                visible(sample.get("status", "not graded")),
-                number,
-                sample.get("tokens"),
-                *cut(str(sample["text"])),
-            ]
+            [sample.sample, visible(sample.grade.status), number, sample.tokens, *cut(sample.text)]
             for sample, number in zip(answers.samples, answers.clusters, strict=True)
         ],
     }

@@ -30,6 +30,7 @@ from trimsft.report.page.answers import (
     problem_rows,
 )
 from trimsft.report.page.charts import number, run_lines, score_chart
+from trimsft.report.protocol import AGAIN, content_conflict, old_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
 from trimsft.report.tables.paper import in_order
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_pairs
@@ -52,7 +53,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
     tables = _score_tables(runs, benchmarks, metrics)
     without_samples = ([name for name in run.scores if not run.has_samples(name)] for run in runs)
     lacking = {place: names for place, names in enumerate(without_samples) if names}
-    graders = [score.get("grader") for run in runs for score in run.scores.values()]
+    graders = {str(one.grader) for run in runs for one in run.recorded.values()}
     return {
         "sections": [("scores", "Scores")] * bool(tables) + [("answers", "Answers")] * (pair is not None),
         "data": {
@@ -70,7 +71,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
         },
         "benchmarks": benchmarks,
         "columns": columns,
-        "graders": sorted({f"{grader.get('kind')} {grader.get('version')}" for grader in graders if grader}),
+        "graders": sorted(graders),
         "score_tables": tables,
         "score_chart": _chart(runs, tables),
         "score_notes": _score_notes(runs, benchmarks),
@@ -87,7 +88,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _metrics(runs: Sequence[Run]) -> dict[str, str]:
     """What is shown, by the name it is shown with: for as many samples as all runs have."""
-    drawn = min((int(score["samples"]) for run in runs for score in run.scores.values()), default=0)
+    drawn = min((score.samples for run in runs for score in run.scores.values()), default=0)
     if not drawn:
         return {"greedy": "greedy"}
     votes = [f"pass@{drawn}", f"majority@{drawn}"]
@@ -145,12 +146,23 @@ def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
     notes = [f"Not evaluated, so not in the tables: {', '.join(absent)}."] if absent else []
     for run in runs if len(benchmarks) > 1 else ():
         lacking = [name for name in benchmarks if name not in run.scores]
-        uncounted = [name for name in run.scores if name not in run.counts]
         if run.scores and lacking:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")
-        elif uncounted:
-            named = ", ".join(uncounted)
-            notes.append(f"{run.label} has no average: scores.json of {named} lacks counts of every problem.")
+    notes += list(other_graders(runs).values())
+    if old := old_graders(runs):
+        notes.append(f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}.")
+    first, *others = [run for run in runs if run.scores]
+    for run in others:
+        shared = [name for name in benchmarks if name in first.scores and name in run.scores]
+        if otherwise := other_protocol(first, run, shared, "average"):
+            notes.append(
+                f"Protocol of {run.label}: {'; '.join(otherwise)}. A difference to {first.label} may be due to that."
+            )
+        clashes = [name for name in shared if content_conflict(first, run, name) is not None]
+        if clashes:
+            notes.append(
+                f"{run.label} was asked other problems than {first.label} under the same ids: {', '.join(clashes)}."
+            )
     return [visible(note) for note in notes]
 
 
@@ -208,7 +220,7 @@ def compared_pairs(
     runs: Sequence[Run], benchmarks: Sequence[str], metrics: Sequence[str], first: tuple[int, int] | None
 ) -> dict[tuple[int, int], Table]:
     """Every two runs that were asked the same problems of a benchmark; the first pair as it is given."""
-    scored = [place for place, run in enumerate(runs) if run.counts]
+    scored = [place for place, run in enumerate(runs) if run.scores]
     pairs = list(itertools.combinations(scored, 2))
     if first and len(scored) > FEW:
         pairs = [pair for pair in pairs if set(pair) & set(first)]
@@ -225,13 +237,18 @@ def compared_pairs(
 
 
 def _comparable(a: Run, b: Run, benchmarks: Sequence[str], metrics: Sequence[str]) -> tuple[Any, ...]:
-    """The benchmarks of which both were asked the same problems, with those, and the metrics that both have."""
+    """The benchmarks that asked both the same problems and graded both alike, and the metrics that both have."""
     asked = [
-        {name: frozenset(problem.problem for problem in counts.per_problem) for name, counts in run.counts.items()}
+        {name: frozenset(problem.problem for problem in counts.per_problem) for name, counts in run.scores.items()}
         for run in (a, b)
     ]
     shared = tuple(
-        (name, asked[0][name]) for name in benchmarks if name in asked[0] and asked[0][name] == asked[1].get(name)
+        (name, asked[0][name])
+        for name in benchmarks
+        if name in asked[0]
+        and asked[0][name] == asked[1].get(name)
+        and a.recorded[name].grader == b.recorded[name].grader
+        and content_conflict(a, b, name) is None
     )
     known = tuple(
         metric
@@ -249,7 +266,7 @@ def _compared(
     *,
     with_mean: bool,
 ) -> dict[tuple[int, int], Table]:
-    scores = {place: [runs[place].counts[name] for name in shared] for pair in pairs for place in pair}
+    scores = {place: [runs[place].scores[name] for name in shared] for pair in pairs for place in pair}
     compared = compare_pairs(
         [(scores[a], scores[b]) for a, b in pairs], metrics, names=[(runs[a].label, runs[b].label) for a, b in pairs]
     )

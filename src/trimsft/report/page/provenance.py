@@ -26,11 +26,10 @@ def lead(runs: Sequence[Run]) -> str:
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
     """What was run: settings, versions, commands, and where each run is."""
-    facts = _flat(settings)
+    facts = flat(settings)
     versions: dict[str, Any] = {}
     for run in runs:
-        recorded = [run.manifest.get("versions"), run.settings.get("details", {}).get("versions")]
-        recorded.append(run.table.metadata.get("versions") if run.table is not None else None)
+        recorded = [*run.versions, run.table.metadata.get("versions") if run.table is not None else None]
         for some in recorded:
             versions |= {name: value for name, value in (some or {}).items() if value}
     if versions:
@@ -48,14 +47,15 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
     return {visible(name): visible(value) for name, value in facts.items()}
 
 
-def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
+def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Nested settings as texts by name: {"sampling.temperature": "1.0"}."""
+    texts: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{name}.")
+            texts |= flat(value, f"{before}{name}.")
         else:
-            flat[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return flat
+            texts[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return texts
 
 
 def table_facts(metadata: Mapping[str, Any]) -> str:

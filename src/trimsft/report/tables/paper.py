@@ -9,6 +9,7 @@ from trimsft import lab, paper
 from trimsft.report.runs import Run
 from trimsft.report.table import Records, Value
 from trimsft.scoring.intervals import Interval
+from trimsft.scoring.scores import BenchmarkScore
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.statistics.weighting import REGIONS
@@ -98,10 +99,9 @@ def in_order(benchmarks: Iterable[str]) -> list[str]:
     return sorted(benchmarks, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
-def metrics_of(score: Mapping[str, object]) -> list[str]:
+def metrics_of(score: BenchmarkScore) -> list[str]:
     """The metrics that a scores.json has, with the most samples."""
-    samples = score.get("samples")
-    return ["average", "greedy", f"pass@{samples}", f"majority@{samples}"]
+    return ["average", "greedy", f"pass@{score.samples}", f"majority@{score.samples}"]
 
 
 def paper_model(name: str) -> str | None:

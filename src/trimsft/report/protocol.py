@@ -1,0 +1,112 @@
+"""How runs were asked and graded: whether their scores may be set side by side, and what a reader must know if so.
+
+other_protocol(sft, trim, ["math500"], "average")   # ["sampling.temperature 0.6 (sft: 1.0)"]
+other_graders([sft, trim])                          # {"trim": "trim was graded by strict 2, sft by strict 3"}
+content_conflict(sft, trim, "math500")              # the id of a problem whose text or answer differs, or None
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from trimsft.errors import RunError
+from trimsft.grading import GRADER_VERSION
+from trimsft.report.page.provenance import flat
+from trimsft.report.runs import Asked, Run
+from trimsft.scoring.scores import BenchmarkScore
+
+_OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
+"""Settings that differ between runs for good reason, or say which problems were asked; names of the engine apart."""
+_OF_THE_ENGINE = ("engine.name", "engine.dtype")
+_OF_SAMPLES = ("samples", "sampling.temperature", "sampling.top_p", "sampling.top_k")
+_UNSET = ("", "None", "0", "False")  # what a setting that an older record lacks is taken to be
+_LONG = 60
+AGAIN = "grade again with trimsft eval, which generates nothing anew"
+
+
+def other_protocol(one: Run, other: Run, benchmarks: Sequence[str], metric: str) -> list[str]:
+    """In what the other run was asked otherwise on these benchmarks, as far as this metric depends on it."""
+    where: dict[str, list[str]] = {}
+    for benchmark in benchmarks:
+        if lacking := [run.label for run in (one, other) if not run.settings(benchmark)]:
+            missing = f"not known, since settings.json is missing ({' and '.join(lacking)})"
+            where.setdefault(missing, []).append(benchmark)
+            continue
+        was, now = (_protocol(run, benchmark, metric) for run in (one, other))
+        for name in sorted(was | now):
+            before, after = was.get(name, ""), now.get(name, "")
+            if before != after and not {before, after} <= set(_UNSET):
+                where.setdefault(_difference(name, after, before, one.label), []).append(benchmark)
+    return [text if len(on) == len(benchmarks) else f"{text} on {', '.join(on)}" for text, on in where.items()]
+
+
+def _protocol(run: Run, benchmark: str, metric: str) -> dict[str, str]:
+    settings = flat(run.settings(benchmark))
+    unread = _OF_SAMPLES if metric == "greedy" else ()
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in _OF_THE_ENGINE or (not name.startswith(_OTHERWISE) and name not in unread)
+    }
+
+
+def _difference(name: str, after: str, before: str, label: str) -> str:
+    if len(after) + len(before) > _LONG:
+        return f"{name} is another text"
+    return f"{name} {after or 'not set'} ({label}: {before or 'not set'})"
+
+
+def other_graders(runs: Sequence[Run]) -> dict[str, str]:
+    """Which runs were graded otherwise than the first, in words, by label."""
+    graders = {run.label: sorted({str(one.grader) for one in run.recorded.values()}) for run in runs if run.recorded}
+    (first, expected), *others = graders.items() if graders else [("", [])]
+    return {
+        label: f"{label} was graded by {' and '.join(found)}, {first} by {' and '.join(expected)}"
+        for label, found in others
+        if found != expected
+    }
+
+
+def old_graders(runs: Sequence[Run]) -> list[str]:
+    """Labels of the runs that another version of the grader graded."""
+    return [run.label for run in runs if any(one.grader.version != GRADER_VERSION for one in run.recorded.values())]
+
+
+# ---- problems, told apart by what they say
+
+
+def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:
+    """The first problem that has the same id in both runs, and another text or answer."""
+    mine, theirs = (run.problems.get(benchmark, {}) for run in (one, other))
+    return next((name for name, asked in mine.items() if name in theirs and theirs[name] != asked), None)
+
+
+def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore:
+    """The other run's scores, with problems named as the first run names those of the same text and answer."""
+    mine, theirs = (run.problems.get(score.benchmark, {}) for run in (one, other))
+    free: dict[tuple[str, str], list[str]] = {}
+    for name, asked in mine.items():
+        if theirs.get(name) != asked:
+            free.setdefault(_content(asked), []).append(name)
+    names = {p.problem: _name(theirs.get(p.problem), p.problem, mine, free) for p in score.per_problem}
+    if clash := next((old for old, new in names.items() if old == new and _differ(mine, theirs, old)), None):
+        problem = f"problem {clash!r} of {score.benchmark!r} has another text or answer in {one.label} than in"
+        raise RunError(f"{problem} {other.label}", field="runs", hint="evaluate both on the same problems")
+    if all(old == new for old, new in names.items()):
+        return score
+    renamed = [replace(problem, problem=names[problem.problem]) for problem in score.per_problem]
+    return replace(score, per_problem=tuple(sorted(renamed, key=lambda problem: problem.problem)))
+
+
+def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[str, str], list[str]]) -> str:
+    if asked is None or mine.get(name) == asked:
+        return name
+    same = free.get(_content(asked))
+    return same.pop(0) if same else name
+
+
+def _content(asked: Asked) -> tuple[str, str]:
+    return asked.problem, asked.answer
+
+
+def _differ(mine: Mapping[str, Asked], theirs: Mapping[str, Asked], name: str) -> bool:
+    return name in mine and name in theirs and mine[name] != theirs[name]
