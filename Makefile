@@ -5,6 +5,9 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet --quiet
 CONSTRAINTS = constraints.txt
 # test files side by side; each takes a core and a gigabyte or two
 JOBS ?= 2
+# how long the fault campaign takes, and what it draws from (empty: another seed each time, printed)
+SOAK_MINUTES ?= 30
+SOAK_SEED ?=
 
 # VENV=none: the python3 of this machine with the torch it has, for GPU machines that bring their own
 ifeq ($(VENV),none)
@@ -20,11 +23,11 @@ DEVELOPMENT = $(VENV)/.development
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test soak coverage browser check test-gpu figures clean
+.PHONY: help quickstart test soak coverage browser check audit test-gpu figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
-	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2"
+	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2, SOAK_MINUTES=30, SOAK_SEED=1"
 
 quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
 	@$(RUN) trimsft quickstart --out runs/quickstart
@@ -37,8 +40,10 @@ test: check ## everything that needs no GPU: static checks, then the tests
 	@command -v chromedriver >/dev/null || echo "No chromedriver: the page is not tested in a browser. 'make browser' installs Chromium, as root on Debian."
 	$(RUN) pytest -m "not gpu and not soak" --numprocesses $(JOBS) --dist worksteal
 
-soak: $(DEVELOPMENT) ## what is too slow for every change: runs that are killed again and again, whole quickstarts
+# the table is the result: it stands in docs/reliability.md
+soak: $(DEVELOPMENT) ## the fault campaign: kills, full disks, damaged files, hostile input; half an hour, see docs/reliability.md
 	$(RUN) pytest -m soak
+	$(RUN) tools.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child processes included
 	$(RUN) coverage erase
@@ -49,11 +54,15 @@ coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child pro
 browser: ## install Chromium for the tests of the page; needs root and apt-get
 	command -v chromedriver || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; }
 
-check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports
+check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports, known vulnerabilities
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(LINT_IMPORTS) --no-logo
+	@$(RUN) tools.audit
+
+audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where the network allows
+	@$(RUN) tools.audit
 
 test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
 	$(RUN) pytest -m gpu

@@ -1,0 +1,1 @@
+"""The fault campaign: `python -m tools.soak`, see docs/reliability.md."""
