@@ -8,7 +8,7 @@ from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.engines import Request, ScriptedEngine
 from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
 PROBLEMS = [Problem(f"p{number}", f"What is {number}+1?", str(number + 1)) for number in range(6)]
@@ -28,6 +28,19 @@ def evaluation(problems: list[Problem] = PROBLEMS, prompts: Any = None, **protoc
 def run(folder: Path, delay: float = 0.0, **options: Any) -> tuple[Progress, ScriptedEngine]:
     engine = ScriptedEngine(answer, delay=delay)
     return fill(SampleRecord(folder), evaluation(), engine, **options), engine
+
+
+def all_requests(**protocol: Any) -> dict[Key, Request]:
+    asked = evaluation(**protocol)
+    return asked.requests(asked.wanted())
+
+
+def complete(folder: Path) -> list[Sample]:
+    """Every sample that the settings ask for; refused where some are missing."""
+    record = SampleRecord(folder)
+    wanted, samples = record.wanted(), {sample.key: sample for sample in record}
+    record.require_complete([key for key in wanted if key not in samples], len(wanted))
+    return [samples[key] for key in wanted]
 
 
 def command_line(delay: float) -> None:

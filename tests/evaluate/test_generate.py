@@ -17,7 +17,7 @@ from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
-from .scripted_run import PROBLEMS, answer, evaluation, run
+from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, run
 
 TOTAL = 6 * 4
 
@@ -27,7 +27,7 @@ def lines(folder: Path) -> list[bytes]:
 
 
 def test_the_protocol_is_the_papers() -> None:
-    requests = evaluation(samples=EvalSettings(model="m", benchmarks=("mine",)).samples).requests()
+    requests = all_requests(samples=EvalSettings(model="m", benchmarks=("mine",)).samples)
     sampled = [request.sampling for key, request in requests.items() if key.sample != GREEDY]
     greedy = [request.sampling for key, request in requests.items() if key.sample == GREEDY]
     paper = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=2048, stop=("\n\nProblem:",))
@@ -38,7 +38,7 @@ def test_the_protocol_is_the_papers() -> None:
 def test_every_sample_is_recorded_once_with_a_seed_of_its_own(tmp_path: Path) -> None:
     progress, engine = run(tmp_path)
     assert progress.is_complete and progress.generated == progress.total == TOTAL
-    samples = SampleRecord(tmp_path).complete()
+    samples = complete(tmp_path)
     assert len(samples) == len({sample.key for sample in samples}) == len({sample.seed for sample in samples}) == TOTAL
     assert all(sample.text == answer(request) for sample, request in zip(samples, engine.requests, strict=True))
     again, idle = run(tmp_path)
@@ -46,8 +46,8 @@ def test_every_sample_is_recorded_once_with_a_seed_of_its_own(tmp_path: Path) ->
 
 
 def test_seeds_depend_on_problem_and_sample_only() -> None:
-    wide = evaluation(samples=8).requests()
-    narrow = evaluation(samples=2, greedy=False).requests()
+    wide = all_requests(samples=8)
+    narrow = all_requests(samples=2, greedy=False)
     assert all(request.seed == wide[key].seed for key, request in narrow.items())
     assert sample_seed(0, Key("a", 1)) != sample_seed(1, Key("a", 1))
     assert sample_seed(0, Key("a", 11)) != sample_seed(0, Key("a1", 1))
@@ -80,7 +80,7 @@ def test_failures_are_counted_and_tried_again(tmp_path: Path) -> None:
         return "the server is tired" if request.seed % 3 == 0 and seen[request.seed] < 3 else None
 
     engine = ScriptedEngine(answer, fails=fails)
-    tired = sum(request.seed % 3 == 0 for request in evaluation().requests().values())
+    tired = sum(request.seed % 3 == 0 for request in all_requests().values())
     shown: list[str] = []
     record = SampleRecord(tmp_path)
     progress = fill(record, evaluation(), engine, pause=0.0, on_progress=lambda p: shown.append(p.line()))
@@ -96,7 +96,7 @@ def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path
     assert not progress.is_complete and progress.done == TOTAL - 4
     assert {(error["problem"], error["error"]) for error in SampleRecord(tmp_path).errors()} == {("p2", "no luck")}
     with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); give"):
-        SampleRecord(tmp_path).complete()
+        complete(tmp_path)
     later, engine = run(tmp_path)
     assert later.is_complete and len(engine.requests) == 4
 
@@ -137,7 +137,7 @@ def test_what_has_grown_is_what_would_have_been_asked_at_once(tmp_path: Path) ->
     generated = [fill(grown, evaluation(**step), ScriptedEngine(answer)).generated for step in steps]
     assert generated == [4, 2, TOTAL - 6]
     run(tmp_path / "whole")
-    assert SampleRecord(tmp_path / "grown").complete() == SampleRecord(tmp_path / "whole").complete()
+    assert complete(tmp_path / "grown") == complete(tmp_path / "whole")
     names = ("settings.json", "problems.jsonl")
     assert all((tmp_path / "grown" / n).read_bytes() == (tmp_path / "whole" / n).read_bytes() for n in names)
 

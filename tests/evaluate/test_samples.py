@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
-from trimsft.evaluate.benchmarks import Problem, fingerprint
+from trimsft.evaluate.benchmarks import Problem, fingerprint, write_problems
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+
+from .scripted_run import complete
 
 PROBLEMS = [Problem("a", "1+1?", "2"), Problem("b", "2+2?", "4")]
 SETTINGS: dict[str, Any] = {
+    "benchmark": "mine",
     "samples": 2,
     "greedy": True,
     "sampling": {"temperature": 1.0, "stop": []},
@@ -38,6 +41,13 @@ def record(tmp_path: Path) -> SampleRecord:
     return record
 
 
+@pytest.fixture
+def begun(record: SampleRecord) -> SampleRecord:
+    """With a first sample, from which on its settings bind."""
+    record.append(sample("b", 1))
+    return record
+
+
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     keys = wanted_keys(SETTINGS, ["a", "b"])
     assert keys == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
@@ -45,7 +55,7 @@ def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     record.append(sample("b", GREEDY))
     for reader in (record, SampleRecord(record.folder)):
         assert reader.missing(keys) == [("a", GREEDY), ("a", 0), ("b", 0), ("b", 1)]
-    assert record.read() == [sample("a", 1), sample("b", GREEDY)]
+    assert list(record) == [sample("a", 1), sample("b", GREEDY)]
     assert record.problems() == PROBLEMS
     assert sample("b", GREEDY).greedy and not sample("a", 1).truncated
 
@@ -55,7 +65,7 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     record = SampleRecord(tmp_path_factory.mktemp("record"))
     record.append(sample("a", 0, text))
     record.close()
-    assert SampleRecord(record.folder).read() == [sample("a", 0, text)]
+    assert list(SampleRecord(record.folder)) == [sample("a", 0, text)]
     assert len((record.folder / "samples.jsonl").read_bytes().splitlines()) == 1
 
 
@@ -67,10 +77,10 @@ def test_nothing_is_recorded_twice(record: SampleRecord) -> None:
     path = record.folder / "samples.jsonl"
     path.write_bytes(path.read_bytes() * 2)
     with pytest.raises(RunError, match=r"samples\.jsonl, line 2: sample 0 of 'a' occurs twice"):
-        SampleRecord(record.folder).read()
+        list(SampleRecord(record.folder))
     path.write_text('{"problem": "a"}\n')
-    with pytest.raises(RunError, match="line 1: no field 'sample'; this is no sample"):
-        SampleRecord(record.folder).read()
+    with pytest.raises(RunError, match="line 1: sample: field required"):
+        list(SampleRecord(record.folder))
 
 
 def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) -> None:
@@ -94,12 +104,27 @@ def test_who_takes_the_lock_sees_what_others_have_written(record: SampleRecord) 
         ({"prompt": {"example": "x" * 500 + "two"}}, r"prompt.example: was \.\.\.x+one', now \.\.\.x+two'"),
     ],
 )
-def test_other_settings_are_refused(record: SampleRecord, change: dict[str, Any], says: str) -> None:
-    before = record.settings_path.read_bytes()
+def test_other_settings_are_refused(begun: SampleRecord, change: dict[str, Any], says: str) -> None:
+    before = begun.settings_path.read_bytes()
     with pytest.raises(RunError, match=f"holds an evaluation with other settings: {says}") as error:
-        record.settle(SETTINGS | change, PROBLEMS)
+        begun.settle(SETTINGS | change, PROBLEMS)
     assert len(str(error.value)) < 800
-    assert record.settings_path.read_bytes() == before
+    assert begun.settings_path.read_bytes() == before
+
+
+def test_settings_bind_nobody_before_the_first_sample(record: SampleRecord) -> None:
+    """A refused first request, or a kill during the first load of a model, must not block the corrected command."""
+    record.append_error(Key("a", 0), "does not fit")
+    other = settings_of(PROBLEMS[:1], seed=4, samples=1)
+    record.settle(other, PROBLEMS[:1])
+    assert record.settings() == other and record.problems() == PROBLEMS[:1]
+
+
+def test_what_an_older_version_did_not_record_may_be_none(begun: SampleRecord) -> None:
+    begun.settle(SETTINGS | {"few_shot": None}, PROBLEMS)
+    assert "few_shot" in begun.settings()
+    with pytest.raises(RunError, match="few_shot: was None, now 4"):
+        begun.settle(SETTINGS | {"few_shot": 4}, PROBLEMS)
 
 
 def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
@@ -110,10 +135,10 @@ def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
     record.settle(settings_of(more, samples=4), more)
     assert record.settings()["samples"] == 4 and record.problems() == more
-    assert record.read() == [sample("a", 0)]
+    assert list(record) == [sample("a", 0)]
     assert not (record.folder / "scores.json").exists()  # of another number of samples
     with pytest.raises(IncompleteEvaluation, match="14 of 15 samples are missing"):
-        record.complete()
+        complete(record.folder)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +150,17 @@ def test_details_may_differ_and_a_record_may_grow(record: SampleRecord) -> None:
         ([PROBLEMS[0], Problem("b", "2+2?", "5")], "number 2 is another .recorded 'b', now 'b', or another text"),
     ],
 )
-def test_other_problems_are_refused(record: SampleRecord, problems: list[Problem], says: str) -> None:
+def test_other_problems_are_refused(begun: SampleRecord, problems: list[Problem], says: str) -> None:
     with pytest.raises(RunError, match=says):
-        record.settle(settings_of(problems), problems)
-    assert record.problems() == PROBLEMS
+        begun.settle(settings_of(problems), problems)
+    assert begun.problems() == PROBLEMS
+
+
+def test_problems_that_were_changed_afterwards_are_noticed(record: SampleRecord) -> None:
+    for changed in ([PROBLEMS[0], Problem("b", "2+2?", "5")], PROBLEMS[:1]):
+        record.problems_path.write_bytes(write_problems(changed))
+        with pytest.raises(RunError, match=r"problems\.jsonl: holds other problems than those that were asked"):
+            record.problems()
 
 
 @pytest.mark.parametrize("writes", [0, 1])
@@ -153,7 +185,7 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
     monkeypatch.undo()
     again = SampleRecord(record.folder)
     again.settle(SETTINGS, PROBLEMS)
-    assert len(again.complete()) == 6 and again.problems() == PROBLEMS
+    assert len(complete(record.folder)) == 6 and again.problems() == PROBLEMS
     again.settle(settings_of(more, samples=3), more)
     assert again.problems() == more and again.settings()["samples"] == 3
 
@@ -164,7 +196,7 @@ def test_samples_of_unknown_origin_are_refused(record: SampleRecord) -> None:
     with pytest.raises(RunError, match=r"holds samples but no settings\.json"):
         record.settle(SETTINGS, PROBLEMS)
     with pytest.raises(RunError, match="holds no evaluation"):
-        record.complete()
+        complete(record.folder)
     record.settings_path.write_text("{")
-    with pytest.raises(RunError, match=r"settings\.json: not readable as JSON"):
+    with pytest.raises(RunError, match=r"settings\.json: invalid JSON"):
         record.settle(SETTINGS, PROBLEMS)

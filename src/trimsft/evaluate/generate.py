@@ -55,12 +55,16 @@ class Evaluation:
             "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
 
-    def requests(self) -> dict[Key, Request]:
-        """All requests, in the order of the problems."""
+    def wanted(self) -> list[Key]:
+        """Every sample that is asked for, in the order of the problems."""
+        protocol = {"greedy": self.protocol.greedy, "samples": self.protocol.samples}
+        return wanted_keys(protocol, (problem.id for problem in self.problems))
+
+    def requests(self, keys: Sequence[Key]) -> dict[Key, Request]:
+        """The requests for these samples."""
         sampled = self._sampling()
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
         prompts = self._prompt_by_problem()
-        keys = wanted_keys({"greedy": self.protocol.greedy, "samples": self.protocol.samples}, prompts)
         return {
             key: Request(
                 prompt=prompts[key.problem].text,
@@ -133,21 +137,28 @@ def fill(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
-    requests = evaluation.requests()
+    keys = evaluation.wanted()
     with record.lock(), contextlib.closing(record):
-        record.settle(evaluation.settings(engine), evaluation.problems)
-        shas = evaluation.prompt_shas()
+        settings, shas = evaluation.settings(engine), evaluation.prompt_shas()
+        record.refuse_other(settings, evaluation.problems)
         _refuse_other_prompts(record, shas)
-        missing = record.missing(requests)
-        progress = Progress(len(requests), resumed=len(requests) - len(missing))
+        record.settle(settings, evaluation.problems)
+        missing = record.missing(keys)
+        progress = Progress(len(keys), resumed=len(keys) - len(missing))
         on_progress(progress)
         for attempt in range(attempts):
             if not missing:
                 break
             time.sleep(pause * 2 ** (attempt - 1) if attempt else 0)
-            _ask(record, {key: requests[key] for key in missing}, shas, engine, progress, on_progress)
+            _ask(record, evaluation.requests(missing), shas, engine, progress, on_progress)
             missing = record.missing(missing)
         return progress
+
+
+def check(evaluation: Evaluation, engine: Engine) -> None:
+    """Refuse what the engine cannot do, before anything is written: one request of each kind for each problem."""
+    kinds = [key for key in evaluation.wanted() if key.sample in (GREEDY, 0)]
+    engine.check(list(evaluation.requests(kinds).values()))
 
 
 def _ask(
@@ -187,7 +198,7 @@ def _ask(
 
 
 def _refuse_other_prompts(record: SampleRecord, shas: Mapping[str, str]) -> None:
-    for sample in record.read():
+    for sample in record:
         if shas.get(sample.problem) != sample.prompt_sha:
             raise RunError(
                 f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the one "

@@ -5,46 +5,151 @@ Both files are made from `samples.jsonl` and `problems.jsonl` alone and may be m
     {"problem": "test/algebra/1.json", "sample": 0, "status": "correct", "answer": "\\\\frac{1}{2}",
      "cluster": 0}
 
-`cluster` says which samples of a problem voted together; null where one abstains or is the greedy one.
+`cluster` says which samples of a problem voted together; null where one abstains or is the greedy one. `graded.json`
+says what the two were made of, so that only what is new is graded, and nothing where nothing is.
 """
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from trimsft.evaluate.benchmarks import Problem
+from trimsft.evaluate.graded import GRADES, Graded, GradeLine
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.runs import write_whole
 from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
-from trimsft.scoring.records import write_scores
+from trimsft.scoring.records import read_scores, write_scores
 from trimsft.scoring.scores import BenchmarkScore, score
+
+AT_ONCE = 4096  # samples that are graded together, and whose texts are in memory
+log = logging.getLogger("trimsft")
 
 
 def judge(record: SampleRecord, grader: Grader) -> BenchmarkScore:
     """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
     with record.lock():  # nobody may let it grow meanwhile: the scores would be those of a part
-        samples, problems = record.complete(), {problem.id: problem for problem in record.problems()}
+        problems, keys = {problem.id: problem for problem in record.problems()}, record.wanted()
         rules = {name: Rules(p.multiple, p.tolerance, p.absolute, p.unit) for name, p in problems.items()}
-        results = _grade_samples(samples, problems, rules, grader)
-        equivalents = {name: functools.partial(grader.equivalent, rules=rules[name]) for name in problems}
+        before = Graded.read(record.folder)
+        kept = before.grades(record, grader.kind) if before else {}
+        grader.ignored_rules |= set(before.ignored_rules) if before and kept else set()
+        found, note = _results(record, keys, kept, problems, rules, grader)
+        results = [found[key] for key in keys]
+        equivalents = _equivalents(results, kept, rules, grader)
         votes = _votes(results, equivalents)
-        lines = (
-            {
-                "problem": r.problem,
-                "sample": s.sample,
-                "status": r.status,
-                "answer": r.answer,
-                "cluster": votes.get(s.key),
-            }
-            for r, s in zip(results, samples, strict=True)
+        write_whole(record.folder / GRADES, b"".join(_lines(keys, results, votes)))
+        name, groups = record.settings()["benchmark"], _groups(problems)
+        scores = score(
+            name, results, grader.equivalent, by_problem=equivalents.__getitem__, expected=problems, groups=groups
         )
-        write_whole(record.folder / "grades.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-        name, by_problem = record.settings()["benchmark"], equivalents.__getitem__
-        scores = score(name, results, grader.equivalent, by_problem=by_problem, expected=problems)
-        how = {"kind": grader.kind, "version": GRADER_VERSION, "ignored_rules": sorted(grader.ignored_rules)}
+        ignored = sorted(grader.ignored_rules)
+        how: dict[str, Any] = {"kind": grader.kind, "version": GRADER_VERSION, "ignored_rules": ignored}
+        if note:
+            log.warning(f"{name}: {note}")
+            how["notes"] = [note]
         write_scores(record.folder, scores, how)
+        Graded.of(record, grader.kind, ignored).write(record.folder)
         return scores
+
+
+def scores_as_recorded(record: SampleRecord, kind: str) -> BenchmarkScore | None:
+    """The scores of a record in which nothing has changed since they were made; None where some has to be done."""
+    graded = Graded.read(record.folder)
+    if graded is None or graded != Graded.of(record, kind, graded.ignored_rules):
+        return None
+    return read_scores(record.folder).scores
+
+
+# ---- grades
+
+
+def _results(
+    record: SampleRecord,
+    keys: Sequence[Key],
+    kept: Mapping[Key, GradeLine],
+    problems: Mapping[str, Problem],
+    rules: Mapping[str, Rules],
+    grader: Grader,
+) -> tuple[dict[Key, SampleResult], str | None]:
+    """A graded answer for every sample that is asked for, and a note where the samples look as if none was drawn."""
+    wanted, drawn, results = set(keys), _Drawn(), dict[Key, SampleResult]()
+
+    def grade(batch: Sequence[Sample]) -> None:
+        items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in batch]
+        for sample, graded in zip(batch, grader.grade_many(items), strict=True):
+            results[sample.key] = _result(sample, graded.status, graded.answer)
+
+    waiting: list[Sample] = []
+    for sample in record:
+        if sample.key not in wanted:
+            continue
+        drawn.add(sample)
+        if before := kept.get(sample.key):
+            results[sample.key] = _result(sample, before.status, before.answer)
+            continue
+        waiting.append(sample)
+        if len(waiting) == AT_ONCE:
+            grade(waiting)
+            waiting = []
+    record.require_complete([key for key in keys if key not in results.keys() | {s.key for s in waiting}], len(keys))
+    grade(waiting)
+    return results, drawn.note()
+
+
+def _result(sample: Sample, status: str, answer: str | None) -> SampleResult:
+    is_correct = status == "correct"
+    more = (sample.tokens, sample.truncated, sample.greedy)
+    return SampleResult(sample.problem, sample.sample, is_correct, status, answer, *more)
+
+
+class _Drawn:
+    """Whether the samples of each problem differ from each other, as drawn ones do."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self._counts = 0
+        self._differ = False
+
+    def add(self, sample: Sample) -> None:
+        if not sample.greedy:
+            self._counts += 1
+            self._differ |= self._first.setdefault(sample.problem, hash(sample.text)) != hash(sample.text)
+
+    def note(self) -> str | None:
+        """None unless several samples of several problems are all alike."""
+        problems = len(self._first)
+        if self._differ or problems < 2 or self._counts < 2 * problems:
+            return None
+        return (
+            f"all {self._counts // problems} samples of each of the {problems:,} problems are the same text: either "
+            "the model is sure of every word, or what generated them does not sample"
+        )
+
+
+# ---- votes
+
+
+def _equivalents(
+    results: Sequence[SampleResult], kept: Mapping[Key, GradeLine], rules: Mapping[str, Rules], grader: Grader
+) -> dict[str, Equivalent]:
+    """Whether two answers to a problem say the same: as they were clustered, where no sample of it is new."""
+    changed = {result.problem for result in results if not result.greedy and _key(result) not in kept}
+    clusters: dict[str, dict[str | None, int | None]] = {}
+    for line in kept.values():
+        if line.problem not in changed and line.cluster is not None:
+            clusters.setdefault(line.problem, {})[line.answer] = line.cluster
+    voted: dict[str, Callable[[str, str], bool]] = {
+        name: functools.partial(_together, answers) for name, answers in clusters.items()
+    }
+    return {name: voted.get(name) or functools.partial(grader.equivalent, rules=rules[name]) for name in rules}
+
+
+def _together(clusters: Mapping[str | None, int | None], a: str, b: str) -> bool:
+    return clusters[a] == clusters[b]
 
 
 def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent]) -> dict[Key, int | None]:
@@ -56,16 +161,24 @@ def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent
     votes: dict[Key, int | None] = {}
     for name, sampled in drawn.items():
         numbers = cluster([result.answer for result in sampled], equivalents[name])
-        votes |= {Key(name, result.sample): number for result, number in zip(sampled, numbers, strict=True)}
+        votes |= {_key(result): number for result, number in zip(sampled, numbers, strict=True)}
     return votes
 
 
-def _grade_samples(
-    samples: Sequence[Sample], problems: Mapping[str, Problem], rules: Mapping[str, Rules], grader: Grader
-) -> list[SampleResult]:
-    """A graded answer for every sample, in order."""
-    items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in samples]
-    return [
-        SampleResult(s.problem, s.sample, grade.correct, grade.status, grade.answer, s.tokens, s.truncated, s.greedy)
-        for s, grade in zip(samples, grader.grade_many(items), strict=True)
-    ]
+def _key(result: SampleResult) -> Key:
+    return Key(result.problem, result.sample)
+
+
+def _lines(keys: Sequence[Key], results: Sequence[SampleResult], votes: Mapping[Key, int | None]) -> Iterator[bytes]:
+    for key, result in zip(keys, results, strict=True):
+        line = GradeLine(key.problem, key.sample, result.status, result.answer, votes.get(key))
+        yield (json.dumps(asdict(line)) + "\n").encode()
+
+
+def _groups(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
+    """What the problems may be told apart by: subject and level, where the benchmark has them."""
+    groups = {
+        name: {problem.id: label for problem in problems.values() if (label := getattr(problem, name)) is not None}
+        for name in ("subject", "level")
+    }
+    return {name: of_problem for name, of_problem in groups.items() if of_problem}

@@ -8,17 +8,17 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, load_benchmark
-from trimsft.evaluate.engines.base import Dialect, Engine, Sampling
-from trimsft.evaluate.generate import Evaluation, Progress, fill
-from trimsft.evaluate.judge import judge
+from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, fingerprint, load_benchmark
+from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
+from trimsft.evaluate.generate import Evaluation, Progress, check, fill
+from trimsft.evaluate.judge import judge, scores_as_recorded
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.settings import EvalSettings
@@ -62,22 +62,83 @@ def evaluate(
 ) -> Evaluated:
     """Generate what is missing, grade and score, benchmark by benchmark.
 
-    Interrupted at any moment, it leaves whole files and no processes; the same call continues.
+    Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
+    refused before anything is written. A record that holds all samples needs neither a model nor a server.
     """
-    names = {benchmark_name(name): name for name in settings.benchmarks}
-    problems = {name: load_benchmark(path, settings.data_dir, settings.limit) for name, path in names.items()}
-    engine = make_engine(settings)
-    scores = []
-    with Grader(os.cpu_count() or 1, kind=cast(Literal["strict", "qwen"], settings.grader)) as grader:
-        for name, path in names.items():
-            prompts = _prompts(settings, engine, problems[name])
-            on_start(name, prompts)
-            source = describe_source(path, settings.data_dir)
-            evaluation = Evaluation(name, problems[name], prompts, settings, source)
-            record = SampleRecord(settings.run.eval_dir / name)
-            fill(record, evaluation, engine, on_progress=partial(on_progress, name))
-            scores.append(judge(record, grader))
-    return Evaluated(settings.run, tuple(scores))
+    tasks = [_Task(path, settings) for path in settings.benchmarks]
+    scores = {task.name: task.scores_as_recorded() for task in tasks}
+    left = [task for task in tasks if scores[task.name] is None]
+    unfinished = [task for task in left if not task.is_complete()]
+    if unfinished:
+        engine = make_engine(settings)
+        evaluations = {task.name: task.prepare(engine) for task in unfinished}
+    if left:
+        with Grader(os.cpu_count() or 1, kind=cast(Literal["strict", "qwen"], settings.grader)) as grader:
+            for task in left:
+                if task in unfinished:
+                    on_start(task.name, evaluations[task.name].prompts)
+                    fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
+                scores[task.name] = judge(task.record, grader)
+    return Evaluated(settings.run, tuple(score for score in scores.values() if score))
+
+
+class _Task:
+    """One benchmark of an evaluation."""
+
+    def __init__(self, path: str, settings: EvalSettings) -> None:
+        """Read the problems, and refuse settings that the record of this benchmark does not allow."""
+        self.name, self.path, self.settings = benchmark_name(path), path, settings
+        self.problems = load_benchmark(path, settings.data_dir, settings.limit)
+        self.record = SampleRecord(settings.run.eval_dir / self.name)
+        is_another = self.record.refuse_other(self.known_settings(), self.problems)
+        self._is_same = not is_another and _is_same_model(self.record.settings(), settings)
+
+    def known_settings(self) -> dict[str, Any]:
+        """The settings of the record as far as they are known without a model or a server."""
+        settings, drawing = self.settings, asdict(self.settings.sampling)
+        template = {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
+        return {
+            "benchmark": self.name,
+            "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
+            "prompt": {**template, "system_prompt": settings.system_prompt},
+            "sampling": {name: drawing[name] for name in ("temperature", "top_p", "top_k", "max_tokens")},
+            "samples": settings.samples,
+            "greedy": settings.greedy,
+            "seed": settings.seed,
+        }
+
+    def is_complete(self) -> bool:
+        """Whether every sample is recorded."""
+        return self._is_same and not self.record.missing(self.record.wanted())
+
+    def scores_as_recorded(self) -> BenchmarkScore | None:
+        """The scores, where there is nothing to do."""
+        return scores_as_recorded(self.record, self.settings.grader) if self._is_same else None
+
+    def prepare(self, engine: Engine) -> Evaluation:
+        """Make the prompts, and refuse what the record or the engine does not allow, before anything is written."""
+        prompts = _prompts(self.settings, engine, self.problems)
+        source = describe_source(self.path, self.settings.data_dir)
+        evaluation = Evaluation(self.name, self.problems, prompts, self.settings, source)
+        self.record.refuse_other(evaluation.settings(engine), self.problems)
+        check(evaluation, engine)
+        return evaluation
+
+
+def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
+    """Whether a record is of the model that the settings name, as far as its files and the settings say."""
+    known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
+    if settings.server is not None:
+        known |= {"name": "server", "model": settings.model}
+        known |= {"dialect": settings.server_dialect} if settings.server_dialect else {}
+    else:
+        known |= {} if settings.engine == "auto" else {"name": settings.engine}
+        try:
+            known |= identify_model(find_weights(settings.model), settings.revision)
+        except RunError:  # beside a training whose model is gone, the record is of that model
+            if settings.out is not None or not RunDirectory(settings.model).is_finished():
+                return False
+    return known.items() <= dict(recorded.get("engine") or {}).items()
 
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:

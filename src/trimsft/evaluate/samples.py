@@ -17,14 +17,16 @@ with record.lock():
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
-from trimsft.evaluate.benchmarks import Problem, read_problems, write_problems
+from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
+from trimsft.evaluate.settings import MOST_SAMPLES
 from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
+from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
 
@@ -51,7 +53,7 @@ class Sample:
     seed: int
     text: str
     tokens: int
-    finish: str
+    finish: Literal["stop", "length"]
     prompt_sha: str
 
     @property
@@ -68,6 +70,22 @@ class Sample:
         return self.sample == GREEDY
 
 
+@dataclass(frozen=True)
+class _Problems:
+    count: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What has to be known of settings.json to read the rest."""
+
+    problems: _Problems
+    samples: int
+    greedy: bool
+    benchmark: str
+
+
 class SampleRecord:
     """The folder of one benchmark in a run directory; nothing is created before something is written."""
 
@@ -75,7 +93,8 @@ class SampleRecord:
         self.folder = Path(folder)
         self.settings_path = self.folder / "settings.json"
         self.problems_path = self.folder / "problems.jsonl"
-        self._samples = JsonLines(self.folder / "samples.jsonl")
+        self.samples_path = self.folder / "samples.jsonl"
+        self._samples = JsonLines(self.samples_path)
         self._errors = JsonLines(self.folder / "errors.jsonl")
         self._known: set[Key] | None = None
 
@@ -87,17 +106,30 @@ class SampleRecord:
 
     def settle(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         """Write settings and problems the first time; later let them grow, and refuse whatever else differs."""
-        content = json.dumps(settings, indent=1) + "\n"
-        if not self.settings_path.exists():
-            if self._samples.read():
+        changed = self.refuse_other(settings, problems)
+        if changed:
+            # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
+            # command makes again
+            (self.folder / "scores.json").unlink(missing_ok=True)
+            write_whole(self.problems_path, write_problems(problems))
+        content = (json.dumps(settings, indent=1) + "\n").encode()
+        if changed or content != self.settings_path.read_bytes():
+            write_whole(self.settings_path, content)
+
+    def refuse_other(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> bool:
+        """Refuse an evaluation that may not go on in this record, and write nothing; returns whether it is another.
+
+        Settings that are left out are not compared, so that most can be refused before a model is loaded. Before the
+        first sample is recorded, settings bind nobody.
+        """
+        if not self.settings_path.exists() or self._is_empty():
+            if not self._is_empty():
                 raise RunError(
                     f"{self.folder}: holds samples but no settings.json, so nobody knows how they were made",
                     hint="restore it, or choose another output directory",
                 )
-            write_whole(self.problems_path, write_problems(problems))
-            write_whole(self.settings_path, content.encode())
-            return
-        was, now = self.settings(), json.loads(content)
+            return True
+        was, now = self.settings(), parse_json(json.dumps(settings))
         changed = _changes(was, now)
         recorded = self.problems() if any(name.startswith("problems.") for name in changed) else []
         if refused := _refusals(changed, was, now, recorded, problems):
@@ -105,57 +137,59 @@ class SampleRecord:
                 f"{self.folder} holds an evaluation with other settings: {'; '.join(refused)}",
                 hint="give it the same settings to continue it, or choose another output directory",
             )
-        if changed:
-            # killed before the last of these three, the smaller evaluation is whole, but for scores that the same
-            # command makes again
-            (self.folder / "scores.json").unlink(missing_ok=True)
-            write_whole(self.problems_path, write_problems(problems))
-        if was != now:
-            write_whole(self.settings_path, content.encode())
+        return bool(changed)
 
     def settings(self) -> dict[str, Any]:
         """What the samples were made with."""
+        hint = "restore it, or choose another output directory"
         try:
-            settings = json.loads(self.settings_path.read_bytes())
+            settings = read_json(self.settings_path, dict[str, Any], hint=hint)
         except FileNotFoundError:
             raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
-        except ValueError as error:
-            raise RunError(f"{self.settings_path}: not readable as JSON ({error})", hint="restore it") from error
-        if not isinstance(settings, dict):
-            raise RunError(f"{self.settings_path}: holds no JSON object", hint="restore it")
+        known = checked(_Settings, settings, where=str(self.settings_path), hint=hint)
+        if not (0 <= known.samples <= MOST_SAMPLES and known.problems.count > 0):
+            raise RunError(f"{self.settings_path}: samples or problems.count is impossible", hint=hint)
         return settings
 
     def problems(self) -> list[Problem]:
         """The problems as they were asked: as many as the settings say, whatever a killed process wrote after them."""
-        return read_problems(self.problems_path)[: self.settings()["problems"]["count"]]
+        recorded = self.settings()["problems"]
+        problems = read_problems(self.problems_path)[: recorded["count"]]
+        if len(problems) < recorded["count"] or fingerprint(problems) != recorded["sha256"]:
+            raise RunError(
+                f"{self.problems_path}: holds other problems than those that were asked (settings.json has their "
+                "fingerprint)",
+                hint="restore it, or choose another output directory",
+            )
+        return problems
 
-    def read(self) -> list[Sample]:
-        """All recorded samples, in the order in which they came."""
-        samples: dict[Key, Sample] = {}
-        for number, line in enumerate(self._samples.read(), start=1):
+    def __iter__(self) -> Iterator[Sample]:
+        """All recorded samples, in the order in which they came, one at a time."""
+        seen: set[Key] = set()
+        for number, line in enumerate(self._samples, start=1):
             place = f"{self._samples.path}, line {number}"
-            try:
-                sample = Sample(**{field.name: line[field.name] for field in fields(Sample)})
-            except KeyError as error:
-                raise RunError(f"{place}: no field {error}; this is no sample") from None
-            if sample.key in samples:
+            sample = checked(Sample, line, where=place, hint="restore or remove this line")
+            if sample.sample < GREEDY or not 0 <= sample.tokens < 2**31:
+                raise RunError(f"{place}: this is no sample", hint="restore or remove this line")
+            if sample.key in seen:
                 twice = f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice"
                 raise RunError(twice, hint="remove one of them")
-            samples[sample.key] = sample
-        return list(samples.values())
+            seen.add(sample.key)
+            yield sample
 
-    def complete(self) -> list[Sample]:
-        """All samples that the settings ask for; refuses where some are missing."""
-        keys = wanted_keys(self.settings(), (problem.id for problem in self.problems()))
-        samples = {sample.key: sample for sample in self.read()}
-        if missing := [key for key in keys if key not in samples]:
-            errors = self.errors()
-            why = f" (last error: {errors[-1]['error']})" if errors else ""
+    def wanted(self) -> list[Key]:
+        """Every sample that the settings ask for, in the order of the problems."""
+        return wanted_keys(self.settings(), (problem.id for problem in self.problems()))
+
+    def require_complete(self, missing: Sequence[Key], wanted: int) -> None:
+        """Refuse to score where samples are missing."""
+        if missing:
+            errors = [str(line.get("error")) for line in self._errors]
+            why = f" (last error: {errors[-1]})" if errors else ""
             raise IncompleteEvaluation(
-                f"{self.folder}: {len(missing):,} of {len(keys):,} samples are missing, so there is no score{why}",
+                f"{self.folder}: {len(missing):,} of {wanted:,} samples are missing, so there is no score{why}",
                 hint="give the same command again to go on",
             )
-        return [samples[key] for key in keys]
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
         """Those that are not recorded yet, in the order given."""
@@ -186,8 +220,11 @@ class SampleRecord:
 
     def _recorded(self) -> set[Key]:
         if self._known is None:
-            self._known = {sample.key for sample in self.read()}
+            self._known = {sample.key for sample in self}
         return self._known
+
+    def _is_empty(self) -> bool:
+        return next(iter(self._samples), None) is None
 
 
 def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> list[Key]:
@@ -247,10 +284,10 @@ def _other_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) ->
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """What differs, by name and in words, but for the details, which may always differ."""
+    """What differs, by name and in words, but for what is left out now, and the details, which may always differ."""
     old, new, changed = dict(_flat(was)), dict(_flat(now)), {}
-    for name in old | new:
-        if name.startswith("details") or (name in old and name in new and old[name] == new[name]):
+    for name in new:
+        if name.startswith("details") or old.get(name) == new[name]:  # None is what an older version did not know
             continue
         texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
         # of two long prompts, show where they part

@@ -15,6 +15,7 @@ from trimsft.text.templates import check_template_name
 ENGINES = ("auto", "transformers", "vllm", "server")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
+MOST_SAMPLES = 1000  # votes among more cannot be counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class EvalSettings:
     concurrency: int | None = option(
         None, help="Requests to a server at once (default: 64; 1 for transformers serve).", least=1
     )
-    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=1000)
+    samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
     )
