@@ -1,8 +1,11 @@
 """Local files: what is read from each format, and what an error says about the place."""
 
+import contextlib
 import gzip
 import json
+import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from trimsft.errors import DataError
 from trimsft.text.readers import list_files, read_file
+from trimsft.text.rows import DataConfig, load_rows
 
 ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
 
@@ -111,3 +115,32 @@ def test_files_folders_and_several_of_them(tmp_path: Path) -> None:
     for where, says in (("no.jsonl", "no such file or folder, got '.*no.jsonl'"), ("empty", "no file ending in")):
         with pytest.raises(DataError, match=says):
             list_files(f"{tmp_path}/{where}")
+
+
+def damaged(content: bytes, rng: random.Random) -> bytes:
+    """The same bytes with one thing wrong."""
+    place = rng.randrange(len(content))
+    changes = (
+        lambda: content[:place],
+        lambda: content[:place] + bytes([rng.randrange(256)]) + content[place + 1 :],
+        lambda: content[:place] + b"\0" + content[place:],
+        lambda: b"\xef\xbb\xbf" + content,
+        lambda: content.decode("utf-8", "replace").encode("utf-16"),
+        lambda: content[:place] + b"[" * 50_000,
+        lambda: content[:place] + b"9" * 6_000 + content[place:],
+    )
+    return rng.choice(changes)()
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.json", "r.csv", "r.parquet", "r.jsonl.gz", "r.csv.gz"])
+def test_damaged_files_are_read_or_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    rows: list[dict[str, Any]] = [{"problem": f"What is {n}?", "solution": "é" * n, "more": n} for n in range(1, 9)]
+    content = {"jsonl": jsonl(rows), "json": json.dumps(rows).encode(), "csv": b"problem,solution\na,b\n" * 5}
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
+    content["parquet"] = (tmp_path / "whole.parquet").read_bytes()
+    whole, path, rng = content[name.split(".")[1]], tmp_path / name, random.Random(name)
+    for _ in range(60):
+        broken = damaged(whole, rng)
+        path.write_bytes(gzip.compress(broken) if name.endswith(".gz") and rng.random() < 0.7 else broken)
+        with contextlib.suppress(DataError):
+            load_rows(DataConfig(dataset_name=str(path)))

@@ -200,3 +200,22 @@ def test_evaluation_data(tmp_path: Path) -> None:
     assert (len(train.dataset), len(test.dataset), test.kind, test.overlap) == (2, 3, "problem-solution", None)
     with pytest.raises(DataError, match="dataset_test_file: is needed"):
         load_training_data(local(tmp_path), tokenizer, with_eval=True)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"text": ["a"]}, r"train\.jsonl: 'text' must hold text, and holds List"),
+        ({"text": {"a": 1}}, "'text' must hold text"),
+        ({"messages": "hello"}, "'messages' must hold messages, and holds Value"),
+        ({"messages": [{"content": "a"}]}, "'messages' must hold messages"),
+        ({"prompt": [[1]], "completion": "a"}, "'prompt' must hold text or messages"),
+        ({"prompt": "a", "completion": [{"role": "user", "content": "a"}]}, "must both hold text or both messages"),
+        ({"input_ids": "abc"}, "'input_ids' must hold token ids"),
+        ({"input_ids": [1, 2], "labels": ["a", "b"]}, "'labels' must hold token ids"),
+        ({"text": "a", "": 10**30}, "rows do not fit into one table"),
+    ],
+)
+def test_columns_that_trl_could_not_render_are_refused(tmp_path: Path, row: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        load_rows(local(tmp_path, [row, row]))

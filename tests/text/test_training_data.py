@@ -5,6 +5,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset
 from hypothesis import given
@@ -166,3 +167,12 @@ def test_lengths_that_cannot_be_measured() -> None:
         measure_lengths(Dataset.from_dict({"text": ["a"]}), None)
     with pytest.raises(DataError, match="differ in length"):
         measure_lengths(Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1]]}), None)
+
+
+def test_lists_of_every_kind_are_measured_and_anything_else_is_refused() -> None:
+    rows = [[-100, 1, 2], [5, 6, 7]]
+    for kind in (pa.list_(pa.int64(), 3), pa.large_list(pa.int64()), pa.list_(pa.int32())):
+        table = pa.table({name: pa.array(rows, kind) for name in ("input_ids", "labels")})
+        assert measure_lengths(Dataset(table), 2) == by_hand(rows, 2, "start")
+    with pytest.raises(DataError, match="must be lists of whole numbers"):
+        measure_lengths(Dataset.from_dict({"input_ids": ["a"], "labels": ["a"]}), 2)

@@ -246,3 +246,37 @@ def test_prompts_in_the_metadata_are_few_and_short() -> None:
     long = _prompts(["é" * 6000] * 200)
     assert {len(prompt) for prompt in long} == {4000}
     assert len(long) > 70 and len(json.dumps(long)) < 2_000_000
+
+
+def test_a_damaged_part_is_made_again(folder, tmp_path, whole) -> None:
+    out = tmp_path / "t.parquet"
+    cut_short(folder, out)
+    first, second = sorted((tmp_path / "t.parquet.parts").glob("*.arrow"))
+    first.write_bytes(first.read_bytes()[:-100])
+    second.write_bytes(b"\0" * 500)
+    assert pq.read_table(write_token_table(folder, ROWS, out)).equals(whole)
+
+
+def test_parts_without_their_inputs_are_never_those_of_another_table(folder, tmp_path, whole) -> None:
+    """A process that is killed while it removes the parts may leave some."""
+    out = tmp_path / "t.parquet"
+    cut_short(folder, out, max_length=40)
+    (tmp_path / "t.parquet.parts" / "inputs.json").unlink()
+    assert pq.read_table(write_token_table(folder, ROWS, out)).equals(whole)
+    (tmp_path / "t.parquet.parts").mkdir()
+    (tmp_path / "t.parquet.parts" / "00000.arrow").touch()
+    write_token_table(folder, ROWS, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_start_that_measured_nothing_binds_nobody(folder, tmp_path, whole, broken_head, monkeypatch) -> None:
+    out = tmp_path / "t.parquet"
+    with pytest.raises(FloatingPointError):
+        write_token_table(folder, ROWS, out, max_length=150)
+    monkeypatch.undo()
+    monkeypatch.setattr(passes, "WINDOW", 3)
+    assert pq.read_table(write_token_table(folder, ROWS, out)).equals(whole)
+    cut_short(folder, tmp_path / "u.parquet")
+    (tmp_path / "u.parquet.parts" / "inputs.json").write_text('["x"]')
+    with pytest.raises(RunError, match=r"inputs\.json: .*; remove its folder"):
+        write_token_table(folder, ROWS, tmp_path / "u.parquet")

@@ -1,12 +1,14 @@
 """The file of a token table: what is read of it, and what is no token table."""
 
 import json
+import random
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
@@ -122,3 +124,23 @@ def test_tables_of_other_tokens_or_after_other_prompts_are_refused(facts, change
     else:
         with pytest.raises(RunError, match=f"'Base' and 'SFT' are not about the same tokens: {says}"):
             same_tokens({"Base": base, "TrimSFT": base, "SFT": other})
+
+
+def test_a_damaged_table_is_refused_in_one_line_or_read_as_it_was(tmp_path) -> None:
+    """Bits that flip in a page are seen by its checksum; the rest by the reader."""
+    path = make_table(tmp_path / "t.parquet", [["It", " is", " so", "."] * 20] * 6)
+    content, whole, rng = path.read_bytes(), read_token_table(path, first_examples=6), random.Random(0)
+    refusals = []
+    for place in rng.sample(range(len(content) * 3 // 4), 120):
+        cut = content[:place]
+        flipped = cut + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
+        path.write_bytes(rng.choice([cut, flipped, flipped]))
+        try:
+            table = read_token_table(path, first_examples=6)
+        except RunError as error:
+            refusals.append(str(error))
+        else:
+            assert all(np.array_equal(table[name], whole[name]) for name in whole.columns)
+            assert table.texts == whole.texts
+    assert len(refusals) > 100
+    assert all(str(path) in said and "make it again" in said for said in refusals)

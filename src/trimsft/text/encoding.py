@@ -33,11 +33,13 @@ def load_tokenizer(
     if looks_local and not Path(name).expanduser().is_dir():
         raise UsageError("no such folder", field=field, value=name)
     try:
-        return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+        tokenizer.decode(tokenizer("a", truncation=False)["input_ids"])  # some damage shows in use only
     except Exception as error:  # the library raises whatever the files make it
         reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
         absent = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
         raise UsageError(f"cannot load a tokenizer from {name!r}{absent}: {reason}", field=field) from error
+    return tokenizer
 
 
 # ---- tokenising

@@ -169,7 +169,8 @@ def _read_parquet(path: Path) -> FileRows:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(path).read()  # this one file; a dataset reader would look at its neighbours too
+        # this one file; a dataset reader would look at its neighbours too
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
     except pa.ArrowException as error:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
     return FileRows(path, table, range(table.num_rows), "row")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import random
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,15 @@ NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
 Kind = Literal["problem-solution", "trl"]
 _TRL_FORMS = (("messages",), ("prompt", "completion"), ("text",), ("input_ids",))
+_HOLDS = {
+    "messages": ("messages",),
+    "prompt": ("text", "messages"),
+    "completion": ("text", "messages"),
+    "text": ("text",),
+    "input_ids": ("token ids",),
+    "labels": ("token ids",),
+}
+"""What TRL can render in each column of its forms."""
 log = logging.getLogger("trimsft")
 
 
@@ -138,6 +147,7 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
     if len(rows) == 0:
         raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
     if kind_of(rows.column_names, config, name) == "trl":
+        _require_form(rows, f"{name} ({split})")
         return rows
     rows = rows.select_columns([config.problem_column, config.solution_column])
     complete: list[bool] = []
@@ -200,7 +210,35 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
             by_column = isinstance(table, list) and {name: rows.column(name) for name in rows.columns}
             parts.append(Dataset.from_dict(by_column) if by_column else Dataset(table))
     with _fitting_into_one_table(files):
-        return concatenate_datasets(parts)
+        joined = concatenate_datasets(parts)
+    _require_form(joined, ", ".join(str(rows.path) for rows in files))
+    return joined
+
+
+def _form_of(columns: Iterable[str]) -> tuple[str, ...]:
+    return next(form for form in _TRL_FORMS if set(form) <= set(columns))
+
+
+def _require_form(rows: Dataset, where: str) -> None:
+    """Refuse columns of another type than TRL renders: they would break somewhere inside it."""
+    form = _form_of(rows.column_names)
+    form += ("labels",) if form == ("input_ids",) and "labels" in rows.column_names else ()
+    kinds = {name: _held(rows.features[name]) for name in form}
+    for name, kind in kinds.items():
+        if kind not in _HOLDS[name]:
+            raise DataError(f"{where}: {name!r} must hold {' or '.join(_HOLDS[name])}, and holds {rows.features[name]}")
+    if form == ("prompt", "completion") and len(set(kinds.values())) > 1:
+        raise DataError(f"{where}: prompt and completion must both hold text or both messages")
+
+
+def _held(feature: Any) -> str:
+    """What a column holds, by its type."""
+    inner = getattr(feature, "feature", None)
+    if getattr(feature, "dtype", None) in ("string", "large_string"):
+        return "text"
+    if isinstance(inner, Mapping) and "role" in inner:
+        return "messages"
+    return "token ids" if str(getattr(inner, "dtype", "")).startswith(("int", "uint")) else ""
 
 
 @contextmanager
@@ -209,14 +247,14 @@ def _fitting_into_one_table(files: list[FileRows]) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, ValueError, TypeError) as error:
+    except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
         names = ", ".join(str(rows.path) for rows in files)
         raise DataError(f"{names}: rows do not fit into one table ({one_line(error)})") from error
 
 
 def _refuse_gaps(rows: FileRows) -> None:
     """A row without what its form needs would break somewhere inside TRL."""
-    form = next(form for form in _TRL_FORMS if set(form) <= set(rows.columns))
+    form = _form_of(rows.columns)
     if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in form):
         return  # the file's own counts say so, without reading it
     values = zip(*(rows.column(name) for name in form), strict=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow.compute as pc
 from datasets import Dataset
 
 from trimsft.errors import DataError
@@ -209,16 +210,17 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
         raise DataError(problem, field="dataset", hint="tokenise it first")
     lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for table in dataset.with_format("arrow").iter(batch_size=10_000):
-        ids, labels = (table[name].combine_chunks() for name in ("input_ids", "labels"))
-        starts, ends = _bounds(labels)
-        if ids.null_count or labels.null_count or not np.array_equal(np.subtract(*_bounds(ids)), starts - ends):
+        ids, labels = (table[name] for name in ("input_ids", "labels"))
+        sizes = _list_lengths(labels)
+        if not np.array_equal(_list_lengths(ids), sizes):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
-        low, high = kept_window(ends - starts, max_length, keep)
-        is_trained = np.asarray(labels.values.to_numpy(zero_copy_only=False)) != IGNORED
+        starts = np.cumsum(sizes) - sizes
+        low, high = kept_window(sizes, max_length, keep)
+        is_trained = np.asarray(pc.list_flatten(labels)) != IGNORED
         before = np.concatenate([[0], np.cumsum(is_trained)])  # trained labels ahead of each position
         first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
         counts.append(before[starts + high] - before[first])
-        lengths.append(ends - starts)
+        lengths.append(sizes)
     length, trained = np.concatenate(lengths), np.concatenate(counts)
     over = length[length > max_length] if max_length is not None else length[:0]
     return LengthReport(
@@ -234,7 +236,8 @@ def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start
     )
 
 
-def _bounds(lists: Any) -> tuple[Any, Any]:
-    """Where each list of an Arrow column begins and ends in its values."""
-    offsets = lists.offsets.to_numpy().astype(np.int64)
-    return offsets[:-1], offsets[1:]
+def _list_lengths(lists: Any) -> Any:
+    """How long each list of an Arrow column is, whatever kind of list it holds."""
+    if not hasattr(lists.type, "value_type") or lists.null_count:
+        raise DataError("input_ids and labels must be lists of whole numbers", field="dataset")
+    return pc.list_value_length(lists).to_numpy().astype(np.int64)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunLock, sync, write_whole
 from trimsft.runs.files import written_beside
+from trimsft.runs.parsing import checked, parse_json, read_json
 from trimsft.tokens.table import read_metadata, schema_with, writing
 
 INPUTS = (
@@ -32,7 +33,6 @@ INPUTS = (
 
 CUT = ("rows_cut", "tokens_cut", "rows_lost")  # what a maximum length took, in the metadata under `cut`
 _KEY = b"trimsft"
-_INPUTS_FILE = "inputs.json"
 
 
 def parts_folder(out: Path) -> Path:
@@ -46,6 +46,7 @@ class Parts:
     def __init__(self, out: Path, inputs: Mapping[str, Any], windows: int) -> None:
         self.out = out
         self.folder = parts_folder(out)
+        self._inputs = self.folder / "inputs.json"
         self.inputs = {name: inputs[name] for name in INPUTS if name in inputs}
         self.windows = windows
         self._made: list[Path] = []
@@ -55,7 +56,7 @@ class Parts:
 
         Without `overwrite`, parts or a table made of anything else are refused.
         """
-        if not overwrite and self.out.exists() and not self.folder.exists():
+        if not overwrite and self.out.exists() and not self._inputs.exists():
             finished: dict[str, Any] = {}
             with contextlib.suppress(RunError):  # it is no table, then
                 finished = read_metadata(self.out)
@@ -63,25 +64,32 @@ class Parts:
                 problem = f"{self.out}: is there, made with other inputs ({changed})"
                 hint = "name another file, or replace this one"
                 raise RunError(problem, hint=hint, remedy=("overwrite", True))
+            shutil.rmtree(self.folder, ignore_errors=True)  # of one that was killed while it removed it
             return False
         above = [self.out.parent, *self.out.parent.parents]
         self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
         with self._lock():
-            path = self.folder / _INPUTS_FILE
-            was = _read_inputs(path)
-            changed = _differences(was, self.inputs) if was else ""
-            if changed and not overwrite:
-                problem = f"{self.folder}: holds parts of a table with other inputs ({changed})"
-                hint = "give the same ones to continue it, name another file, or begin again"
-                raise RunError(problem, hint=hint, remedy=("overwrite", True))
-            if changed:
-                for lock in self.folder.glob(".*of*.lock"):
-                    RunLock(lock).release()  # refuses where a process still works on the others
-                for part in self.folder.glob("*.arrow"):
-                    part.unlink()
-            if changed or not was:
-                write_whole(path, (json.dumps(self.inputs, indent=1) + "\n").encode())
+            self._settle(overwrite=overwrite)
         return True
+
+    def _settle(self, *, overwrite: bool) -> None:
+        """Write down the inputs where they are new; parts of others go, or are refused without `overwrite`."""
+        try:
+            changed = _differences(read_json(self._inputs, dict[str, Any], hint="remove its folder"), self.inputs)
+        except FileNotFoundError:
+            changed = "it says nothing about how it was made"
+        if not changed:
+            return
+        parts = list(self.folder.glob("*.arrow"))
+        if parts and self._inputs.exists() and not overwrite:
+            problem = f"{self.folder}: holds parts of a table with other inputs ({changed})"
+            hint = "give the same ones to continue it, name another file, or begin again"
+            raise RunError(problem, hint=hint, remedy=("overwrite", True))
+        for lock in self.folder.glob(".*of*.lock"):
+            RunLock(lock).release()  # refuses where a process still works on the others
+        for part in parts:
+            part.unlink()
+        write_whole(self._inputs, (json.dumps(self.inputs, indent=1) + "\n").encode())
 
     def leave(self, *, refused: bool) -> None:
         """After a failure: no folder stays behind that was made for nothing."""
@@ -96,8 +104,8 @@ class Parts:
         return RunLock(self.folder / f".{name}.lock")
 
     def missing(self, windows: Sequence[int]) -> list[int]:
-        """Those of the windows that are not done."""
-        return [window for window in windows if not self._path(window).exists()]
+        """Those of the windows that are not done, or whose part is damaged."""
+        return [window for window in windows if not self._counts(window)]
 
     def write(self, window: int, table: pa.Table, counts: Mapping[str, int]) -> None:
         """One window, whole or not at all, and what was counted in it."""
@@ -112,31 +120,54 @@ class Parts:
     def join(self, metadata: Mapping[str, Any]) -> bool:
         """Make the table of the parts and remove them; False while windows are missing."""
         with self._lock():
-            if not (self.folder / _INPUTS_FILE).exists():  # another process has joined them while this one waited
+            if not self._inputs.exists():  # another process has joined them while this one waited
                 shutil.rmtree(self.folder)
                 return True
-            if self.missing(range(self.windows)):
+            counts = [self._counts(window) for window in range(self.windows)]
+            if not all(counts):
                 return False
-            self._join(metadata)
+            self._join(metadata, counts)
         return True
 
-    def _join(self, metadata: Mapping[str, Any]) -> None:
-        paths = [self._path(window) for window in range(self.windows)]
-        counts = [_counts(_read(path)) for path in paths]
+    def _join(self, metadata: Mapping[str, Any], counts: Sequence[Mapping[str, int]]) -> None:
         tokens = sum(one["tokens"] for one in counts)
         if tokens == 0:
-            shutil.rmtree(self.folder)
+            self._remove()
             problem, length = "leaves no token to train on in any row", self.inputs["max_length"]
             raise UsageError(problem, field="max_length", value=length, hint="raise it")
         facts = {**metadata, **self.inputs, "model": metadata["model"], "tokens": tokens}
         facts["cut"] = {name: sum(one.get(name, 0) for one in counts) for name in CUT}
         facts["longest"] = max(one.get("longest", 0) for one in counts)
-        with writing(self.out, facts, schema_with(self.inputs["top"] or 0)) as append:
-            for path in paths:  # read again: all of them may be more than the memory holds
-                if (part := _read(path)).num_rows:
+        with writing(self.out, facts, self._schema) as append:
+            for window in range(self.windows):  # read again: all of them may be more than the memory holds
+                if (part := self._read(window)).num_rows:
                     append(part)
-        shutil.rmtree(self.folder)
+        self._remove()
         sync(self.out.parent)
+
+    def _remove(self) -> None:
+        """The inputs first: parts that a kill leaves without them are never taken for those of others."""
+        self._inputs.unlink()
+        shutil.rmtree(self.folder)
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return schema_with(self.inputs["top"] or 0)
+
+    def _read(self, window: int) -> pa.Table:
+        with pa.OSFile(str(self._path(window))) as file, pa.ipc.open_file(file) as reader:
+            return reader.read_all()
+
+    def _counts(self, window: int) -> dict[str, int]:
+        """What was counted in a part; nothing where it is not there or not whole."""
+        try:
+            part = self._read(window)
+            part.validate(full=True)
+            counts = parse_json((part.schema.metadata or {}).get(_KEY, b"{}"))
+            counts = checked(dict[str, int], counts, where=str(self._path(window)))
+        except (pa.ArrowException, OSError, ValueError, RunError):
+            return {}
+        return {**counts, "tokens": part.num_rows} if part.schema.equals(self._schema) else {}
 
     def _path(self, window: int) -> Path:
         return self.folder / f"{window:05}.arrow"
@@ -149,25 +180,6 @@ class Parts:
             except RunError as error:  # whoever joined it may remove the folder between its making and its locking
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
-
-
-def _read(path: Path) -> pa.Table:
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        return reader.read_all()
-
-
-def _counts(part: pa.Table) -> dict[str, int]:
-    return {**json.loads((part.schema.metadata or {}).get(_KEY, b"{}")), "tokens": part.num_rows}
-
-
-def _read_inputs(path: Path) -> dict[str, Any]:
-    try:
-        inputs: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise RunError(f"{path}: not readable as JSON ({error})", hint="remove its folder") from error
-    return inputs
 
 
 def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:

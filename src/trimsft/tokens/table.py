@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.objectives import TokenStats
 from trimsft.runs.files import written_beside
+from trimsft.runs.parsing import checked, parse_json
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 
@@ -48,6 +49,7 @@ SCHEMA = pa.schema(
 TOP_SCHEMA = pa.schema(
     [("top_ids", pa.list_(pa.int32())), ("top_logprobs", pa.list_(pa.float32())), ("top_texts", pa.list_(pa.string()))]
 )
+AGAIN = "make it again with trimsft tokens --overwrite"
 _KEY = b"trimsft"
 _NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
 _TEXTS = ("text", "competitor_text", "top_texts")
@@ -95,39 +97,46 @@ def read_token_table(
             raise ValueError("examples: give these or first_examples, not both")
         examples = range(first_examples)
     with _opened(path) as file:
-        metadata = _metadata_of(file.schema_arrow)
+        metadata = _metadata_of(path, file.schema_arrow)
         _require_columns(path, file.schema_arrow, metadata)
         table = file.read(columns=list(_NUMBERS)) if examples is None else _examples(file, examples)
-    numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
-    numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
-    texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
+        numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
+        numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
+        texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
     return TokenTable(numbers, texts, metadata)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """How a table was made."""
     with _opened(path) as file:
-        return _metadata_of(file.schema_arrow)
+        return _metadata_of(path, file.schema_arrow)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A table to read from; whatever is damaged in it is said in one line."""
     try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise RunError(f"{path}: not readable as a token table ({error})", hint="make it again") from error
-    with file:
-        yield file
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except TrimSFTError:
+        raise
+    except Exception as error:  # Arrow raises whatever the file makes it
+        problem = f"{path}: not readable as a token table ({one_line(error)})"
+        raise RunError(problem, hint=AGAIN) from error
 
 
-def _metadata_of(schema: pa.Schema) -> dict[str, Any]:
-    metadata: dict[str, Any] = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
-    return metadata
+def _metadata_of(path: Path, schema: pa.Schema) -> dict[str, Any]:
+    content = parse_json((schema.metadata or {}).get(_KEY, b"{}"))
+    return checked(dict[str, Any], content, where=f"{path}: metadata", hint=AGAIN)
 
 
 def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
     missing = next((name for name in SCHEMA.names if name not in schema.names), None)
     if missing is None:
+        odd = [field for field in SCHEMA if field.name != "category" and schema.field(field.name).type != field.type]
+        if odd:
+            found = schema.field(odd[0].name).type
+            raise RunError(f"{path}: column {odd[0].name!r} holds {found}, not {odd[0].type}", hint=AGAIN)
         return
     if not metadata:
         raise RunError(f"{path}: no column {missing!r}, so it is no token table", hint="trimsft tokens makes one")
@@ -135,23 +144,21 @@ def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any])
     age = "a newer" if made > VERSION else "an older"
     raise RunError(
         f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION})",
-        hint="make it again with trimsft tokens --overwrite",
+        hint=AGAIN,
     )
 
 
 def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
-    """Row groups hold whole examples in order, and their statistics say which."""
+    """The rows of some examples, from the row groups that hold them.
+
+    Which those are says their first column, a few bytes each: a damaged statistic of a group ends the process.
+    """
     wanted = np.unique(np.fromiter(examples, dtype=np.int64))
-    place = file.schema_arrow.names.index("example")
-    groups = []
-    for group in range(file.num_row_groups):
-        seen = file.metadata.row_group(group).column(place).statistics
-        low, high = (seen.min, seen.max) if seen is not None and seen.has_min_max else (-np.inf, np.inf)
-        if ((wanted >= low) & (wanted <= high)).any():
-            groups.append(group)
+    held = [file.read_row_group(group, columns=["example"]) for group in range(file.num_row_groups)]
+    keep = [np.isin(one.column("example").to_numpy(), wanted) for one in held]
+    groups = [group for group, kept in enumerate(keep) if kept.any()]
     table = file.read_row_groups(groups)
-    keep = np.isin(table.column("example").to_numpy(), wanted)
-    return table.filter(pa.array(keep))
+    return table.filter(pa.array(np.concatenate([keep[group] for group in groups] or [np.zeros(0, dtype=bool)])))
 
 
 def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
@@ -163,7 +170,7 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         words = chunk.dictionary.to_pylist() if pa.types.is_dictionary(chunk.type) else [None]
         unknown = [word for word in words if word not in CATEGORIES]
         if unknown or chunk.null_count:
-            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}", hint="make it again")
+            raise RunError(f"{path}: category {unknown or None} is not one of {CATEGORIES}", hint=AGAIN)
         indexes = np.array([CATEGORIES.index(word) for word in words], dtype=np.int8)
         parts.append(indexes[chunk.indices.to_numpy()])
     return np.concatenate(parts)
@@ -255,7 +262,7 @@ def writing(
     schema = schema.with_metadata({_KEY: json.dumps({"schema": VERSION, **metadata}).encode()})
     repeating = [*_REPEATING, "top_ids.list.element", "top_texts.list.element"]
     repeating = [name for name in repeating if name.partition(".")[0] in schema.names]
-    options = {"compression": "zstd", "use_dictionary": repeating}
+    options = {"compression": "zstd", "use_dictionary": repeating, "write_page_checksum": True}
     with written_beside(path) as beside, pq.ParquetWriter(beside, schema, **options) as writer:
 
         def append(columns: Mapping[str, Any] | pa.Table) -> None:
