@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,7 +30,6 @@ def all_kinds() -> list[Kind]:
 
 def main(words: Sequence[str] | None = None) -> int:
     options = _parse(words)
-    os.environ["HF_HUB_OFFLINE"] = "1"
     kinds = [kind for kind in all_kinds() if not options.only or kind.name in options.only]
     unknown = set(options.only or ()) - {kind.name for kind in kinds}
     if unknown:
@@ -81,4 +81,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it leaves nothing running
     sys.exit(main())

@@ -101,8 +101,13 @@ class Campaign:
         """Trials side by side until the time is over; none begins that would not end in time."""
         end = time.monotonic() + seconds
         with ThreadPoolExecutor(lanes) as pool:
-            for lane in [pool.submit(self._lane, end) for _ in range(lanes)]:
-                lane.result()
+            try:
+                for lane in [pool.submit(self._lane, end) for _ in range(lanes)]:
+                    lane.result()
+            except BaseException:
+                self._is_broken = True
+                self.bench.children.end_all()  # whoever waits for one of them goes on, and stops
+                raise
 
     def _lane(self, end: float) -> None:
         try:

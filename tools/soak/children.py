@@ -102,6 +102,7 @@ class Children:
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.end_all()
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         if self._server is not None:
             assert self._server.stdin is not None and self._server.stdout is not None
@@ -169,6 +170,10 @@ class Children:
             if one.session in sessions and one.parent == os.getpid() and one.pid not in sessions:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(one.pid, os.WNOHANG)
+
+    def end_all(self) -> None:
+        for folder in list(self._sessions):
+            self.end(folder)
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**os.environ, **QUIET, "PYTHONPATH": os.pathsep.join([str(self._source), str(ROOT)]), **more}
