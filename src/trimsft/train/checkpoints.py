@@ -31,6 +31,7 @@ from transformers import TrainerState
 
 from trimsft.errors import RunError, WriteError
 from trimsft.runs import sync
+from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.train.loading import can_load, load_weights
 from trimsft.train.seals import SEAL, STATE, seal, what_is_torn, what_is_wrong
 
@@ -43,7 +44,6 @@ logger = logging.getLogger("trimsft")
 Found = TypeVar("Found")
 
 STAGING = "_saving"  # where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore
-SECRETS = ("hub_token", "push_to_hub_token", "token", "use_auth_token")
 
 
 class AtomicCheckpoints(Trainer):  # type: ignore[misc]
@@ -230,11 +230,8 @@ def _checkpoints(folder: Path) -> list[Path]:
 def _without_secrets(args: Any) -> Any:
     """A copy of the settings in which no token stands in clear; nothing that continues a training reads them."""
     args = copy.copy(args)
-    for name in SECRETS:
-        if getattr(args, name, None) is not None:
-            setattr(args, name, None)
-    if getattr(args, "model_init_kwargs", None):
-        args.model_init_kwargs = {name: value for name, value in args.model_init_kwargs.items() if name not in SECRETS}
+    for name, value in vars(args).items():
+        setattr(args, name, None if is_secret(name) else without_secrets(value))
     return args
 
 

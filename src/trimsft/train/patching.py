@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput
 
+from trimsft.errors import UsageError
 from trimsft.head import DEFAULT_SKIP_BELOW, IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Objective, TokenStats
@@ -35,6 +36,24 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=nn.Module)
 _MASKED = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
+
+
+class NoLogits(Tensor):
+    """Stands where an evaluation looks for logits; whoever makes use of it learns that there are none."""
+
+    def __new__(cls) -> NoLogits:
+        return Tensor._make_wrapper_subclass(cls, (0,))
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return "NoLogits()"
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
+        raise UsageError(
+            "a patched model makes none when it is given labels",
+            field="logits",
+            hint="call it without labels; for compute_metrics use TrimSFTTrainer",
+        )
 
 
 @dataclass
@@ -55,6 +74,8 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
     """How many of them took part in the head's backward pass."""
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+    logits: NoLogits | None = None
+    """Without gradients, when Trainer looks for some to give to compute_metrics."""
 
 
 @dataclass(kw_only=True)
@@ -309,6 +330,7 @@ def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) ->
         kept=result.kept,
         hidden_states=getattr(outputs, "hidden_states", None),
         attentions=getattr(outputs, "attentions", None),
+        logits=None if torch.is_grad_enabled() else NoLogits(),
     )
 
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, List
 from torch import Tensor
 from transformers import TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
+from trimsft.errors import DataError
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
 from trimsft.text.encoding import Keep
 from trimsft.text.training_data import LengthReport, measure_lengths
@@ -102,6 +103,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self.objective: Objective = _choose_objective(args, objective)
         self.length_reports: dict[str, LengthReport] = {}
         self._refuse_other_losses(args, compute_loss_func)
+        _refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
         super().__init__(
             model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
             compute_metrics, callbacks, optimizers, optimizer_cls_and_kwargs, preprocess_logits_for_metrics,
@@ -148,13 +150,23 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be said."""
-        if isinstance(dataset, Dataset):
-            whole = copy.copy(args)
-            whole.max_length, whole.shuffle_dataset = None, False
-            dataset = super()._prepare_dataset(dataset, processing_class, whole, False, formatting_func, dataset_name)
-            formatting_func = None
-            self._report_lengths(dataset, args, packing, dataset_name)
-        return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
+        if not isinstance(dataset, Dataset):
+            return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
+        whole = copy.copy(args)
+        whole.max_length, whole.shuffle_dataset = None, False
+        dataset = super()._prepare_dataset(
+            _with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
+        )
+        self._report_lengths(dataset, args, packing, dataset_name)
+        dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
+        if len(dataset) == 0:
+            report = self.length_reports[dataset_name]
+            raise DataError(
+                f"{args.max_length} leaves no trained token in any of {report.rows:,} rows of the {dataset_name} data; "
+                f"the longest has {report.longest:,} tokens",
+                field="max_length",
+            )
+        return dataset
 
     def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
         splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
@@ -342,6 +354,22 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
         settings["metric_for_best_model"] = None
     return TrimSFTConfig(**settings)
+
+
+def _refuse_no_rows(**given: Any) -> None:
+    for name, rows in given.items():
+        for part in rows.values() if isinstance(rows, dict) else [rows]:
+            if isinstance(part, Dataset) and len(part) == 0:
+                raise DataError("has no rows", field=name)
+
+
+def _with_open_lists(dataset: Dataset) -> Dataset:
+    """Lists of a fixed size become lists of any, which can be cut and packed."""
+    features = dataset.features.copy()
+    for name, kind in dataset.features.items():
+        if isinstance(kind, List) and kind.length != -1:
+            features[name] = List(kind.feature)
+    return dataset if features == dataset.features else dataset.cast(features)
 
 
 def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:

@@ -1,0 +1,137 @@
+"""What TrimSFTTrainer takes, what it refuses, and what it says about its data."""
+
+import functools
+import inspect
+import logging
+from typing import Any
+
+import peft
+import pytest
+import torch
+from datasets import Dataset, Features, List, Value
+from transformers import TrainingArguments
+from trl import SFTConfig, SFTTrainer
+
+from tests.train.tiny import LENGTHS, PAIRS, TEXTS, make_config, make_model, make_ours, make_tokenizer, record_batches
+from trimsft import DFT, TrimSFT
+from trimsft.errors import DataError
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+PACKED = {"packing": True, "max_length": 40}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "max_length", "eos"),
+    [(SFTConfig, {"max_length": 9, "eos_token": "<assistant>"}, 9, "<assistant>"), (TrainingArguments, {}, 1024, None)],
+)
+def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, eos, tmp_path, caplog) -> None:
+    config = make_config(kind, tmp_path, learning_rate=0.25, seed=7, hub_token="secret", **changes)
+    rows = Dataset.from_list(PAIRS)
+    trainer = TrimSFTTrainer(make_model(), config, train_dataset=rows, processing_class=make_tokenizer())
+    args = trainer.args
+    assert type(args) is TrimSFTConfig
+    assert (args.learning_rate, args.seed, args.hub_token) == (0.25, 7, "secret")
+    assert (args.max_length, args.eos_token, args.pad_token) == (max_length, eos, None)
+    assert trainer.objective == TrimSFT(margin=1.5, bandwidth=0.8)
+    assert f"objective: 'trim', the default, since {kind.__name__} names none" in caplog.text
+
+
+def test_no_arguments_mean_the_defaults(tmp_path, monkeypatch) -> None:
+    # a machine without a GPU refuses the default of bf16, here as in TRL
+    here = functools.partial(TrimSFTConfig, use_cpu=True, bf16=False, report_to=[])
+    monkeypatch.setattr("trimsft.train.trainer.TrimSFTConfig", here)
+    monkeypatch.chdir(tmp_path)
+    model = make_model()
+    model.config._name_or_path = "somebody/small-llama"
+    trainer = TrimSFTTrainer(model, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
+    assert trainer.args.output_dir == "small-llama-TrimSFT"
+    assert trainer.objective == TrimSFT()
+
+
+def test_it_takes_what_sfttrainer_takes() -> None:
+    ours, theirs = (inspect.signature(kind.__init__).parameters for kind in (TrimSFTTrainer, SFTTrainer))
+    assert list(ours) == [*theirs, "objective"]
+    assert all(ours[name].default == theirs[name].default for name in theirs)
+    assert ours["objective"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_images_that_truncation_has_cut_are_explained(tmp_path, monkeypatch) -> None:
+    trainer = make_ours(tmp_path, PAIRS, max_length=6)
+
+    def fail(**_: Any) -> None:
+        raise ValueError("3 features, 2 tokens")
+
+    batch = {"input_ids": torch.zeros(1, 6, dtype=torch.long), "pixel_values": torch.zeros(1)}
+    with pytest.raises(ValueError, match=r"max_length: at 6 rows with images were cut.*\(3 features, 2 tokens\)"):
+        trainer.compute_loss(fail, dict(batch))
+    for other in ({"pixel_values": None}, {"input_ids": batch["input_ids"][:, :5]}):
+        inputs = {name: value for name, value in (batch | other).items() if value is not None}
+        with pytest.raises(ValueError, match=r"^3 features"):
+            trainer.compute_loss(fail, inputs)
+
+
+def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:
+    with pytest.raises(TypeError, match="args: must be a TrimSFTConfig, got dict"):
+        TrimSFTTrainer(make_model(), {"objective": "trim"}, train_dataset=Dataset.from_list(PAIRS))
+    with pytest.raises(TypeError, match="a name goes into TrimSFTConfig"):
+        make_ours(tmp_path, options={"objective": "dft"})
+    with pytest.raises(ValueError, match="objective: 'fsft' of TrimSFTConfig has no effect"):
+        make_ours(tmp_path, options={"objective": DFT()}, objective="fsft")
+    with pytest.raises(ValueError, match=r"adapter.*lm_head"):
+        make_ours(tmp_path, options={"peft_config": peft.LoraConfig(target_modules=["lm_head"])})
+
+
+def test_what_truncation_costs_is_said(tmp_path, caplog) -> None:
+    with caplog.at_level(logging.INFO, logger="trimsft"):
+        options = {"eval_dataset": Dataset.from_list(TEXTS[:2])}
+        trainer = make_ours(tmp_path, TEXTS, options, max_length=40)
+    train, evaluation = [record for record in caplog.records if " data: " in record.message]
+    assert train.levelno == logging.WARNING and evaluation.levelno == logging.INFO
+    assert "max_length=40 cuts 1 row by 5 tokens" in train.message
+    report = trainer.length_reports["train"]
+    assert (report.rows, report.longest, report.truncated) == (8, max(LENGTHS) + 1, 1)
+    assert report.tokens == sum(LENGTHS) + 8
+    assert max(map(len, trainer.train_dataset["input_ids"])) == 40
+    # a row that keeps nothing goes
+    rows = [{"prompt": " ".join(["w1"] * 12), "completion": " w2"}, *PAIRS]
+    trainer = make_ours(tmp_path, rows, max_length=12)
+    assert trainer.length_reports["train"].dropped == 1 and len(trainer.train_dataset) == len(PAIRS)
+    # wrapping cuts nothing off
+    trainer = make_ours(tmp_path, TEXTS, packing=True, packing_strategy="wrapped", max_length=10)
+    assert trainer.length_reports["train"].truncated == 0
+    assert sum(map(len, trainer.train_dataset["input_ids"])) == trainer.length_reports["train"].tokens
+
+
+def test_data_without_rows_is_refused(tmp_path) -> None:
+    none, some = Dataset.from_list(PAIRS).select([]), Dataset.from_list(PAIRS)
+    with pytest.raises(DataError, match="train_dataset: has no rows"):
+        make_ours(tmp_path, none)
+    with pytest.raises(DataError, match="eval_dataset: has no rows"):
+        make_ours(tmp_path, options={"eval_dataset": {"some": some, "none": none}})
+    with pytest.raises(DataError, match=r"max_length: 4 leaves no trained token in any of 8 rows of the train data"):
+        make_ours(tmp_path, max_length=4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_length": 6}, PACKED], ids=["whole", "cut", "packed"])
+def test_lists_of_a_fixed_size_are_lists(settings, tmp_path) -> None:
+    rows = [{"input_ids": list(range(start, start + 8)), "labels": list(range(start, start + 8))} for start in (5, 20)]
+    fixed = Features({name: List(Value("int64"), length=8) for name in ("input_ids", "labels")})
+    plain, ours = (
+        make_ours(tmp_path, Dataset.from_list(rows, features=features), **settings) for features in (None, fixed)
+    )
+    assert ours.train_dataset.to_list() == plain.train_dataset.to_list()
+    ours.train()
+
+
+@pytest.mark.parametrize("where", ["lm_head.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_a_non_finite_weight_names_the_place(where, tmp_path) -> None:
+    trainer = make_ours(tmp_path)
+    seen = record_batches(trainer)
+
+    def spoil(*_: Any) -> None:
+        if len(seen) == 3:  # three micro-batches of two a step are done: this is step 2, micro-batch 2
+            trainer.model.get_parameter(where).data[0, 0] = torch.nan
+
+    trainer.model.register_forward_pre_hook(spoil)
+    with pytest.raises(FloatingPointError, match=r"step 2, micro-batch 2, rank 0: non-finite logits at \d+ of \d+"):
+        trainer.train()
