@@ -41,9 +41,12 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         typer.echo(json.dumps(evaluated.as_json()))
         return
     from trimsft.report.table import to_rich
-    from trimsft.report.tables.scores import summary_table
+    from trimsft.report.tables.scores import group_tables, summary_table
 
-    make_console().print(to_rich(summary_table(evaluated.scores, Path(settings.model).name)))
+    name = Path(settings.model).name
+    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
+    for table in (summary_table(evaluated.scores, name), *groups):
+        make_console().print(to_rich(table))
     typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
 
 

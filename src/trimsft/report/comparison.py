@@ -52,24 +52,29 @@ class Compared:
     scores: Table
     differences: Table
     comparisons: Sequence[Comparison]
+    groups: Sequence[Table]  # by subject and level, where the benchmarks have them
     protocol: Mapping[str, Sequence[str]]
     """In what a candidate was asked otherwise than the baseline; candidates asked alike are not in it."""
 
     def render(self, style: str) -> str:
-        """Both tables in one of `FORMATS`; JSON has the comparisons."""
+        """All tables in one of `FORMATS`; JSON has the comparisons."""
         if style == "json":
             listed = [
                 {**one.as_dict(), "protocol": list(self.protocol.get(one.candidate, ()))} for one in self.comparisons
             ]
             return json.dumps(listed, indent=1)
-        return "\n".join(render(table, style) for table in (self.scores, self.differences))
+        return "\n".join(render(table, style) for table in self.tables)
+
+    @property
+    def tables(self) -> list[Table]:
+        return [self.scores, self.differences, *self.groups]
 
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.report.protocol import AGAIN, old_graders, other_graders, other_protocol, with_names_of
     from trimsft.report.runs import Run
-    from trimsft.report.tables.scores import comparison_table, score_table
+    from trimsft.report.tables.scores import comparison_table, group_tables, score_table
     from trimsft.scoring.compare import compare_runs
     from trimsft.scoring.records import load_run
 
@@ -94,12 +99,15 @@ def compare(settings: CompareSettings) -> Compared:
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
     ]
+    for run in (baseline, *candidates):
+        notes += [f"{run.label}, {name}: {note}." for name, one in run.recorded.items() for note in one.grader.notes]
     if old := old_graders([baseline, *candidates]):
         notes.append(f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}.")
     result = Compared(
         _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, notes),
         _noted(comparison_table(comparisons), protocol, notes),
         comparisons,
+        group_tables(scores, settings.metric),
         protocol,
     )
     if settings.out is not None:

@@ -8,7 +8,7 @@ Format 1, which has no such field, holds intervals of an earlier kind: they are 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class GradedBy:
     kind: str
     version: str
     ignored_rules: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what struck it, such as samples that are all alike
 
     def __str__(self) -> str:
         without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
 from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
 from trimsft.scoring.intervals import RESAMPLES, Interval
-from trimsft.scoring.scores import BenchmarkScore, macro
+from trimsft.scoring.scores import BenchmarkScore, GroupScore, macro
 
 _FEWER_IS_BETTER = ("no_answer", "truncated")
 _TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
@@ -82,6 +82,29 @@ def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
     sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
     return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), tables[0].notes)
+
+
+def group_tables(runs: Mapping[str, Sequence[BenchmarkScore]], metric: str) -> list[Table]:
+    """Runs side by side on each subject and level that the benchmarks of all of them know; average or greedy alone."""
+    if metric not in ("average", "greedy"):
+        return []
+    tables = []
+    for benchmark in dict.fromkeys(score.benchmark for scores in runs.values() for score in scores):
+        groups = [score.groups for scores in runs.values() for score in scores if score.benchmark == benchmark]
+        for column in groups[0] if len(groups) == len(runs) else ():
+            of_runs = [group.get(column, {}) for group in groups]
+            rows = [
+                (Cell(value), Cell(str(one.problems), data=one.problems), *_group_cells(of_runs, value, metric))
+                for value, one in of_runs[0].items()
+            ]
+            title = f"{benchmark} by {column}: {_titled(metric)}"
+            tables.append(Table(title, (column, "problems", *runs), tuple(rows), ("Brackets: 95 % interval.",)))
+    return tables
+
+
+def _group_cells(of_runs: Sequence[Mapping[str, GroupScore]], value: str, metric: str) -> list[Cell]:
+    intervals = [getattr(groups[value], metric) if value in groups else None for groups in of_runs]
+    return [_score_cell(interval, metric, "") for interval in intervals]
 
 
 def _comparison_row(one: Comparison) -> tuple[Cell, ...]:
