@@ -25,11 +25,10 @@ STATIC = {
     "products": "x " * 900, "control": "\x00\x01\x1b[31m1\ud800", "direction": "\u202e1\u202c",
     "accents": "1" + "\u0301" * 1500, "expanding": "\ufdfa" * 1900, "zero": r"\frac{1}{0}", "logarithm": r"\log_{0}(0)",
     "environments": r"\begin{pmatrix}" * 100, "percents": r"\%" * 900, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
-    "subscript": "x_{" + "1" * 1500 + "}",
+    "subscript": "x_{" + "1" * 1500 + "}", "binomial": r"\binom{10^9}{5\cdot 10^8}",
 }  # fmt: skip
 RUNAWAY = {
     "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
-    "binomial": r"\binom{10^9}{5\cdot 10^8}",
     "integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy",
 }
 

@@ -10,17 +10,19 @@ or None (cannot tell). The result has the same three values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeAlias
 
+from trimsft.grading.choices import Choice, choice_of
 from trimsft.grading.expression import Tree
 from trimsft.grading.leaves import close, either, points, tree_of, tree_readings, word_of
-from trimsft.grading.normalize import key
+from trimsft.grading.normalize import clean, key
 from trimsft.grading.rules import Rules
+from trimsft.grading.sets import same_set
 from trimsft.grading.shapes import Shape, readings, shape_of
-from trimsft.grading.values import Evaluation, TooLarge, Undefined, divided, kinds_of
+from trimsft.grading.values import Evaluation, TooLarge, Undefined, computing, divided, kinds_of
 
 Verdict: TypeAlias = bool | None
 Leaf: TypeAlias = Callable[[str, str, Rules], Verdict]
@@ -32,8 +34,45 @@ def compare(gold: str, answer: str, rules: Rules, leaf: Leaf) -> Verdict:
     """Whether two cleaned texts state the same; None where nobody could tell."""
     if key(gold) == key(answer):
         return True
-    context = _Context(rules, leaf)
-    return either(_same(shape_of(g), shape_of(a), context) for g in readings(gold) for a in readings(answer))
+    gold, answer = _without_domain(gold, answer)
+    verdict = _same_text(gold, answer, _Context(rules, leaf))
+    choices = choice_of(gold), choice_of(answer)
+    if not verdict and choices != (None, None):
+        chosen = _same_choice(gold, choices[0], answer, choices[1], _Context(rules, leaf))
+        return verdict if chosen is None else chosen
+    return verdict
+
+
+def _same_text(gold: str, answer: str, ctx: _Context) -> Verdict:
+    return either(_same(shape_of(g), shape_of(a), ctx) for g in readings(gold) for a in readings(answer))
+
+
+def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | None, ctx: _Context) -> Verdict:
+    """A letter decides where both give one; else what it stands for. None where neither says what a letter means."""
+    if wanted and said:
+        if wanted.letter != said.letter or wanted.content is None or said.content is None:
+            return wanted.letter == said.letter
+        return _same_text(clean(wanted.content), clean(said.content), ctx)
+    contents = wanted.content if wanted else gold, said.content if said else answer
+    if contents[0] is None or contents[1] is None:
+        return None
+    return _same_text(clean(contents[0]), clean(contents[1]), ctx)
+
+
+_DOMAIN = re.compile(r"(.+?),?\s*(?:\\text\s*\{[a-z ]*\}\s*)?\(?\s*([a-z])\s*\\in\s*\\mathbb\{([ZN])\}\s*\)?")
+
+
+def _without_domain(gold: str, answer: str) -> tuple[str, str]:
+    r"""Both without a closing `k\in\mathbb{Z}`, and with the same letter for the integer."""
+    domains = _DOMAIN.fullmatch(gold), _DOMAIN.fullmatch(answer)
+    if domains[0] is None and domains[1] is None:
+        return gold, answer
+    if domains[0] and domains[1]:
+        if domains[0][3] != domains[1][3]:
+            return gold, answer
+        renamed = re.sub(rf"(?<![A-Za-z\\]){domains[1][2]}(?![A-Za-z])", domains[0][2], domains[1][1])
+        return domains[0][1], renamed if domains[0][2] not in domains[1][1] else domains[1][1]
+    return (domains[0][1] if domains[0] else gold), (domains[1][1] if domains[1] else answer)
 
 
 @dataclass(frozen=True)
@@ -45,6 +84,14 @@ class _Context:
 def _same(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     if key(gold.text) == key(answer.text):
         return True
+    verdict = _same_shape(gold, answer, ctx)
+    if verdict or (gold.kind, answer.kind) == ("leaf", "leaf"):
+        return verdict
+    as_sets = same_set(gold, answer)
+    return verdict if as_sets is None else as_sets
+
+
+def _same_shape(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     if len(gold.parts) > MAX_ITEMS or len(answer.parts) > MAX_ITEMS:
         return None
     kinds = gold.kind, answer.kind
@@ -62,6 +109,8 @@ def _same(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         return _same_items(gold.parts, answer.parts, ctx)
     if gold.kind == "inequality":
         return _same_inequality(gold, answer, ctx)
+    if gold.kind == "ratio":
+        return _same_ratio(gold, answer, ctx)
     return _in_order(gold, answer, ctx)  # matrix, ratio, tuple or interval, whose brackets have to be the same
 
 
@@ -69,6 +118,16 @@ def _in_order(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     if gold.marks != answer.marks or len(gold.parts) != len(answer.parts):
         return False
     return _stop_early(zip(gold.parts, answer.parts, strict=True), ctx)
+
+
+def _same_ratio(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
+    """2:3 is 4:6. What has a part such as 03 is a time of day, and that as written."""
+    if len(gold.parts) != len(answer.parts) or gold.is_time() or answer.is_time():
+        return False
+    first = gold.parts[0].text, answer.parts[0].text
+    pairs = zip(gold.parts[1:], answer.parts[1:], strict=True)
+    verdicts = [ctx.leaf(f"({g.text})*({first[1]})", f"({a.text})*({first[0]})", ctx.rules) for g, a in pairs]
+    return None if None in verdicts else all(verdicts)
 
 
 def _stop_early(pairs: zip[tuple[Shape, Shape]], ctx: _Context) -> Verdict:
@@ -92,6 +151,8 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         names = {side.variable() for side in (gold, answer) if side.bounds()}
         return _same(as_set[0], as_set[1], ctx) if len(names) <= 1 else False
     if kinds == {"list", "brackets"} and len(gold.parts) == len(answer.parts):
+        if ("(", ")") not in (gold.marks, answer.marks):
+            return False  # two numbers are no interval
         return _stop_early(zip(gold.parts, answer.parts, strict=True), ctx)  # brackets left out
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:
         group, other = (answer, gold) if gold.kind == "leaf" else (gold, answer)
@@ -100,6 +161,8 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         if group.kind == "set" and key(other.text) == "\\emptyset":
             return group.parts[0].text == ""  # a set that holds the empty one is not empty
         return _same(group.parts[0], other, ctx) if group is gold else _same(other, group.parts[0], ctx)
+    if kinds == {"ratio", "clock"}:
+        return all(g.text == a.text for g, a in zip(gold.parts, answer.parts, strict=False))
     if "ratio" in kinds and "leaf" in kinds:
         gold_text, answer_text = (shape.as_fraction() for shape in (gold, answer))
         return ctx.leaf(gold_text, answer_text, ctx.rules) if gold_text and answer_text else False
@@ -151,17 +214,16 @@ def _same_equation(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     if answer.kind == "equation" and len(answer.parts) > 2 and answer.contradicts_itself():
         return False  # math-verify would take the last part, whatever stands before it
     if gold.kind == answer.kind == "equation":
-        if len(gold.parts) == 2 == len(answer.parts):
-            if key(gold.parts[0].text) == key(answer.parts[0].text) and gold.names_a_value():
-                return _same(gold.parts[1], answer.parts[1], ctx)
-            multiple = _multiple(gold, answer, ctx.rules)
-            if multiple is not None:
-                return multiple
-        return None
+        if len(gold.parts) + len(answer.parts) > 4:
+            same_thing = gold.names_a_value() and answer.names_a_value() and gold.starts_like(answer)
+            return same_thing and _same(gold.parts[-1], answer.parts[-1], ctx)
+        if key(gold.parts[0].text) == key(answer.parts[0].text) and gold.names_a_value():
+            return _same(gold.parts[1], answer.parts[1], ctx)
+        return _multiple(gold, answer, ctx.rules)
     equation, other = (gold, answer) if gold.kind == "equation" else (answer, gold)
-    if not equation.names_a_value():
+    if (values := equation.values()) == ():
         return False if other.kind == "leaf" else None
-    return _same(gold.parts[-1], answer, ctx) if equation is gold else _same(gold, answer.parts[-1], ctx)
+    return either(_same(value, answer, ctx) if equation is gold else _same(gold, value, ctx) for value in values)
 
 
 def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
@@ -173,21 +235,26 @@ def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
 
 
 def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
-    ratios = []
+    ratios, firsts = [], []
     for point, kind in points(kinds_of(gold) | kinds_of(answer)):
         at = Evaluation(point, kind)
         try:
             first, second = at(gold), at(answer)
+            if at.needed > at.precision:
+                at = Evaluation(point, kind, at.needed)
+                first, second = at(gold), at(answer)
         except TooLarge:
             return None
         except Undefined:
             continue
         if not first or not second:
             return None if first == second else False
-        ratios.append(divided(first, second))
-    if len(ratios) < 2:
-        return None
-    return all(close(ratios[0], ratio, rules.tolerance or 0.0, 0.0, Fraction(0)) for ratio in ratios[1:])
+        firsts.append(first)
+        with computing(at.precision):
+            ratios.append(divided(first, second))
+    if len(ratios) < 2 or all(close(firsts[0], first, 0.0, 0.0, at) for first in firsts[1:]):
+        return None  # nothing was varied: 1 = 0 is not 2 = 0
+    return all(close(ratios[0], ratio, rules.tolerance or 0.0, 0.0, at) for ratio in ratios[1:])
 
 
 _FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}

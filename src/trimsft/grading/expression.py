@@ -2,6 +2,8 @@ r"""Reading one LaTeX or code-like expression: text to tokens to a tree of plain
 
     >>> read(r"3\sqrt{x}")
     ('mul', ('num', Fraction(3, 1)), ('call', 'sqrt', ('sym', 'x')))
+    >>> read("0.25")  # a decimal carries the worth of its last digit
+    ('num', Fraction(1, 4), Fraction(1, 100))
 
 Nothing is computed here. What is not understood raises `Unreadable` and is left to math-verify.
 """
@@ -40,6 +42,8 @@ _GREEK = frozenset(_SYMBOLS.split())
 _DECORATIONS = "dot ddot hat bar vec tilde overline underline mathbb mathcal"
 _ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
 _OPAQUE = set("fghFGH")
+_PLAIN_FRACTION = re.compile(r"\\frac(?:\{\d+\}|\d)(?:\{\d+\}|\d)")
+_DEGREE: Tree = ("div", ("sym", "\\pi"), ("num", Fraction(180)))
 _STOPS = {"+", "-", ")", "]", "}", "\\}", "\\rfloor", "\\rceil", ",", "/", "\\cdot", "\\times", "*"}
 
 
@@ -55,6 +59,12 @@ def read(text: str) -> Tree:
     if level:
         raise Unreadable("nested too deeply")
     return tree
+
+
+def _last_digit(decimal: str) -> Fraction:
+    """What one more in the last digit of a decimal is worth."""
+    digits, _, exponent = decimal.lower().partition("e")
+    return Fraction(10) ** (int(exponent or 0) - len(digits.partition(".")[2]))
 
 
 def _tokens_of(text: str) -> list[str]:
@@ -124,6 +134,8 @@ class _Reader:
                 self.take()
                 tree = ("div", tree, self.operand())
             elif token and self.starts_factor(token):
+                if token[-1].isdigit() and self.tokens[self.at - 1][-1].isdigit():
+                    raise Unreadable("two numbers side by side are no product")
                 tree = ("mul", tree, self.power())
             else:
                 return tree
@@ -140,10 +152,7 @@ class _Reader:
     def mixed(self) -> Tree | None:
         r"""`1\frac{2}{3}` and nothing else."""
         whole, rest = self.peek(), self.tokens[self.at + 1 : self.at + 8]
-        if not whole.isdigit() or not rest or rest[0] != "\\frac":
-            return None
-        shape = re.match(r"\\frac(?:\{(\d+)\}|(\d)) ?(?:\{(\d+)\}|(\d)$)|\\frac(\d)(\d)$", "".join(rest))
-        if not shape:
+        if not whole.isdigit() or not _PLAIN_FRACTION.match("".join(rest)):
             return None
         self.take()
         return ("add", ("num", Fraction(int(whole))), self.power())
@@ -152,8 +161,11 @@ class _Reader:
         tree = self.postfix(self.atom())
         while self.peek() == "^":
             self.take()
-            exponent = self.argument()
-            tree = self.postfix(("pow", tree, exponent))
+            if self.tokens[self.at : self.at + 3] == ["{", "\\circ", "}"] or self.peek() == "\\circ":
+                self.at += 3 if self.peek() == "{" else 1
+                tree = ("mul", tree, _DEGREE)
+            else:
+                tree = self.postfix(("pow", tree, self.argument()))
         return tree
 
     def postfix(self, tree: Tree) -> Tree:
@@ -166,17 +178,22 @@ class _Reader:
         return tree
 
     def argument(self) -> Tree:
-        """What a command or `^` takes without braces: one digit, one letter, one command."""
+        """What a root or `^` takes without braces: one number, one letter, one command. Nobody means 2 0 by 2^10."""
         token = self.peek()
         if token == "{":
             return self.group()
         if token == "-":  # x^-2, as code writes it
             self.take()
             return ("neg", self.argument())
+        return self.atom()
+
+    def digit(self) -> Tree:
+        r"""What \frac takes without braces: one digit, one letter, one command."""
+        token = self.peek()
         if token.isdigit() and len(token) > 1:
             self.tokens[self.at] = token[1:]
             return ("num", Fraction(int(token[0])))
-        return self.atom()
+        return self.argument()
 
     def group(self) -> Tree:
         closer = _CLOSERS[self.take()]
@@ -194,10 +211,10 @@ class _Reader:
             return self.number()
         if token == "\\frac":
             self.take()
-            return ("div", self.argument(), self.argument())
+            return ("div", self.digit(), self.digit())
         if token == "\\binom":
             self.take()
-            return ("call", "binom", self.argument(), self.argument())
+            return ("call", "binom", self.digit(), self.digit())
         if token == "np" and self.peek(1) == ".":
             self.at += 2
             return self.atom()
@@ -217,7 +234,7 @@ class _Reader:
             return self.repeating(token, value)
         if self.peek() == "_":
             return ("sym", f"{token}_{self.subscript()}")  # a numeral in another base is compared as written
-        return ("num", value)
+        return ("num", value) if token.isdigit() else ("num", value, _last_digit(token))
 
     def repeating(self, token: str, value: Fraction) -> Tree:
         self.take("\\overline")

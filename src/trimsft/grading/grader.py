@@ -22,11 +22,12 @@ from trimsft.errors import TrimSFTError, one_line
 from trimsft.grading import qwen
 from trimsft.grading.boxes import extract_all, extract_answer
 from trimsft.grading.compare import compare
-from trimsft.grading.leaves import same_leaf
+from trimsft.grading.leaves import SIDE_BY_SIDE, same_leaf, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.pool import Pool
 from trimsft.grading.rules import Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
+from trimsft.grading.values import kinds_of
 from trimsft.grading.words import changes_a_value
 
 Kind = Literal["strict", "qwen"]
@@ -192,7 +193,7 @@ class _Judgement:
     def _algebra(self, gold: str, answer: str, loose: bool = False) -> bool | None:
         if not (_fit_for_algebra(gold) and _fit_for_algebra(answer)):
             return None
-        if not loose and (_misread(gold) or _misread(answer)):
+        if not loose and (_misread(gold) or _misread(answer) or not _beyond_the_reader(gold, answer)):
             return None
         if self._left <= 0.01 or self._timed_out:
             return None
@@ -214,7 +215,9 @@ _EXPLOSIVE = re.compile(
     r"|(?:\d{5}|!)\s*[)}]{0,3}\s*!"  # a large or a repeated factorial
     r"|\^\s*[{(]{0,3}[^{}^]{0,12}\^\s*[{(]{0,3}[^{}^]{0,12}\^"  # a tower of powers
 )
-_MODULO = re.compile(r"\\[pb]?mod(?![A-Za-z])")
+_DROPPED = re.compile(r"\\[pb]?mod(?![A-Za-z])|\\not|\d\s*['\"]")
+"""A modulus, a negation, a quote after a digit."""
+_OPERATORS = re.compile(r"\\(?:sum|prod|i{0,3}nt|oint|lim|det|begin|ldots|Re|Im|circ)(?![A-Za-z])")
 
 
 def _too_complex(text: str) -> bool:
@@ -230,7 +233,17 @@ def _fit_for_algebra(text: str) -> bool:
 
 def _misread(text: str) -> bool:
     """Whether math-verify would drop what changes the value: words after it, a modulus, a negation."""
-    return changes_a_value(text) or "\\not" in text or _MODULO.search(text) is not None
+    return changes_a_value(text) or SIDE_BY_SIDE.search(text) is not None or _DROPPED.search(text) is not None
+
+
+def _beyond_the_reader(gold: str, answer: str) -> bool:
+    """Whether math-verify may know better: sums, integrals, limits, and symbols that were read and not decided.
+
+    Of other texts it takes what it can read and drops the rest, and so accepts what it should not.
+    """
+    trees = tree_of(gold), tree_of(answer)
+    has_symbols = any(kind.startswith("sym") for tree in trees if tree for kind in kinds_of(tree))
+    return _OPERATORS.search(gold + answer) is not None or (None not in trees and has_symbols)
 
 
 # ---- one grader for the process

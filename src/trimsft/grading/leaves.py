@@ -3,6 +3,7 @@ r"""Are two single values the same: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(
 Three answers: True, False, and None where this module cannot tell (math-verify is asked then).
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -11,8 +12,9 @@ from functools import lru_cache
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
-from trimsft.grading.values import MP, Evaluation, TooLarge, Undefined, Value, kinds_of
-from trimsft.grading.words import canonical_unit, split_unit
+from trimsft.grading.units import PERCENT, Unit, split_unit, unit_of
+from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, kinds_of
+from trimsft.grading.words import name_of_words
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
 _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
@@ -20,14 +22,17 @@ _PERCENT = re.compile(r"\\?%\s*$")
 _LETTER_UNIT = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
 _WORD = re.compile(r"\\text\s*\{([^{}]*)\}|([A-Za-z][A-Za-z '\-]{2,})")
 _CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
+_FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
+_ARTICLE = re.compile(r"^(?:an?|the)\s+")
 _KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
 _DISCRETE = {f"call:{name}" for name in ("floor", "ceil", "factorial", "binom", "gcd", "lcm")}
 _COUNTING = _DISCRETE - {"call:floor", "call:ceil"}
 _REALS = {f"sym:{name}" for name in "xyzt"}
 """By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
-_SAME = MP.mpf(10) ** -24  # relative; two evaluations to 33 digits that differ by less are equal
-_CANCELLED = MP.mpf(10) ** -28
-"""Relative to the largest term of a sum; a difference below is the rounding of that sum."""
+SIDE_BY_SIDE = re.compile(r"(?<![\^_\d.])\d+ +\.?\d")  # two numbers, which are neither a product nor one number
+_NEAR_INTEGER = MP.mpf(10) ** -24
+_ROUNDED_DIGITS = 10**5  # a decimal with so many, 0.333333 and longer, may be a rounded value beside symbols
+_MOST_DECIMALS = 12
 
 
 def word_of(text: str) -> str | None:
@@ -36,10 +41,13 @@ def word_of(text: str) -> str | None:
     if choice := _CHOICE.fullmatch(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()):
         return choice[1] if len(text) > 1 else None
     match = _WORD.fullmatch(text)
-    if not match:
+    if not match or _FUNCTION.match(text):
         return None
     word = (match[1] or match[2] or "").strip().rstrip(".").lower()
-    return None if word in _KNOWN or not any(c.isalpha() for c in word) else word
+    if word in _KNOWN or not any(c.isalpha() for c in word):
+        return None
+    word = _ARTICLE.sub("", word)
+    return name_of_words(word) if re.fullmatch("[a-z .]+", word) else word
 
 
 def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
@@ -52,18 +60,30 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
     words = [word_of(side) for side in (gold, answer)]
     if words != [None, None]:
         bare = [re.sub(r"\\text|[\s{}()]", "", side) for side in (gold, answer)]
+        if None in words and max(map(len, bare)) > 1:
+            bare = [side.lower() for side in bare]
         return (bare[0] if words[0] is None else words[0]) == (bare[1] if words[1] is None else words[1])
     gold_value, gold_unit = split_unit(gold)
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
-        gold_unit = canonical_unit(rules.unit)
-    gold_unit = "%" if _PERCENT.search(gold) else gold_unit
-    answer_unit = "%" if _PERCENT.search(answer) else answer_unit
+        gold_unit = unit_of(rules.unit.replace("$", ""))
+    if PERCENT in (gold_unit, answer_unit):
+        if gold_unit and answer_unit and gold_unit != answer_unit:
+            return False
+        return _same_percent(gold_value, answer_value, gold_unit == PERCENT, answer_unit == PERCENT, rules)
     if gold_unit and answer_unit and gold_unit != answer_unit:
-        return False
-    if "%" in (gold_unit, answer_unit):
-        return _same_percent(gold_value, answer_value, gold_unit == "%", answer_unit == "%", rules)
+        return _same_quantity(gold_value, gold_unit, answer_value, answer_unit, rules)
     return same_value(gold_value, answer_value, rules)
+
+
+def _same_quantity(gold: str, gold_unit: Unit, answer: str, answer_unit: Unit, rules: Rules) -> bool | None:
+    """Whether 36 km/h is 10 m/s: the dimensions have to be the same, the values as their factors say."""
+    if gold_unit.may_measure(answer_unit):
+        return same_value(gold, answer, rules)
+    if gold_unit.dimensions != answer_unit.dimensions:
+        return False
+    ratio = answer_unit.factor / gold_unit.factor
+    return same_value(gold, f"({answer})*({ratio.numerator}/{ratio.denominator})", rules)
 
 
 def _same_percent(gold: str, answer: str, gold_is: bool, answer_is: bool, rules: Rules) -> bool | None:
@@ -109,9 +129,29 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool | None:
         return True
     trees = tree_of(gold), tree_of(answer)
     if trees[0] is None or trees[1] is None:
-        return None
+        unread = [text for text, tree in zip((gold, answer), trees, strict=True) if tree is None]
+        return False if any(SIDE_BY_SIDE.search(text) for text in unread) else None
+    if "sym:\\infty" in kinds_of(trees[0]) | kinds_of(trees[1]):
+        return _infinite(trees[0]) == _infinite(trees[1]) != 0
     relative = _tolerance(gold, answer, rules)
     return either(agree(*pair, relative, rules.absolute or 0.0) for pair in tree_readings(trees[0], trees[1]))
+
+
+def rounds_to(exact: str, decimal: str) -> bool:
+    """Whether a decimal is another value, rounded: `0.33` for `1/3`."""
+    trees = tree_of(exact), tree_of(decimal)
+    if trees[0] is None or trees[1] is None or trees[1][0] != "num" or len(trees[1]) < 3:
+        return False
+    with contextlib.suppress(TooLarge, Undefined):
+        return agree(trees[0], trees[1], 0.0, float(trees[1][2])) is True
+    return False
+
+
+def _infinite(tree: Tree) -> int:
+    """1 and -1 for the two infinities, 0 for all else: infinity is no number to compute with."""
+    if tree[0] == "neg":
+        return -_infinite(tree[1])
+    return int(tree == ("sym", "\\infty"))
 
 
 def either(verdicts: Iterable[bool | None]) -> bool | None:
@@ -182,7 +222,18 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     if rules.tolerance is not None:
         return rules.tolerance
     exact = [side for side in (gold, answer) if not _DECIMAL.search(side)]
-    return DECIMAL_TOLERANCE if len(exact) == 1 and _may_be_rounded(exact[0]) else 0.0
+    if len(exact) != 1 or not _may_be_rounded(exact[0]):
+        return 0.0
+    tree = tree_of(answer if exact[0] is gold else gold)
+    return 0.0 if tree is not None and _computes_with_decimals(tree) else DECIMAL_TOLERANCE
+
+
+def _computes_with_decimals(tree: Tree) -> bool:
+    """Whether a function is applied to decimals, or a power taken: such a decimal is meant, not rounded."""
+    inside = [part for part in tree if isinstance(part, tuple)]
+    if tree[0] in ("call", "pow") and any(_moved(part, 0.0) for part in inside):
+        return any(kind.startswith(("sym", "fn")) for part in inside for kind in kinds_of(part)) is False
+    return any(map(_computes_with_decimals, inside))
 
 
 def _may_be_rounded(text: str) -> bool:
@@ -198,7 +249,7 @@ def _may_be_rounded(text: str) -> bool:
         return True
     if isinstance(value, Fraction):
         return value.denominator != 1
-    return bool(abs(value) > 10**20 or abs(value - MP.nint(MP.re(value))) > _SAME * abs(value))
+    return bool(abs(value) > 10**20 or abs(value - MP.nint(MP.re(value))) > _NEAR_INTEGER * abs(value))
 
 
 def _has_parts(tree: Tree) -> bool:
@@ -215,7 +266,7 @@ def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
     if not any(kind.startswith(("sym", "fn")) for kind in kinds):
         yield 0, "positive"
     elif kinds & _DISCRETE:
-        yield from ((point, "integer") for point in range(12))
+        yield from ((point, "integer") for point in range(40))
         if not kinds & _COUNTING and {kind for kind in kinds if kind.startswith("sym")} <= _REALS:
             yield from ((point, "positive") for point in range(4))
     else:
@@ -225,32 +276,78 @@ def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
 def agree(gold: Tree, answer: Tree, relative: float, absolute: float) -> bool | None:
     """Whether two trees agree at all sample points; None where no point tells."""
     kinds = kinds_of(gold) | kinds_of(answer)
+    has_symbols = any(kind.startswith(("sym", "fn")) for kind in kinds)
     seen = 0
     for point, kind in points(kinds):
-        at = Evaluation(point, kind)
         try:
-            first, second = at(gold), at(answer)
+            if has_symbols and (relative or absolute):
+                verdict = _agree_but_for_digits(gold, answer, relative, Evaluation(point, kind))
+            else:
+                verdict = _agree_at(gold, answer, relative, absolute, Evaluation(point, kind))
         except TooLarge:
             return None
         except Undefined:
             continue
-        verdict = close(first, second, relative, absolute, at.scale)
-        if verdict is None or (not verdict and kind == "mixed"):
-            return None
         if not verdict:
-            return False
+            return None if kind == "mixed" else False
         seen += 1
     return True if seen else None
 
 
-def close(first: Value, second: Value, relative: float, absolute: float, scale: Value) -> bool | None:
+def _agree_at(gold: Tree, answer: Tree, relative: float, absolute: float, at: Evaluation) -> bool:
+    first, second = at(gold), at(answer)
+    if not close(first, second, relative, absolute, at):
+        return False
+    if at.needed <= at.precision or (isinstance(first, Fraction) and isinstance(second, Fraction)):
+        return True
+    if relative or absolute:
+        return True
+    try:
+        finer = Evaluation(at.point, at.kind, at.needed)
+        return close(finer(gold), finer(answer), 0.0, 0.0, finer)
+    except TooLarge:
+        return False  # nobody could tell them apart, and that is not enough
+
+
+def _agree_but_for_digits(gold: Tree, answer: Tree, relative: float, at: Evaluation) -> bool:
+    """Whether two expressions with symbols agree but for the last digits of their decimals.
+
+    A tolerance for the whole would hide its small terms: `1000000x + 0.9` is not `1000000x + 1/3`.
+    """
+    values = at(gold), at(answer)
+    with computing(PRECISION):
+        allowed = MP.mpf(0)
+        for tree, value in zip((gold, answer), values, strict=True):
+            for moved in _moved(tree, relative):
+                allowed += abs(inexact(at(moved)) - inexact(value))
+        difference = abs(inexact(values[0]) - inexact(values[1]))
+        return bool(difference <= allowed + at.noise(abs(inexact(values[0]))))
+
+
+def _moved(tree: Tree, relative: float) -> list[Tree]:
+    """For each decimal that may be rounded: the tree with that one moved as far as rounding may have moved it."""
+    if tree[0] == "num":
+        _, value, last = (*tree, None)[:3]
+        if last is None:
+            return []
+        is_rounded = abs(value) >= _ROUNDED_DIGITS * last and value / last % 10  # 1000000.0 and 0.500000 are exact
+        step = last if is_rounded else Fraction(0)
+        if relative > DECIMAL_TOLERANCE:
+            step = max(step, Fraction(repr(relative)) * abs(value))
+        return [("num", value + step)] if step else []
+    moved = []
+    for at, part in enumerate(tree):
+        if isinstance(part, tuple):
+            moved += [(*tree[:at], other, *tree[at + 1 :]) for other in _moved(part, relative)]
+    return moved[:_MOST_DECIMALS]
+
+
+def close(first: Value, second: Value, relative: float, absolute: float, at: Evaluation) -> bool:
     """Equality of two values; always relative to their size, unless an absolute tolerance was asked for."""
     if isinstance(first, Fraction) and isinstance(second, Fraction):
         allowed = max(Fraction(repr(relative)) * max(abs(first), abs(second)), Fraction(repr(absolute)))
         return abs(first - second) <= allowed
-    first, second = (MP.mpf(v.numerator) / v.denominator if isinstance(v, Fraction) else v for v in (first, second))
-    size = max(abs(first), abs(second))
-    difference = abs(first - second)
-    if difference <= max((_SAME + relative) * size, MP.mpf(absolute)):
-        return True
-    return None if difference <= _CANCELLED * scale else False
+    with computing(at.precision):
+        first, second = inexact(first), inexact(second)
+        size = max(abs(first), abs(second))
+        return bool(abs(first - second) <= max(relative * size, MP.mpf(absolute), at.noise(size)))

@@ -11,7 +11,8 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 import re
 import unicodedata
 
-from trimsft.grading.words import UNIT_OF, closes_at, number_in_words
+from trimsft.grading.units import NEEDS_SPACE, UNITS
+from trimsft.grading.words import SMALL_NUMBERS, closes_at, number_in_words
 
 MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
 MAX_DEPTH = 40  # nested brackets
@@ -22,7 +23,8 @@ _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "01234
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₍₎", "0123456789+-()", strict=True))
 _VULGAR = {
     "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5), "⅗": (3, 5),
-    "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
+    "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9),
+    "⅒": (1, 10),
 }  # fmt: skip
 _UNICODE = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
@@ -30,8 +32,9 @@ _UNICODE = {
     "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "°": r"^\circ ", "º": r"^\circ ", "⟨": "(",
     "⟩": ")", "′": "'", "’": "'", "∠": r"\angle ", "△": r"\triangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ",
-    "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "€": "", "£": "", "¥": "",
-    "％": "%", "~": " ", "，": ",", "。": ".", "；": ";", "：": ":",
+    "⌈": r"\lceil ", "⌉": r"\rceil ", "→": r"\to ", "⇒": r"\to ", "…": r"\ldots ", "“": '"', "”": '"',
+    "∜": r"\sqrt[4]", "≈": r"\approx ", "∖": r"\setminus ",
+    "％": "%", "~": " ", "，": ",", "、": ",", "。": ".", "；": ";", "：": ":", "Ω": r"\Omega ", "µ": r"\mu ",
 }  # fmt: skip
 _GREEK_NAMES = """
 alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi
@@ -54,12 +57,14 @@ _RENAMED = {
     "gt": ">", "div": "/", "colon": ":", "degree": "^\\circ", "textdegree": "^\\circ", "percent": "%",
     "ast": "*", "lor": "or", "vee": "or", "land": "and", "wedge": "and", "implies": "to", "iff": "to",
     "Rightarrow": "to", "bmatrix": "pmatrix", "smallmatrix": "pmatrix", "dotsc": "ldots", "dots": "ldots",
-    "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'",
+    "cdots": "ldots", "boxed": "", "fbox": "", "prime": "'", "underline": "", "simeq": "approx",
+    "thickapprox": "approx", "backslash": "setminus", "smallsetminus": "setminus", "textnormal": "text",
+    "textsf": "text", "emph": "text",
 }  # fmt: skip
 _LITERAL = set("()|[]<>/:%*'") | {"^\\circ", ""}
 _LAYOUT = """
 left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr middle displaystyle textstyle limits nolimits
-scriptstyle normalsize large Large quad qquad space hspace phantom null
+scriptstyle tiny small normalsize large Large LARGE huge Huge quad qquad space null bf it
 """
 _DROPPED = frozenset(_LAYOUT.split())
 
@@ -75,15 +80,48 @@ _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
 _WORD_OR = re.compile(r"\\text\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])")
 _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 _SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
+_TO = re.compile(r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
 _SPOKEN = re.compile(
     r"\$?\s*(?:\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{\s*)?([A-Za-z -]+?)\s*\.?\s*\}?\s*\.?\s*\$?"
 )
 _SPOKEN_LENGTH = 200
-_DOLLARS = re.compile(r"\\?\$\s*((?:\d[\d,]*(?:\.\d+)?|\.\d+))\s*\.?")
+_CURRENCY = {
+    "$": "dollars", "USD": "dollars", "€": "euros", "EUR": "euros", "£": "sterling", "¥": "yuan", "RMB": "yuan",
+}  # fmt: skip
+_MONEY = re.compile(
+    r"(-?)\s*(?:US)?\\?(\$|USD|€|EUR|£|¥|RMB)\s*(\d[\d,]*(?:\.\d+)?|\.\d+)"
+    r"(?:(?:\s|\\text\s*\{)*([a-z]*illion|thousand)\s*\}?)?\s*\.?"
+)
+_LAYOUT_WITH_ARGUMENT = re.compile(
+    r"\\(?:(?:text)?color|[hvm]space|[hv]?phantom|label|tag)\*?\s*(?:\[[^\[\]]*\])?\s*\{[^{}]*\}"
+)
+_BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\{[^{}]*[\\\d])")
+_ROOT_OF_DIGITS = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?)")
+_DOTTED = re.compile(r"(\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
+_NUMBER_SET = re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])(?![A-Za-z])\s*\}?|\\([RZNQ])(?![A-Za-z])")
+_DEGREE_AS_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})")
+_NAMES_OF_THINGS = {
+    "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
+    "the empty set": r"\emptyset", "all real numbers": r"\mathbb{R}", "all reals": r"\mathbb{R}",
+    "the set of all real numbers": r"\mathbb{R}", "all integers": r"\mathbb{Z}",
+}  # fmt: skip
+_QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
+_TEXT_OF_LETTERS = re.compile(r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}")
+_TEXT_OF_NUMBER = re.compile(r"\\text\s*\{\s*(-?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}")
+_BASE_NAME = "|".join(SMALL_NUMBERS)
+_BASE_WORD = re.compile(
+    rf"_\s*(?:\{{\s*)?(?:\\text\s*\{{\s*)?(?:\(\s*)?({_BASE_NAME}|\d+)\s*\)?\s*\}}(?:\s*\}})?", re.IGNORECASE
+)
+_BASE_SPOKEN = re.compile(
+    rf"(?<=\d)\s*(?:\\text\s*\{{)?\s*(?:in )?base\s*\}}?\s*(\d+|{_BASE_NAME})\s*\}}?", re.IGNORECASE
+)
+_BASED = re.compile(r"(-?)\s*\(?\s*([0-9A-Fa-f]{0,40}?\d[0-9A-Fa-f]*(?:\.\d+)?)\s*\)?\s*_\s*\{?\s*(\d{1,2})\s*\}?")
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
 _TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
+_TEXT_FUNCTION = re.compile(r"\\text\s*\{\s*(gcd|lcm|max|min|sin|cos|tan|cot|arcsin|arccos|arctan|ln|log|exp)\s*\}")
 _EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
 _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
@@ -94,28 +132,51 @@ def clean(text: str) -> str:
     spoken = _SPOKEN.fullmatch(text.strip()) if len(text.strip()) <= _SPOKEN_LENGTH else None
     if spoken and (number := number_in_words(spoken[1])) is not None:
         return str(number)
-    text = _from_unicode(text)
-    text = _DOLLARS.sub(r"\1\\text{ dollars}", text) if _DOLLARS.fullmatch(text.strip()) else text
+    if spoken and (name := _NAMES_OF_THINGS.get(spoken[1].lower())):
+        return name
+    text = _GROUPING.sub("", _from_unicode(text))
+    if money := _MONEY.fullmatch(text.strip()):
+        text = f"{money[1]}{money[3]}\\text{{ {money[4] or ''} {_CURRENCY[money[2]]}}}"
     text = text.replace("\\$", "").replace("$", "").replace("**", "^")
-    if "\\begin" not in text:  # elsewhere a doubled backslash is an escaped one, not a new row
-        text = _DOUBLED.sub(r"\\", text)
+    text = _QUOTES.sub("", _LAYOUT_WITH_ARGUMENT.sub(" ", text))
+    # where there is no matrix, a doubled backslash is an escaped one and no new row
+    text = _NEW_ROW.sub(r"\\\\ ", text) if "\\begin" in text else _DOUBLED.sub(r"\\", text)
     text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
-    text = _GROUPING.sub("", text)
+    text = _NUMBER_SET.sub(r" \\mathbb{\1\2}", _DEGREE_AS_LETTER.sub(r"^\\circ ", text)).replace(r"\not=", r"\ne ")
+    text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
     text = _ENVIRONMENT.sub(lambda m: f"\\{m[1] or m[2]}{{pmatrix}}", text)
-    text = _FONT.sub(r" \1 ", text)  # bold or slanted letters are symbols, upright ones may be units
+    # bold or slanted letters are symbols, upright ones may be units
+    text = _BOLD_MATHEMATICS.sub("", _FONT.sub(r" \1 ", text))
     text = _COMMAND.sub(_respell, text)
+    text = _TEXT_FUNCTION.sub(r" \\\1 ", text)
     text = _TEXT_COMMAND.sub(r" \1 ", text)
     text = _EMPTY_TEXT.sub(" ", text).replace("{}", " ")
     text = _SINGLE.sub(_plain_letter, text)
+    text = _TEXT_OF_LETTERS.sub(r"\1", _TEXT_OF_NUMBER.sub(r" \1 ", text))
     text = _WORD_OR.sub(",", text)
     text = _SPACES.sub(" ", text).strip()
+    text = _TO.sub(":", text)
     text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
-    text = text.rstrip(" .,;:") if not text.endswith("\\") else text
-    return _unwrap(text)
+    text = _unwrap(_unwrap(text).rstrip(" .,;:") if not text.endswith("\\") else text)
+    return _numeral(text.removeprefix("\\approx").strip())
+
+
+def _numeral(text: str) -> str:
+    r"""A numeral in another base in one spelling, `2B_{16}`; other texts as they are."""
+    if "_" not in text and "base" not in text:
+        return text
+    text = _BASE_WORD.sub(lambda m: f"_{{{SMALL_NUMBERS.get(m[1].lower(), m[1])}}}", text)
+    text = _BASE_SPOKEN.sub(lambda m: f"_{{{SMALL_NUMBERS.get(m[1].lower(), m[1])}}}", text)
+    based = _BASED.fullmatch(text)
+    if not based:
+        return text
+    sign, digits, base = based.groups()
+    return sign + (digits if base == "10" and digits.isdigit() else f"{digits.upper()}_{{{base}}}")
 
 
 def _from_unicode(text: str) -> str:
+    text = _ROOT_OF_DIGITS.sub(r"\1{\2}", text)
     text = _RAISED.sub(lambda m: "^{" + "".join(_SUPERSCRIPTS[c] for c in m.group()) + "}", text)
     text = _LOWERED.sub(lambda m: "_{" + "".join(_SUBSCRIPTS[c] for c in m.group()) + "}", text)
     text = unicodedata.normalize("NFKC", text.translate(_MAP)).translate(_MAP)
@@ -137,7 +198,7 @@ def _plain_letter(letter: re.Match[str]) -> str:
     r"""`\text{e}` is `e`, but the `\text{m}` after a number is a unit and stays; 70K is no temperature, 70 K is."""
     before = letter.string[: letter.start()]
     spaced = before.endswith(" ") or letter.group().partition("{")[2].startswith(" ")
-    is_unit = letter[1] in UNIT_OF and (letter[1] != "K" or spaced)
+    is_unit = letter[1] in UNITS and (letter[1] not in NEEDS_SPACE or spaced)
     after_value = before.rstrip()[-1:] in tuple("0123456789})")
     return letter.group() if is_unit and after_value else f" {letter[1]}"
 

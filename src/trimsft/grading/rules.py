@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
-GRADER_VERSION = "3"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "4"  # raised whenever a grade may change: caches and stored samples carry it
 
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""

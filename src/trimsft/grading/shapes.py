@@ -11,18 +11,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
-from trimsft.grading.leaves import number_of, same_value, tree_of
+from trimsft.grading.leaves import number_of, rounds_to, same_value, tree_of
+from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
+from trimsft.grading.units import split_unit
 from trimsft.grading.values import kinds_of
-from trimsft.grading.words import denies, split_unit
+from trimsft.grading.words import denies
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
-_RELATIONS = {"equation": {"=", "\\to"}, "inequality": {"<", ">", "\\le", "\\ge", "\\ne"}, "union": {"\\cup"}}
+_RELATIONS = {
+    "equation": {"=", "\\to", "\\approx"}, "inequality": {"<", ">", "\\le", "\\ge", "\\ne"}, "union": {"\\cup"},
+    "intersection": {"\\cap"}, "difference": {"\\setminus"},
+}  # fmt: skip
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
-_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{(p|v)matrix\}(.*)\\end\{\2matrix\}", re.DOTALL)
+_MOST_ROWS = 4  # of a determinant
+_BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
 _NAME = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{[^{}]*\}|\w)|(?<=\()\s*\d+\s*(?=\)))+")
 _NO_NAME = re.compile(
     r"^\s*-|\\(?:sqrt|ln|log|lg|exp|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|sinh|cosh|tanh)(?![A-Za-z])|\|"
@@ -30,6 +39,7 @@ _NO_NAME = re.compile(
 """What makes of a letter another value: minus x, a function of x, the size of x."""
 _LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
 _CHAIN = Rules(tolerance=0.01)  # for the parts of a chain, where x = 1/3 = 0.33 is no contradiction
+_EXACTLY = Rules()
 _WORKING = re.compile(r"[\w)}]\s*(?:[+*-]|\\cdot|\\times)")
 _ZEROS_FIRST = re.compile(r"\d,0\d")
 _MEMBER = re.compile(r"^(?!\s*\\not)\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?\s*\\in(?![A-Za-z])")
@@ -40,7 +50,8 @@ _INFINITY = "\\infty"
 class Shape:
     """One level of an answer."""
 
-    kind: str  # leaf | list | set | brackets | union | matrix | equation | inequality | ratio
+    kind: str
+    """leaf, list, set, brackets, union, intersection, difference, matrix, equation, inequality, ratio or clock"""
     text: str
     parts: tuple[Shape, ...] = ()
     marks: tuple[str, ...] = ()
@@ -52,10 +63,36 @@ class Shape:
             first = self._statement()[0].text
             return _numeric(first) or _may_name(first)
         name = self.parts[0].text
+        if self.parts[0].kind == "matrix":
+            return all(_is_name(part.text) for part in self.parts[0].parts)
         if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
             return False  # an equation in its own right
         fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
         return fits and _may_name(name)
+
+    def values(self) -> tuple[Shape, ...]:
+        """What this equation says its value is: one part, several spellings of one value, or nothing."""
+        if self.names_a_value():
+            return self.parts[-1:]
+        if len(self.parts) == 2 and _is_name(self.parts[1].text) and _numeric(split_unit(self.parts[0].text)[0]):
+            return self.parts[:1]  # 5 = x
+        return self.parts[::-1] if self.is_true() else ()
+
+    def starts_like(self, other: Shape) -> bool:
+        """Whether two equations name the same thing, or one of them names nothing."""
+        names = [side._statement()[0].text for side in (self, other)]
+        return key(names[0]) == key(names[1]) or any(map(_numeric, names))
+
+    def is_time(self) -> bool:
+        """Whether a ratio is a time of day, such as 1:03."""
+        return any(re.fullmatch(r"0\d", part.text) for part in self.parts)
+
+    def is_true(self) -> bool:
+        """Whether this equation holds whatever its letters are: 80 + 150 = 230, n^2 + n = n(n+1), 1/3 = 0.33."""
+        texts = [split_unit(part.text)[0] for part in self.parts]
+        if "\\to" in self.marks or len(set(texts)) == 1 or any(part.kind != "leaf" for part in self.parts):
+            return False
+        return all(same_value(one, other, _EXACTLY) or rounds_to(one, other) for one, other in pairwise(texts))
 
     def contradicts_itself(self) -> bool:
         """Whether this chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
@@ -83,7 +120,11 @@ class Shape:
         if self.kind == "list":
             variables = {part.variable() for part in self.parts}
             return variables.pop() if len(variables) == 1 else None
+        if len(self.parts) == 3 and _is_name(self.parts[1].text):
+            return self.parts[1].text
         names = [part.text for part in self.parts if _is_name(part.text)]
+        if len(names) == 2:
+            names = [name for name in names if name.strip() in ("x", "y", "z", "t")]
         return names[0] if len(names) == 1 else None
 
     def bounds(self) -> bool:
@@ -109,7 +150,7 @@ class Shape:
 
 def _interval(shape: Shape) -> Shape | None:
     parts, marks = shape.parts, shape.marks
-    at = next(n for n, part in enumerate(parts) if _is_name(part.text))
+    at = next(n for n, part in enumerate(parts) if part.text == shape.variable())
     rising = {mark in ("<", "\\le") for mark in marks}
     if len(rising) != 1 or len(parts) > 3 or (len(parts) == 3 and at != 1):
         return None
@@ -159,7 +200,11 @@ def readings(text: str) -> list[str]:
     if loose == text:
         return [text]
     # no list has an item like 080
-    texts = [grouped, loose] if _ZEROS_FIRST.search(text) else [grouped, text, loose]
+    if _ZEROS_FIRST.search(text):
+        return list(dict.fromkeys([grouped, loose]))
+    texts = [grouped, text, loose]
+    if shape_of(text).kind == "brackets":  # [36,104] is no number
+        texts = [reading for reading in texts if "," in reading]
     return list(dict.fromkeys(texts))
 
 
@@ -167,6 +212,8 @@ def readings(text: str) -> list[str]:
 def shape_of(text: str) -> Shape:
     """The shape of a cleaned text."""
     text = _MEMBER.sub("", text.strip()).strip()
+    if (builder := _BUILDER.fullmatch(text)) and _wraps(text) and (inside := shape_of(builder[1])).bounds():
+        return inside
     for divide in (_list, _relation, _matrix, _brackets, _ratio, _plus_minus):
         if (shape := divide(text)) is not None:
             return shape
@@ -209,13 +256,27 @@ def _relation(text: str) -> Shape | None:
 
 def _matrix(text: str) -> Shape | None:
     match = _MATRIX.fullmatch(text)
-    if not match or "\\begin" in match[1]:
+    if not match or "\\begin" in match[3]:
         return None
-    rows = [row for row in split_outside(match[1], {"\\\\"})[0] if row]
+    factor, kind, inside = match.groups()
+    rows = [row for row in split_outside(inside, {"\\\\"})[0] if row]
     cells = [split_outside(row, {"&"})[0] for row in rows]
-    if len({len(row) for row in cells}) != 1:
+    if len({len(row) for row in cells}) != 1 or (factor and tree_of(factor) is None):
         return None
-    return Shape("matrix", text, tuple(shape_of(cell) for row in cells for cell in row), (str(len(cells[0])),))
+    if kind == "v":
+        is_square = len(cells) == len(cells[0]) <= _MOST_ROWS
+        return Shape("leaf", f"{factor}({_determinant(cells)})") if is_square else None
+    flat = [f"({factor})*({cell})" if factor else cell for row in cells for cell in row]
+    return Shape("matrix", text, tuple(map(shape_of, flat)), (str(len(cells[0])),))
+
+
+def _determinant(rows: list[list[str]]) -> str:
+    """The determinant as an expression, by its first row."""
+    if len(rows) == 1:
+        return rows[0][0]
+    minors = ([row[:at] + row[at + 1 :] for row in rows[1:]] for at in range(len(rows)))
+    terms = [f"({cell})*({_determinant(minor)})" for cell, minor in zip(rows[0], minors, strict=True)]
+    return "".join(("-" if at % 2 else "+") + term for at, term in enumerate(terms))
 
 
 def _brackets(text: str) -> Shape | None:
@@ -247,6 +308,8 @@ def _wraps(text: str) -> bool:
 
 
 def _ratio(text: str) -> Shape | None:
+    if clock := _CLOCK.fullmatch(text):
+        return Shape("clock", text, (Shape("leaf", clock[1]), Shape("leaf", clock[2])), (clock[3].lower(),))
     pieces, met = split_outside(text, {":"})
     return Shape("ratio", text, tuple(Shape("leaf", p) for p in pieces)) if met and all(pieces) else None
 

@@ -1,9 +1,10 @@
-"""The value of an expression's tree: exact where it is rational, else to 33 digits, at sample points.
+"""The value of an expression's tree: exact where it is rational, else to 240 digits or more, at sample points.
 
 Two expressions are equal when they agree wherever they are sampled. Symbols take random values, the
-same for the same name, so this decides identities without rewriting anything; a false agreement of
-two different analytic expressions at 110 random bits does not happen in practice. What is expensive
-(towers of powers, factorials of large numbers) raises `TooLarge` before it is computed.
+same for the same name, so this decides identities without rewriting anything. An evaluation notes how far the
+sizes of its values reach; what reaches far (`e^{100}+1`) has to be evaluated again with as many more bits, so that
+`e^{100}` is told from it. What is expensive (towers of powers, factorials of large numbers) raises `TooLarge`
+before it is computed.
 """
 
 import functools
@@ -11,7 +12,8 @@ import hashlib
 import math
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -22,10 +24,13 @@ from trimsft.grading.expression import Tree
 Value: TypeAlias = Any  # Fraction, mpf or mpc
 
 MP = MPContext()
-MP.prec = 110
-_LOCK = threading.Lock()  # mpmath changes the precision of its context while it computes
+PRECISION = 800  # bits
+MP.prec = PRECISION
+_LOCK = threading.RLock()  # mpmath changes the precision of its context while it computes
+_GUARD = 128  # bits that rounding may cost, apart from what sizes cost
 MAX_BITS = 20_000
-MAX_FACTORIAL = 1_500
+MAX_PRECISION = 12_000
+MAX_FACTORIAL = 2_050
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 
 
@@ -37,18 +42,38 @@ class Undefined(Exception):
     """No value at this point: a division by zero, a logarithm of zero."""
 
 
+@contextmanager
+def computing(precision: int) -> Iterator[None]:
+    """Work with `precision` bits, one thread at a time."""
+    if precision > MAX_PRECISION:
+        raise TooLarge("more digits than are computed")
+    with _LOCK, MP.workprec(precision):
+        yield
+
+
 class Evaluation:
     """One evaluation of trees at one sample point."""
 
-    def __init__(self, point: int = 0, kind: str = "positive") -> None:
+    def __init__(self, point: int = 0, kind: str = "positive", precision: int = PRECISION) -> None:
         self.point = point
         self.kind = kind
+        self.precision = precision
         self.fuel = FUEL
         self.scale: Value = MP.mpf(0)  # largest sum seen: what cancellation has to be measured against
+        self.reach = 0  # largest binary exponent seen, of either sign
+
+    @property
+    def needed(self) -> int:
+        """Bits that tell apart what the values seen can differ by."""
+        return 4 * _GUARD + 4 * self.reach
+
+    def noise(self, size: Value) -> Value:
+        """How far two equal values of this size may be apart by rounding."""
+        return MP.ldexp(max(size, self.scale), _GUARD + 2 * self.reach - self.precision)
 
     def __call__(self, tree: Tree) -> Value:
         try:
-            with _LOCK:
+            with computing(self.precision):
                 return self._value(tree)
         except RecursionError as error:
             raise TooLarge("nested too deeply") from error
@@ -63,25 +88,28 @@ class Evaluation:
         if kind == "sym":
             return self._symbol(tree[1])
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
-        self._burn(arguments)
+        self._burn(arguments, kind in ("call", "pow"))
         if kind == "fn":
-            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(_mp(v)), 20) for v in arguments))
-        value = _CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments)
+            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(inexact(v)), 20) for v in arguments))
+        value = _checked(_CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments))
         if kind == "add":
-            self.scale = max([self.scale, *(abs(_mp(v)) for v in arguments)])
-        return _checked(value)
+            self.scale = max([self.scale, *(abs(inexact(v)) for v in arguments)])
+        self.reach = max(self.reach, _reach(value), *map(_reach, arguments))
+        if kind == "call" and tree[1] in _EXPONENTIAL:
+            self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
+        return value
 
-    def _burn(self, arguments: list[Value]) -> None:
+    def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
         bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
-        self.fuel -= 1 + bits // 500
+        self.fuel -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
         if self.fuel < 0:
             raise TooLarge("too many operations")
 
     def _symbol(self, name: str) -> Value:
         if name in _CONSTANTS:
-            return _CONSTANTS[name]
-        if self.kind == "integer":
-            return Fraction(2 + int(abs(self._random(name)) * 2**30) % 38)
+            return +_CONSTANTS[name]
+        if self.kind == "integer":  # each of 2 to 41 once, in an order that depends on the name
+            return Fraction(2 + (self.point + hashlib.sha256(name.encode()).digest()[0]) * 7 % 40)
         value = self._random(name)
         negative = self.kind == "mixed" and self._random(name + "-") > 1
         return -value if negative else value
@@ -92,14 +120,15 @@ class Evaluation:
         return MP.mpf(3) / 10 + 2 * MP.ldexp(int.from_bytes(digest, "big"), -128)
 
 
-_CONSTANTS = {"\\pi": +MP.pi, "e": +MP.e, "i": MP.mpc(0, 1), "\\texte": +MP.e, "\\texti": MP.mpc(0, 1)}
+_CONSTANTS = {"\\pi": MP.pi, "e": MP.e, "i": MP.mpc(0, 1), "\\texte": MP.e, "\\texti": MP.mpc(0, 1)}
+_EXPONENTIAL = {"exp", "sinh", "cosh", "tanh"}
 
 
 def _exact(value: Value) -> bool:
     return isinstance(value, Fraction)
 
 
-def _mp(value: Value) -> Value:
+def inexact(value: Value) -> Value:
     return MP.mpf(value.numerator) / value.denominator if _exact(value) else value
 
 
@@ -115,11 +144,17 @@ def _checked(value: Value) -> Value:
     return value
 
 
+def _reach(value: Value) -> int:
+    if _exact(value):
+        return max(abs(value.numerator).bit_length(), value.denominator.bit_length()) if value else 0
+    return abs(int(MP.mag(value))) if value else 0
+
+
 def _either(function: Callable[..., Value]) -> Callable[..., Value]:
     """The function of exact numbers where all are, else of inexact ones."""
 
     def apply(*values: Value) -> Value:
-        return function(*(values if all(map(_exact, values)) else map(_mp, values)))
+        return function(*(values if all(map(_exact, values)) else map(inexact, values)))
 
     return apply
 
@@ -132,14 +167,16 @@ def _power(base: Value, exponent: Value) -> Value:
         if base not in (0, 1, -1) and bits * abs(exponent) > MAX_BITS + bits:
             raise TooLarge("power")
         return base ** int(exponent % 2 if base in (1, -1) else exponent)
-    base, exponent = _mp(base), _mp(exponent)
+    base = inexact(base)
     if base == 0:
-        if MP.re(exponent) <= 0:
+        if MP.re(inexact(exponent)) <= 0:
             raise Undefined("0 to a power that is not positive")
         return Fraction(0)
-    if abs(exponent) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
+    if abs(inexact(exponent)) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
         raise TooLarge("power")
-    return MP.power(base, exponent)
+    if _exact(exponent) and exponent.denominator % 2 and exponent.denominator > 1 and MP.im(base) == 0 and base < 0:
+        return (-1) ** exponent.numerator * MP.power(-base, inexact(exponent))  # x^{2/3} is real, as a root is
+    return MP.power(base, inexact(exponent))
 
 
 def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
@@ -151,8 +188,8 @@ def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
         elif degree % 2:
             return -_root(-radicand, degree)
     if degree == 2:
-        return MP.sqrt(_mp(radicand))
-    value, power = _mp(radicand), 1 / _mp(degree)
+        return MP.sqrt(inexact(radicand))
+    value, power = inexact(radicand), 1 / inexact(degree)
     if MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1:
         return -_power(-value, power)
     return _power(value, power)
@@ -166,27 +203,29 @@ def _integer_root(number: int, degree: int) -> int | None:
 def _factorial(number: Value) -> Value:
     if _exact(number) and number.denominator == 1 and number < 0:
         raise Undefined("factorial of a negative number")
-    if abs(_mp(number)) > MAX_FACTORIAL:
+    if abs(inexact(number)) > MAX_FACTORIAL:
         raise TooLarge("factorial")
-    if _exact(number) and number.denominator == 1:
-        return Fraction(math.factorial(int(number)))
-    return MP.gamma(_mp(number) + 1)
+    if not _exact(number) or number.denominator != 1:
+        raise TooLarge("factorial of what is no integer")  # the gamma function takes minutes to many digits
+    return Fraction(math.factorial(int(number)))
 
 
 def _binom(n: Value, k: Value) -> Value:
     if all(_exact(v) and v.denominator == 1 and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
         return Fraction(math.comb(int(n), int(k)))
-    n, k = _mp(n), _mp(k)
-    return _factorial(n) / (_factorial(k) * _factorial(n - k))
+    if not _exact(k) or k.denominator != 1 or not 0 <= k <= 64:
+        raise TooLarge("binomial")
+    factors = (inexact(n) - at for at in range(int(k)))
+    return functools.reduce(operator.mul, factors, MP.mpf(1)) / math.factorial(int(k))
 
 
 def _log(value: Value, base: Value | None = None) -> Value:
-    value = _mp(value)
+    value = inexact(value)
     if value == 0:
         raise Undefined("logarithm of zero")
     if MP.im(value) == 0 and MP.re(value) < 0:
         raise Undefined("logarithm of a negative number")  # so that ln(ab) = ln(a) + ln(b)
-    return MP.log(value) if base is None else MP.log(value) / MP.log(_mp(base))
+    return MP.log(value) if base is None else MP.log(value) / MP.log(inexact(base))
 
 
 def _floor(value: Value) -> Value:
@@ -199,7 +238,7 @@ def _floor(value: Value) -> Value:
 
 def _real(name: str) -> Callable[[Value], Value]:
     def apply(value: Value) -> Value:
-        value = _mp(value)
+        value = inexact(value)
         if abs(value) > MAX_BITS:  # also keeps exp, sinh and cosh within range
             raise TooLarge(name)
         return getattr(MP, name)(value)

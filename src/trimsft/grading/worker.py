@@ -31,9 +31,8 @@ def judge(gold: str, answer: str, loose: bool) -> str:
         return "unparsable"
     from math_verify import verify
 
-    # 12 decimals: the default of 6 is absolute and makes small numbers equal
     if verify(gold_parsed, answer_parsed, float_rounding=12, timeout_seconds=None):
-        return "equal"
+        return "different" if not loose and _far_apart(gold_parsed[0], answer_parsed[0]) else "equal"
     if loose and _loosely_equal(gold_parsed[0], answer_parsed[0]):
         return "equal"
     readable = all(not isinstance(side[0], str) for side in (gold_parsed, answer_parsed))
@@ -45,6 +44,17 @@ def _parse(text: str) -> list[Any]:
 
     parsed: list[Any] = parse(f"${text}$", [LatexExtractionConfig()], parsing_timeout=None)
     return parsed
+
+
+def _far_apart(gold: Any, answer: Any) -> bool:
+    """Whether two numbers differ by more than rounding: to math-verify all numbers below 1e-12 are equal."""
+    from sympy import N
+
+    with contextlib.suppress(Exception):
+        if not gold.free_symbols and not answer.free_symbols:
+            first, second = N(gold, 40), N(answer, 40)
+            return bool(abs(first - second) > 1e-12 * max(abs(first), abs(second)))
+    return False
 
 
 def _loosely_equal(gold: Any, answer: Any) -> bool:

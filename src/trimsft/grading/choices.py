@@ -1,0 +1,43 @@
+r"""Answers to multiple choice: a letter, what it stands for, or both.
+
+>>> choice_of("\\text{(D)} 142"), choice_of("40\\text{ (B)}"), choice_of("\\text{Option C}")
+(Choice(letter='D', content='142'), Choice(letter='B', content='40'), Choice(letter='C', content=None))
+"""
+
+import re
+from dataclasses import dataclass
+
+_TEXT_LETTER = re.compile(r"\\text\s*\{\s*\(\s*([A-J])\s*\)\s*[.:]?\s*\}\s*(?:[.:](?!\d))?\s*(.*)", re.DOTALL)
+_TEXT_BOTH = re.compile(r"\\text\s*\{\s*(?:\(([A-J])\)|([A-J])\s*[).:])\s*([^{}]*)\}(.*)", re.DOTALL)
+_PLAIN_BOTH = re.compile(
+    r"(?:\(([A-J])\)\s+|([A-J])\s*[).:]\s+)(?![-+*/^_=<>,|]|\\(?:cdot|times|cup|cap|le|ge|ne|in|to))(.+)"
+)
+_LETTER_LAST = re.compile(r"(.+?)\s*\\text\s*\{\s*\(\s*([A-J])\s*\)\s*\}")
+_LETTER = re.compile(
+    r"(?:\\text\s*\{)?\s*(?:(?:option|choice|answer)\s+)?\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A letter, and what it stands for where that is said."""
+
+    letter: str
+    content: str | None
+
+
+def choice_of(text: str) -> Choice | None:
+    """The choice that a cleaned text makes, None where it makes none."""
+    if (letter := _LETTER.fullmatch(text)) and letter[1].isupper():
+        return Choice(letter[1], None)
+    if match := _TEXT_LETTER.fullmatch(text):
+        return Choice(match[1], match[2].strip() or None)
+    if match := _TEXT_BOTH.fullmatch(text):
+        words = match[3].strip()
+        words = words if re.match(r"-?[\d.]|$", words) else rf"\text{{{words}}}"
+        return Choice(match[1] or match[2], f"{words} {match[4]}".strip() or None)
+    if match := _PLAIN_BOTH.fullmatch(text):
+        return Choice(match[1] or match[2], match[3].strip())
+    if match := _LETTER_LAST.fullmatch(text):
+        return Choice(match[2], match[1])
+    return None
