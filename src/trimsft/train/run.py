@@ -236,6 +236,7 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     args.hub_model_id = _hub_name(run, args)
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
+    args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)

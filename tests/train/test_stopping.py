@@ -1,0 +1,31 @@
+"""A training that is told to end saves a checkpoint, is not taken for a finished one, and goes on."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.train.tiny_run import make_fields
+from trimsft.errors import Stopped
+from trimsft.runs import RunDirectory
+from trimsft.train import TrimSFTTrainer, train_model
+
+
+def test_sigterm_with_a_checkpoint_just_in_time_of_transformers(tmp_path, monkeypatch) -> None:
+    fields = make_fields(tmp_path, output_dir=tmp_path / "run", max_steps=4, save_strategy="no")
+    step, sent = TrimSFTTrainer.training_step, []
+
+    def terminated(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        if trainer.state.global_step == 1 and not sent:
+            sent.append(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(trainer, *args, **kwargs)
+
+    monkeypatch.setattr(TrimSFTTrainer, "training_step", terminated)
+    with pytest.raises(Stopped, match="after step 2 of 4"):
+        train_model(**fields, enable_jit_checkpoint=True)
+    run = RunDirectory(tmp_path / "run")
+    assert not run.is_finished() and (run.train_dir / "checkpoint-2" / "complete.json").exists()
+    assert train_model(**fields, enable_jit_checkpoint=True).steps == 4
+    assert run.is_finished()
