@@ -110,6 +110,10 @@ class WriteError(RunError):
     exit_code = FAILED
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C. Python may end a program by the signal itself where a plain KeyboardInterrupt has passed an import."""
+
+
 class Stopped(KeyboardInterrupt):
     """SIGTERM, raised where Ctrl-C would be."""
 

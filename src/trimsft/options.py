@@ -85,8 +85,9 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
         raise UsageError("must be a number" if math.isnan(value) else "must be finite", field=name, value=value)
     if value is None:
         return
-    if known.choices and value not in known.choices:
-        raise unknown_name(name, value, known.choices)
+    for text in value if isinstance(value, list | tuple) else [value]:
+        if known.choices and isinstance(text, str) and text not in known.choices:
+            raise unknown_name(name, text, known.choices)
     if isinstance(value, int | float):
         _check_bounds(name, value, known)
 

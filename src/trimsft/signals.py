@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
-from trimsft.errors import HungUp, Stopped
+from trimsft.errors import HungUp, Interrupted, Stopped
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
-_RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Stopped, signal.SIGHUP: HungUp}
+_RAISED = {signal.SIGINT: Interrupted, signal.SIGTERM: Stopped, signal.SIGHUP: HungUp}
 
 
 def heed(handler: Handler) -> dict[int, Handler]:

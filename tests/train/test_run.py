@@ -1,5 +1,6 @@
 """`train(settings)`: what a run leaves, how it is continued, and what it refuses."""
 
+import errno
 import fcntl
 import json
 import os
@@ -11,13 +12,14 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, exit_code
+from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import RunDirectory
-from trimsft.train import TrainResult, make_settings, parse, run, train, train_model
+from trimsft.train import TrainResult, TrimSFTTrainer, make_settings, parse, run, train, train_model
 from trimsft.train.estimate import dry_run
 from trimsft.train.preview import preview
 
@@ -245,71 +247,111 @@ def test_a_dry_run_estimates_and_a_preview_shows(fields, tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
-REFUSED = [
-    ("--marging 1", "--marging: no such field; did you mean --margin?"),
-    ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
-    ("stray", "'stray'"),
-    ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
-    ("--objective dft --margin 2", "margin: 2.0 has no effect with objective='dft'; remove it"),
-    ("--bandwidth 0", "bandwidth: must be above 0, got 0.0"),
-    ("--learning_rate fast", "invalid float value: 'fast'"),
-    ("--learning_rate -1", "learning_rate: must be at least 0, got -1.0"),
-    ("--loss_type dft", "loss_type: 'dft' would be ignored here"),
-    ("--sample 0", "sample: must be at least 1, got 0"),
-    ("--config ./nowhere.yaml", "--config: cannot read './nowhere.yaml': No such file or directory"),
-    ("--config", "--config: is missing the name of a YAML file"),
-    ("--skip_below -1", "skip_below: must be at least 0, got -1.0"),
-    ("--per_device_train_batch_size 0", "per_device_train_batch_size: must be at least 1"),
-    ("--attn_implementation nonsense", "attn_implementation"),
-    ("--resume_from_checkpoint ./nowhere", "resume_from_checkpoint: must be a folder, got './nowhere'"),
-    ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
-    ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
-    ("--problem_column question", "question"),
-    ("--max_length 0", "max_length: must be at least 1"),
-    ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
-    ("--completion_only_loss false", "completion_only_loss: false has no effect"),
-    ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
-    ("--chat_template_path some.txt", "chat_template_path: must be a .jinja or .j2 file here, got 'some.txt'"),
-    ("--chat_template_path some.jinja", "chat_template_path: cannot read 'some.jinja': No such file"),
-    ("--report_to comet_ml", "comet"),
-]
-FILES = [
-    ("--config", "list.yaml", "- margin\n", "must hold fields and values"),
-    ("--config", "unknown.yaml", "objectiv: trim\n", "objectiv: no such field in"),
-    ("--config", "value.yaml", "margin: high\n", "--margin: invalid float value: 'high'"),
-    ("--config", "torn.yaml", "margin: [1\nobjective: {", "torn.yaml"),
-    ("--config", "env.yaml", "env: [1]\n", "must hold names and values"),
-    ("--dataset_name", "gap.jsonl", GAP, "gap.jsonl, line 2"),
-    ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
-    ("--dataset_name", "half.jsonl", '{"text": "1"}\n{"a": "2"}\n', "half.jsonl"),
-    ("--model_name_or_path", "model/x", "", "model_name_or_path"),
-    ("--model_name_or_path", "weightless/x", "", "weightless"),
-    ("--output_dir", "run", "precious", "cannot be used as a run directory"),
-]
+# whole models --------------------------------------------------------------------------------------------------------
 
 
-def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: Path) -> None:
-    before = contents(folder)
-    with pytest.raises((UsageError, RunError)) as refused:
-        train(parse([*as_words(fields), "--output_dir", str(folder / "run"), *words]))
-    assert says in str(refused.value) and exit_code(refused.value) == 2
-    assert contents(folder) == before
+@pytest.mark.parametrize(("harm", "says"), [("drop", "lacks the tensor"), ("break", "are not finite in")])
+def test_a_base_model_that_is_not_whole_is_refused(harm, says, fields, tmp_path) -> None:
+    """transformers would fill what is missing with random numbers."""
+    base = Path(shutil.copytree(fields["model_name_or_path"], tmp_path / "base"))
+    tensors = load_file(base / "model.safetensors")
+    name = "model.layers.1.mlp.up_proj.weight"
+    if harm == "drop":
+        del tensors[name]
+    else:
+        tensors[name][3, 4] = float("nan")
+    save_file(tensors, base / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UsageError, match=rf"model_name_or_path: .*{says} {name}"):
+        train_model(**{**fields, "model_name_or_path": base}, output_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
-def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
-    assert_refused(words.split(), says, fields, tmp_path)
+def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields, caplog) -> None:
+    (copied.path / WEIGHTS).unlink()
+    assert not train_model(**fields, output_dir=copied.path).was_finished  # made again from the last checkpoint
+    assert (copied.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
+    assert "was finished, but of its model the weights are missing; it is made again" in caplog.text
+    shutil.rmtree(copied.model_dir)
+    for checkpoint in copied.train_dir.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    with pytest.raises(RunError, match="no checkpoint is left to make it from; restore the model"):
+        train_model(**fields, output_dir=copied.path)
 
 
-@pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
-def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
-    if field == "--model_name_or_path":
-        path = path.parent
-    if path.name == "weightless":
-        for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-            shutil.copy(Path(fields["model_name_or_path"], part), path)
-    assert_refused([field, str(path)], says, fields, tmp_path)
+def test_weights_that_are_not_finite_are_no_model(copied, fields, monkeypatch) -> None:
+    forget_the_end(copied)
+    monkeypatch.setattr(TrimSFTTrainer, "save_model", lambda *_, **__: pytest.fail("it was saved"))
+    monkeypatch.setattr("trimsft.train.run.is_finite", lambda tensor: tensor.ndim == 2)
+    with pytest.raises(
+        FloatingPointError, match=r"model.*norm.weight holds numbers that are not finite, so there is no"
+    ):
+        train_model(**fields, output_dir=copied.path)
+    assert not copied.is_finished() and not copied.model_dir.exists()
+    monkeypatch.undo()
+    assert train_model(**fields, output_dir=copied.path).steps == STEPS
+
+
+def test_a_training_that_ended_early_is_not_finished(copied, fields, monkeypatch) -> None:
+    forget_the_end(copied)
+    shutil.rmtree(copied.train_dir / "checkpoint-4")
+    monkeypatch.setattr(run._Binding, "on_step_end", end_early)
+    with pytest.raises(TrimSFTError, match="after step 3 of 4; the same command continues from"):
+        train_model(**fields, output_dir=copied.path)
+    monkeypatch.undo()
+    assert not copied.is_finished() and not copied.model_dir.exists()
+    assert train_model(**fields, output_dir=copied.path).steps == STEPS
+
+
+def forget_the_end(run: RunDirectory) -> None:
+    manifest = run.read_manifest()
+    del manifest["finished"]
+    run.manifest_path.write_text(json.dumps(manifest))
+    shutil.rmtree(run.model_dir)
+
+
+def end_early(self: Any, args: Any, state: Any, control: Any, **_: Any) -> None:
+    control.should_training_stop = True
+
+
+# a full disk ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["config.yaml", "manifest.json", "the model", "telemetry.jsonl", "the end"])
+def test_a_full_disk_costs_nothing_that_was_done(what, fields, whole, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "run"
+    fill_the_disk(what, monkeypatch)
+    with pytest.raises(WriteError) as failed:
+        train_model(**fields, output_dir=path)
+    monkeypatch.undo()
+    assert exit_code(failed.value) == 1 and "\n" not in str(failed.value)
+    assert not RunDirectory(path).is_finished() and not (path / ".model").exists()
+    assert train_model(**fields, output_dir=path).run.is_finished()
+    assert (path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
+
+
+def fill_the_disk(what: str, patched: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise full
+
+    if what == "the model":  # safetensors says it in its own class, half of the file written
+        save = TrimSFTTrainer.save_model
+
+        def half(self: Any, folder: str, **more: Any) -> None:
+            save(self, folder, **more)
+            if Path(folder).name == ".model":
+                Path(folder, "model.safetensors").write_bytes(b"half")
+                raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+        patched.setattr(TrimSFTTrainer, "save_model", half)
+    elif what == "telemetry.jsonl":
+        patched.setattr("trimsft.runs.files.os.write", fail)
+    else:
+        write, name = Path.write_bytes, "manifest.json" if what == "the end" else what
+
+        def write_some(path: Path, content: bytes) -> int:
+            is_it = f".{name}." in path.name and (what != "the end" or b'"finished"' in content)
+            return fail() if is_it else write(path, content)  # type: ignore[func-returns-value]
+
+        patched.setattr(Path, "write_bytes", write_some)

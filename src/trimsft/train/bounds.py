@@ -4,15 +4,19 @@ check_fields(TrimSFTConfig, {"learning_rate": float("nan")})    # UsageError: le
 """
 
 import dataclasses
+import functools
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from enum import Enum
 from typing import Any
 
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_pt_utils import AcceleratorConfig
+
 from trimsft.errors import UsageError
-from trimsft.options import Option, check_value
+from trimsft.options import Option, check_value, unknown_name
 from trimsft.runs.parsing import ParseError, parse_json
 
 LARGEST = 2**31 - 1
@@ -33,8 +37,9 @@ BOUNDS: dict[str, Option] = {
     # the head
     "bandwidth": _positive, "gamma": _not_negative, "skip_below": _not_negative,
     # data
-    "max_length": _count, "pad_to_multiple_of": _size, "dataset_num_proc": replace(_workers, least=1),
-    "dataloader_num_workers": _workers, "dataloader_prefetch_factor": _count, "sample": _count,
+    "max_length": _count, "pad_to_multiple_of": replace(_size, choices=("auto", "none", "null")),
+    "dataset_num_proc": replace(_workers, least=1), "dataloader_num_workers": _workers,
+    "dataloader_prefetch_factor": _count, "sample": _count,
     "packing_strategy": Option(choices=("bfd", "bfd_split", "wrapped", "bfd-requeue")),
     # random numbers
     "seed": _seed, "data_seed": _seed, "sample_seed": _seed,
@@ -42,6 +47,7 @@ BOUNDS: dict[str, Option] = {
     "logging_steps": _not_negative, "save_steps": _not_negative, "eval_steps": _not_negative,
     "save_total_limit": _count, "eval_delay": _not_negative, "per_device_eval_batch_size": _size,
     "eval_accumulation_steps": _count, "torch_empty_cache_steps": _count,
+    "report_to": Option(choices=("all", "none", *INTEGRATION_TO_CALLBACK)),
     # several processes
     "ddp_timeout": _count, "ddp_bucket_cap_mb": _count, "local_rank": Option(least=-1),
     # adapters
@@ -50,6 +56,19 @@ BOUNDS: dict[str, Option] = {
     "loss_type": Option(),
 }  # fmt: skip
 """What a field allows beside its type; numbers must be finite anyway."""
+ENTRIES = {
+    "accelerator_config": {field.name for field in dataclasses.fields(AcceleratorConfig)},
+    "gradient_checkpointing_kwargs": {
+        "use_reentrant",
+        "preserve_rng_state",
+        "determinism_check",
+        "debug",
+        "early_stop",
+    },
+}
+"""Names in dictionaries, where all that are allowed are known."""
+OPAQUE = {"optim_args", "lora_target_modules", "lora_task_type", "torch_compile_backend", "torch_compile_mode", "debug"}
+"""What only the libraries can judge, beside dictionaries."""
 NOT_SET = {"max_steps": -1, "debug": None}
 """What means that a field is not set, beside its type and bounds."""
 EVERY = {"logging_steps": "logging_strategy", "save_steps": "save_strategy", "eval_steps": "eval_strategy"}
@@ -60,17 +79,24 @@ WRITTEN = (bool, int, float, str, list, tuple, dict, date, type(None))
 
 def check_fields(kind: type, values: Mapping[str, Any]) -> None:
     """Refuse values that the fields of a dataclass, or what is made of them, cannot take."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         name, value, hint = field.name, values.get(field.name), hints[field.name]
         is_set = name in values and not (name in NOT_SET and value == NOT_SET[name])
         is_bare = value is field.metadata.get("const", NOT_SET)  # what an option without a value means: fsdp=True
         if is_set and not is_bare and isinstance(value, WRITTEN):
+            if name == "pad_to_multiple_of" and isinstance(value, str) and value.isdecimal():
+                value = int(value)
             check_value(name, value, hint, _bounds(field, hint, value))
-            _check_json(name, value, hint)
+            _check_entries(name, value, hint)
     for steps, strategy in EVERY.items():
         if values.get(steps) == 0 and values.get(strategy, "no") == "steps":
             raise UsageError("must be above 0", field=steps, value=0, hint=f"or set {strategy} to 'no'")
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _bounds(field: "dataclasses.Field[Any]", hint: Any, value: Any) -> Option:
@@ -84,11 +110,24 @@ def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
 
 
-def _check_json(name: str, value: Any, hint: Any) -> None:
-    """A dictionary may be given as JSON."""
-    kinds = [typing.get_origin(one) or one for one in typing.get_args(hint)]
-    if isinstance(value, str) and value.startswith("{") and dict in kinds:
+def _check_entries(name: str, value: Any, hint: Any) -> None:
+    """The names in a dictionary, which may be given as JSON."""
+    if isinstance(value, str) and value.startswith("{") and _holds_entries(hint):
         try:
-            parse_json(value)
+            value = parse_json(value)
         except ParseError as error:
             raise UsageError(f"is not JSON ({error})", field=name, value=value) from error
+    if isinstance(value, dict) and name in ENTRIES:
+        for entry in value:
+            if entry not in ENTRIES[name]:
+                raise unknown_name(name, entry, sorted(ENTRIES[name]))
+
+
+def _holds_entries(hint: Any) -> bool:
+    return dict in [typing.get_origin(one) or one for one in typing.get_args(hint)]
+
+
+def doubtful(kinds: Iterable[type], given: Iterable[str]) -> list[str]:
+    """Which of the given fields only the libraries that use them can judge."""
+    hints = {name: hint for kind in kinds for name, hint in _hints(kind).items()}
+    return [name for name in given if name in OPAQUE or _holds_entries(hints.get(name))]

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import torch
-from transformers import AutoConfig, PretrainedConfig
+from transformers import PretrainedConfig
 
 from trimsft.head import IGNORED
+from trimsft.text.models import load_config
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.footprint import (
     Plan,
@@ -168,7 +169,7 @@ def dry_run(settings: Settings) -> Estimate:
     from trimsft.train.settings import load_tokenizer, refusing
 
     prepared = prepare(settings, load_tokenizer(settings), max_length=settings.args.max_length)
-    with refusing():
+    with refusing(settings.overrides):
         return estimate_run(settings, prepared)
 
 
@@ -189,10 +190,11 @@ def log_estimate(settings: Settings, dataset: Any) -> None:
 
 def estimate_run(settings: Settings, dataset: Any) -> Estimate:
     """What training on this prepared data takes, on the device of this process."""
-    model = AutoConfig.from_pretrained(
+    model = load_config(
         settings.model.model_name_or_path,
         revision=settings.model.model_revision,
         trust_remote_code=settings.args.trust_remote_code,
+        field="model_name_or_path",
     )
     labels = dataset.with_format("arrow")["labels"]
     plan = plan_from(

@@ -92,7 +92,7 @@ def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> An
     args = copy.copy(settings.args)
     args.model_init_kwargs, args.packing, args.report_to = None, False, []
     args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
-    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
+    with refusing(settings.overrides), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
         args.output_dir = folder
         return TrimSFTTrainer(tiny, args, train_dataset=train.dataset, processing_class=tokenizer).train_dataset
 

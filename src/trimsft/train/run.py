@@ -108,7 +108,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
     if checkpoint:
         stopping.there = f"the same command continues from {checkpoint}"
-    with refusing(lambda: stopping.has_begun):
+    with refusing(settings.overrides, is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
     if steps < planned:
@@ -242,7 +242,7 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     set_seed(args.seed)
     tokenizer = _together(args, lambda: load_tokenizer(settings))
     train, test = _together(args, lambda: load_data(settings, tokenizer))
-    with refusing():
+    with refusing(settings.overrides):
         return TrimSFTTrainer(
             _load_model(settings),
             args,

@@ -5,8 +5,10 @@ make_settings({"config": "recipes/qwen2.5-math-1.5b.yaml", "objective": "dft"}) 
 """
 
 import copy
+import dataclasses
 import difflib
 import errno
+import functools
 import itertools
 import logging
 import os
@@ -25,7 +27,7 @@ from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
 from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
-from trimsft.train.bounds import check_fields
+from trimsft.train.bounds import check_fields, doubtful
 from trimsft.train.config import TrimSFTConfig
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
@@ -91,16 +93,19 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
 
 def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_bf16: bool) -> Settings:
     with refusing():
-        raw = _read(words, fields)
+        parser.set_defaults_with_config(**fields)
+        read, rest = parser.parse_known_args(words)
+    if rest:
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="trimsft train --help-all lists every field")
+    raw = dict(vars(read))
     for kind in KINDS:
         check_fields(kind, raw)
-    overrides = _overrides(raw)
+    overrides = copy.deepcopy(_overrides(raw))  # transformers changes some values in place
     if overrides.get("bf16") and not wants_bf16 and not _has_half_precision():
         logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        fields, overrides["bf16"] = {**fields, "bf16": False}, False
-    with refusing():
-        parser.set_defaults_with_config(**fields)
-        data, args, model = parser.parse_args_into_dataclasses(args=words, look_for_args_file=False)
+        raw["bf16"] = overrides["bf16"] = False
+    with refusing(overrides):
+        data, args, model = (_made(kind, raw) for kind in KINDS)
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     resumed = args.resume_from_checkpoint
@@ -110,6 +115,10 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     if model.model_name_or_path.startswith("~"):
         model.model_name_or_path = str(Path(model.model_name_or_path).expanduser())
     return Settings(data, args, model, overrides)
+
+
+def _made(kind: type, raw: Mapping[str, Any]) -> Any:
+    return kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init})
 
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
@@ -145,21 +154,19 @@ def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", wher
             raise UsageError(f"no such field{where}", field=name, hint=hint)
 
 
-def _read(words: list[str], fields: dict[str, Any]) -> dict[str, Any]:
-    """The raw values of all fields, by a parser and on a copy of its own: transformers changes some in place."""
-    parser = Parser()
-    parser.set_defaults_with_config(**copy.deepcopy(fields))
-    return dict(vars(parser.parse_known_args(words)[0]))
-
-
 def _overrides(raw: dict[str, Any]) -> dict[str, Any]:
     """The values that differ from the fields' defaults; secrets and the place of the run are left out."""
-    defaults = vars(TrlParser(KINDS).parse_known_args([])[0])
+    defaults = _defaults()
     return {
         name: without_secrets(value)
         for name, value in raw.items()
         if value != defaults[name] and name != "output_dir" and not is_secret(name)
     }
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
 
 
 def _has_half_precision() -> bool:
@@ -208,12 +215,18 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | No
 
 
 @contextmanager
-def refusing(is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """What other packages raise at settings they cannot carry out becomes a `UsageError`, until `is_over`."""
+def refusing(given: Iterable[str] = (), *, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """What other packages raise at settings they cannot carry out becomes a `UsageError`.
+
+    Args:
+        given: the settings that were made; of these, the ones that only those packages can judge are named.
+        is_over: asked whether the settings have proved their worth, so that an error is something else.
+    """
     try:
         yield
     except (ValueError, TypeError, ImportError, OSError, RuntimeError, LookupError, AttributeError) as error:
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
             raise
-        raise UsageError(one_line(error)) from error
+        names = ", ".join(doubtful(KINDS, given))
+        raise UsageError(one_line(error), hint=f"it may come from {names}" if names else None) from error

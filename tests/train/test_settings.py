@@ -1,0 +1,165 @@
+"""Settings that are refused: in one line that names the field, before anything is done, without a trace."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.train.tiny_run import as_words, make_fields
+from trimsft.errors import RunError, UsageError, exit_code
+from trimsft.train import TrimSFTTrainer, make_settings, parse, train, train_model
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return make_fields(tmp_path_factory.mktemp("inputs"), max_steps=4)
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    paths = folder.rglob("*")
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
+REFUSED = [
+    ("--marging 1", "--marging: no such field; did you mean --margin?"),
+    ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
+    ("stray", "'stray'"),
+    ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
+    ("--objective dft --margin 2", "margin: 2.0 has no effect with objective='dft'; remove it"),
+    ("--bandwidth 0", "bandwidth: must be above 0, got 0.0"),
+    ("--learning_rate fast", "invalid float value: 'fast'"),
+    ("--learning_rate -1", "learning_rate: must be at least 0, got -1.0"),
+    ("--loss_type dft", "loss_type: 'dft' would be ignored here"),
+    ("--sample 0", "sample: must be at least 1, got 0"),
+    ("--config ./nowhere.yaml", "--config: cannot read './nowhere.yaml': No such file or directory"),
+    ("--config", "--config: is missing the name of a YAML file"),
+    ("--skip_below -1", "skip_below: must be at least 0, got -1.0"),
+    ("--per_device_train_batch_size 0", "per_device_train_batch_size: must be at least 1"),
+    ("--attn_implementation nonsense", "attn_implementation"),
+    ("--resume_from_checkpoint ./nowhere", "resume_from_checkpoint: must be a folder, got './nowhere'"),
+    ("--model_name_or_path ./nowhere", "model_name_or_path: no such folder, got './nowhere'"),
+    ("--dataset_name ./nowhere.jsonl", "./nowhere.jsonl"),
+    ("--problem_column question", "question"),
+    ("--max_length 0", "max_length: must be at least 1"),
+    ("--max_length 3", "max_length: 3 leaves no trained token in any of 40 rows"),
+    ("--completion_only_loss false", "completion_only_loss: false has no effect"),
+    ("--eos_token nothing", "eos_token: is not in the tokenizer's vocabulary, got 'nothing'"),
+    ("--chat_template_path some.txt", "chat_template_path: must be a .jinja or .j2 file here, got 'some.txt'"),
+    ("--chat_template_path some.jinja", "chat_template_path: cannot read 'some.jinja': No such file"),
+    ("--report_to comet_ml", "comet"),
+]
+FILES = [
+    ("--config", "list.yaml", "- margin\n", "must hold fields and values"),
+    ("--config", "unknown.yaml", "objectiv: trim\n", "objectiv: no such field in"),
+    ("--config", "value.yaml", "margin: high\n", "--margin: invalid float value: 'high'"),
+    ("--config", "torn.yaml", "margin: [1\nobjective: {", "torn.yaml"),
+    ("--config", "env.yaml", "env: [1]\n", "must hold names and values"),
+    ("--dataset_name", "gap.jsonl", GAP, "gap.jsonl, line 2"),
+    ("--dataset_name", "other.jsonl", '{"a": "1+1?", "b": "2"}\n', "other.jsonl"),
+    ("--dataset_name", "half.jsonl", '{"text": "1"}\n{"a": "2"}\n', "half.jsonl"),
+    ("--model_name_or_path", "model/x", "", "model_name_or_path"),
+    ("--model_name_or_path", "weightless/x", "", "weightless"),
+    ("--output_dir", "run", "precious", "cannot be used as a run directory"),
+]
+
+
+def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: Path) -> None:
+    before = everything(folder)
+    with pytest.raises((UsageError, RunError)) as refused:
+        train(parse([*as_words(fields), "--output_dir", str(folder / "run"), *words]))
+    assert says in str(refused.value) and exit_code(refused.value) == 2
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
+def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
+    assert_refused(words.split(), says, fields, tmp_path)
+
+
+@pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
+def test_bad_files_are_refused(field, name, text, says, fields, tmp_path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    if field == "--model_name_or_path":
+        path = path.parent
+    if path.name == "weightless":
+        for part in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(Path(fields["model_name_or_path"], part), path)
+    assert_refused([field, str(path)], says, fields, tmp_path)
+
+
+BAD_VALUES = {
+    "inf many": "learning_rate gradient_accumulation_steps",
+    "nan -1": "learning_rate weight_decay adam_epsilon warmup_steps max_grad_norm neftune_noise_alpha skip_below "
+    "router_aux_loss_coef save_steps logging_steps eval_steps eval_delay num_train_epochs bandwidth",
+    "nan 5": "adam_beta1 adam_beta2 label_smoothing_factor lora_dropout",
+    "0 1.5": "gradient_accumulation_steps per_device_train_batch_size per_device_eval_batch_size max_length "
+    "global_batch dataset_num_proc dataloader_prefetch_factor save_total_limit eval_accumulation_steps lora_r "
+    "ddp_timeout torch_empty_cache_steps sample pad_to_multiple_of",
+    "-3 4294967296": "seed data_seed sample_seed",
+    "-1 2000": "dataloader_num_workers",
+    "0 99999999999999999999": "max_steps",
+    "nonsense": "lr_scheduler_type optim save_strategy eval_strategy logging_strategy hub_strategy log_level report_to "
+    "head_backend packing_strategy truncation_mode train_sampling_strategy ddp_backend dtype template bf16 packing "
+    "dataloader_multiprocessing_context warmup_ratio",
+    '{ {"nonsense":1}': "accelerator_config gradient_checkpointing_kwargs",
+    "{": "lr_scheduler_kwargs model_init_kwargs dataset_kwargs fsdp_config deepspeed",
+}
+BAD_WORDS = [
+    (field, value) for values, names in BAD_VALUES.items() for field in names.split() for value in values.split()
+]
+BAD_YAML = {
+    "[1]": "learning_rate seed max_steps margin max_length bf16 optim lr_scheduler_type objective dataset_name dtype "
+    "model_name_or_path output_dir template system_prompt sample lora_r model_init_kwargs fsdp_config label_names",
+    "{a: 1}": "learning_rate max_steps run_name report_to dataset_name eos_token lora_target_modules",
+    "true": "learning_rate seed max_steps margin max_length objective eval_strategy sample",
+    "5": "bf16 packing optim save_strategy objective dataset_name model_name_or_path output_dir run_name report_to "
+    "model_init_kwargs accelerator_config deepspeed lora_target_modules template low_memory parallelism_config",
+    "null": "learning_rate seed max_steps objective head_backend packing",
+    "2026-01-01": "run_name learning_rate dataset_name",
+    ".nan": "learning_rate margin lora_dropout seed",
+}
+BAD_FIELDS = [(field, value) for value, names in BAD_YAML.items() for field in names.split()]
+
+
+def test_bad_values_are_refused_by_the_name_of_their_field_before_anything_is_done(
+    fields, tmp_path, monkeypatch
+) -> None:
+    """On the command line, in a recipe, and from Python."""
+    monkeypatch.chdir(tmp_path)
+    for field, value in BAD_WORDS:
+        with pytest.raises(UsageError, match=rf"^(--)?(argument )?-*{field}\b[^\n]*$"):
+            parse([*as_words({**fields, "output_dir": "run"}), f"--{field}", value])
+    for field, value in BAD_FIELDS:
+        made = {**fields, "output_dir": "run", **yaml.safe_load(f"{field}: {value}")}
+        with pytest.raises(UsageError, match=rf"^{field}: [^\n]*$"):
+            make_settings(made)
+    assert len(BAD_WORDS) + len(BAD_FIELDS) > 150 and everything(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--lr_scheduler_kwargs", '{"nonsense": 1}'],  # found out when the scheduler is made
+        ["--optim_args", "nonsense"],
+        ["--model_init_kwargs", '{"nonsense": 1}'],
+    ],
+)
+def test_what_only_a_library_can_judge_binds_no_folder_either(words, fields, tmp_path) -> None:
+    assert_refused(words, f"it may come from {words[0][2:]}", fields, tmp_path)
+
+
+def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise FloatingPointError("step 1: the loss is nan")
+
+    monkeypatch.setattr(TrimSFTTrainer, "training_step", fail)
+    with pytest.raises(FloatingPointError):
+        train_model(**{**fields, "learning_rate": 1.0}, output_dir=tmp_path / "new" / "run")
+    monkeypatch.undo()
+    assert everything(tmp_path) == {}
+    assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "new" / "run").steps == 1
