@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from trimsft import paper
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
 from trimsft.lab import base_model_path
 from trimsft.study.cells import Cell
@@ -26,7 +26,7 @@ def test_a_scale_comes_back_from_yaml(name: str, tmp_path: Path) -> None:
     folder.settle(SCALES[name])
     folder.settle(SCALES[name])  # once more is no other one
     assert folder.read_scale() == SCALES[name]
-    with pytest.raises(UsageError, match="the field 'colour' is of another version"):
+    with pytest.raises(RunError, match=r"no scale of a study of this version \(the field 'colour'\)"):
         Scale.from_dict({**SCALES[name].as_dict(), "colour": "blue"})
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimsft.errors import RunError, RunInUse
+from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.runs.secrets import hide_secrets
 
 _held: dict[Path, FileLock] = {}
@@ -130,9 +131,8 @@ def _note(path: Path) -> str:
 
 def _read(note: str) -> Holder | None:
     try:
-        written = json.loads(note)
-        return Holder(**{name: written[name] for name in ("host", "pid", "since", "command")})
-    except (ValueError, TypeError, KeyError):
+        return checked(Holder, parse_json(note), where="note")
+    except (ParseError, RunError):
         return None
 
 

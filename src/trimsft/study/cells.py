@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from trimsft import objectives
 from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES, PAPER_NAMES, make_objective
 from trimsft.options import unknown_name
+from trimsft.runs.secrets import is_secret
 
 BASE = "base"
 NAMES = {BASE: "Base", **PAPER_NAMES}  # what tables call each objective
@@ -51,6 +52,7 @@ class Cell:
 
     def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Add the objective's own parameters; refuse what has no effect."""
+        refuse_secrets(fields)
         if own := next((name for name in fields if name in OWN), None):
             raise UsageError(f"{own!r} belongs to the cell itself or to its study", field="fields", hint="leave it out")
         if self.objective == BASE:
@@ -127,6 +129,13 @@ def check_model_name(name: str) -> None:
         raise UsageError(
             "must be a name of letters, digits and . _ + -", field="models", value=name, hint="NAME=PATH gives it one"
         )
+
+
+def refuse_secrets(fields: Iterable[str]) -> None:
+    """Refuse fields that hold secrets: every cell's files would hold them."""
+    if secret := next((name for name in fields if is_secret(name)), None):
+        problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
+        raise UsageError(problem, field="fields", hint=hint)
 
 
 def _without_effect(name: str, value: Any, objective: str) -> UsageError:

@@ -20,14 +20,40 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.runs.files import write_whole
+from trimsft.runs.parsing import read_json
+from trimsft.runs.secrets import hide_secrets
 from trimsft.study.cells import Cell
 from trimsft.study.scales import Scale
 
 PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
+
+
+@dataclass(frozen=True)
+class _AskedCell:
+    model: str
+    objective: str
+    fields: dict[str, Any]
+    seed: int
+
+    def to_cell(self, path: Path) -> Cell:
+        """The cell; `path` is the file that an error names."""
+        try:
+            return Cell.from_dict(vars(self))
+        except UsageError as error:
+            raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is in a file of asked/."""
+
+    needs: list[str]
+    cells: list[_AskedCell]
 
 
 @dataclass(frozen=True)
@@ -49,10 +75,10 @@ class StudyFolder:
 
     def _settle(self, scale: Scale) -> None:
         folder = RunDirectory(self.out)
-        record, before = scale.as_dict(), folder.read_config()
+        record, before = scale.as_dict(), self.scale_if_any()
         harmless = ["benchmarks", "keep_weights", "seeds", "focus"]
         if before is not None:
-            models = dict(before.get("models", {}))
+            models = before.as_dict()["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
             harmless += [f"models.{name}.{what}" for name in models for what in ("gpus", "parameters")]
             record["models"] = {**models, **record["models"]}
@@ -67,11 +93,9 @@ class StudyFolder:
 
     def scale_if_any(self) -> Scale | None:
         """The same; None where the folder holds no study yet."""
-        record = RunDirectory(self.out).read_config()
-        try:
-            return None if record is None else Scale.from_dict(record)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{self.out}/config.yaml: describes no scale of a study ({error})") from error
+        folder = RunDirectory(self.out)
+        record = folder.read_config()
+        return None if record is None else Scale.from_dict(record, where=str(folder.config_path))
 
     @staticmethod
     def names_of(scale: Scale) -> tuple[str, ...]:
@@ -95,12 +119,9 @@ class StudyFolder:
         """Every cell that was ever asked for, and what is needed of it; earlier requests first."""
         needs: dict[Cell, set[str]] = {}
         for path in sorted((self.out / "asked").glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
-            try:
-                request = json.loads(path.read_bytes())
-                for record in request["cells"]:
-                    needs.setdefault(Cell.from_dict(record), set()).update(request["needs"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise RunError(f"{path}: cannot be read ({error})", hint="remove it") from error
+            request = read_json(path, _Request, hint="remove it")
+            for cell in request.cells:
+                needs.setdefault(cell.to_cell(path), set()).update(request.needs)
         return needs
 
     # ---- where things are
@@ -168,7 +189,8 @@ class StudyFolder:
 
     def note_failure(self, cell: Cell, error: str) -> None:
         when = datetime.now().astimezone().isoformat(timespec="seconds")
-        write_whole(self._failure(cell), (json.dumps({"error": error, "when": when}) + "\n").encode())
+        (shown,) = hide_secrets([error])
+        write_whole(self._failure(cell), (json.dumps({"error": shown, "when": when}) + "\n").encode())
 
     def forget_failure(self, cell: Cell) -> None:
         self._failure(cell).unlink(missing_ok=True)
@@ -176,8 +198,8 @@ class StudyFolder:
     def read_failure(self, cell: Cell) -> str:
         """Why it failed the last time; empty where it did not."""
         try:
-            return str(json.loads(self._failure(cell).read_bytes())["error"])
+            return read_json(self._failure(cell), dict[str, str])["error"]
         except FileNotFoundError:
             return ""
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, RunError, KeyError):
             return "failed; its failure.json cannot be read"

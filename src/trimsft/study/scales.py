@@ -20,11 +20,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.settings import DTYPES
 from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
-from trimsft.study.cells import OWN, PARAMETERS, Cell, check_model_name
+from trimsft.runs.parsing import checked
+from trimsft.study.cells import OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
 
@@ -71,6 +72,7 @@ class Scale:
             raise UsageError("there is none", field="benchmarks", hint="name at least one")
         for name in self.models:
             check_model_name(name)
+        refuse_secrets(self.defaults)
         object.__setattr__(self, "benchmarks", tuple(self.benchmarks))
 
     @property
@@ -109,13 +111,12 @@ class Scale:
         return asdict(self) | {"benchmarks": list(self.benchmarks)}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Scale:
-        """What `as_dict` wrote."""
+    def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
+        """What `as_dict` wrote; `where` is the file that an error names."""
         known = {entry.name for entry in fields(cls)}
         if wrong := sorted(known ^ record.keys()):
-            raise UsageError(f"the field {wrong[0]!r} is of another version", field="scale")
-        models = {name: ModelAt(**model) for name, model in record["models"].items()}
-        return cls(**{**record, "models": models, "benchmarks": tuple(record["benchmarks"])})
+            raise RunError(f"{where}: describes no scale of a study of this version (the field {wrong[0]!r})")
+        return checked(cls, record, where=where)
 
 
 def find_recipe(name: str) -> Path:

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunInUse, TrimSFTError, UsageError, one_line
+from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
 from trimsft.options import unknown_name
 from trimsft.runs import RunDirectory, RunLock
+from trimsft.runs.parsing import read_json
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.launch import launch
@@ -235,8 +236,8 @@ def carry_out(order: Path) -> int:
 def _failure(order: Path, stage: str, code: int) -> StepError:
     """Why a step failed that ended with this exit code."""
     try:
-        return StepError(json.loads(order.with_suffix(".failure").read_bytes())["message"])
-    except FileNotFoundError:
+        return StepError(read_json(order.with_suffix(".failure"), dict[str, str])["message"])
+    except (FileNotFoundError, RunError, KeyError):  # it did not come so far
         error = StepError(f"{stage} ended ({ended_by(code)})")
         error.was_killed = code < 0
         return error

@@ -9,14 +9,14 @@ machines share, and trimsft be installed on each. A cell of several GPUs is plac
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import RunError, UsageError, one_line
 from trimsft.runs import holder_of
+from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import STAGES, CellJob, tell_nobody
 from trimsft.study.running.slots import VISIBLE
@@ -149,8 +149,8 @@ def resources_of(job: CellJob, cell: Cell) -> dict[str, float]:
         needs["GPU"] = processes
     others = os.environ.get(RESOURCES, "{}")
     try:
-        return needs | {str(kind): float(count) for kind, count in json.loads(others).items()}
-    except (ValueError, AttributeError, TypeError):
+        return needs | checked(dict[str, float], parse_json(others), where=RESOURCES)
+    except (ParseError, RunError):
         raise UsageError('must be JSON such as {"a100": 1}', field=RESOURCES, value=others) from None
 
 

@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trimsft import lab
+from trimsft.errors import UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.runs.files import write_whole
+from trimsft.runs.parsing import checked, parse_yaml
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import LAB_BASE, ModelAt, Scale, find_recipe
+from trimsft.text.encoding import checked_rows
+from trimsft.text.readers import read_file
 
 if TYPE_CHECKING:
     from trimsft.train.settings import Settings
@@ -26,13 +30,21 @@ def model_path(at: ModelAt) -> str:
     """The folder of a model, or its name on the hub."""
     if at.path == LAB_BASE:
         return str(lab.base_model_path())
-    return at.path or str(_recipe(at)["model_name_or_path"])
+    path = at.path or _recipe(at).get("model_name_or_path")
+    if not isinstance(path, str):
+        raise UsageError("names no model_name_or_path", field="recipe", value=at.recipe)
+    return path
 
 
 def _recipe(at: ModelAt) -> dict[str, Any]:
-    import yaml
-
-    return dict(yaml.safe_load(find_recipe(at.recipe).read_text(encoding="utf-8"))) if at.recipe else {}
+    if not at.recipe:
+        return {}
+    path = find_recipe(at.recipe)
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: not readable as YAML ({one_line(error)})", field="recipe") from error
+    return checked(dict[str, Any], content, where=str(path), hint="name a file of settings of trimsft train")
 
 
 def wants_flash(scale: Scale, at: ModelAt) -> bool:
@@ -103,14 +115,15 @@ def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[lis
         write_training_data(folder, scale, 0)
         rows = _choose_rows(settings, scale, folder)
         write_whole(folder.token_rows, "".join(json.dumps(row) + "\n" for row in rows).encode())
-    lines = map(json.loads, folder.token_rows.read_text(encoding="utf-8").splitlines())
+    written = read_file(folder.token_rows)
     rendering = {
         "template": settings.data.template,
         "system_prompt": settings.data.system_prompt,
         "max_length": settings.args.max_length,
         "truncation_mode": settings.args.truncation_mode,
     }
-    return [{"problem": line["problem"], "solution": line["solution"]} for line in lines], rendering
+    pairs = zip(written.column("problem"), written.column("solution"), strict=True)
+    return checked_rows({"problem": problem, "solution": solution} for problem, solution in pairs), rendering
 
 
 def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, str]]:

@@ -7,13 +7,13 @@ outcome.swept.best, outcome.files
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import option
+from trimsft.runs.parsing import read_json
 from trimsft.scoring.metrics import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import RunOptions
@@ -69,7 +69,7 @@ class SweepOutcome:
     def as_dict(self) -> dict[str, Any]:
         """sweep.json, and what failed."""
         path = self.cells.folder.out / "sweep.json"
-        content = json.loads(path.read_bytes()) if self.swept is not None else {}
+        content = read_json(path, dict[str, Any]) if self.swept is not None else {}
         return content | {"failed": {cell.name: reason for cell, reason in self.cells.failed.items()}}
 
 
