@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.processes import finish, start, wait_for
 from trimsft.errors import FAILED, RunError, Stopped, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
-from trimsft.evaluate.engines import Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.samples import IncompleteEvaluation
 from trimsft.grading import Grader, grader
 from trimsft.scoring.records import load_run
@@ -143,6 +144,26 @@ def test_interrupted_it_keeps_what_is_done_and_ends_its_workers(
     assert samples_of(tmp_path / "run")[:9] == before
 
 
+def test_interrupted_while_grading_it_does_not_wait_for_what_is_still_to_be_asked(
+    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def status(self: Grader, gold: str, answer: str, rules: Any, algebra: bool = True) -> str:
+        if not algebra:
+            raise grader._NeedsAlgebra
+        asked.append(answer)
+        if len(asked) == 2:
+            raise Stopped
+        threading.Event().wait(0.05)  # else all would be asked before anybody is told
+        return "wrong"
+
+    monkeypatch.setattr(Grader, "_status", status)
+    with pytest.raises(Stopped):
+        run_eval()
+    assert len(asked) < 54 / 2
+
+
 def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> None:
     """Also where SIGINT was inherited as ignored, as by a process in the background."""
     samples = tmp_path / "run/eval/sums/samples.jsonl"
@@ -157,3 +178,112 @@ def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> 
     code, _, said = finish(process)
     assert code == 130 and "Traceback" not in said and "continue" in said.splitlines()[-1]
     assert 3 < samples.read_bytes().count(b"\n") < 54
+
+
+# ---- nothing more is done than is new, and what is refused leaves nothing behind
+
+KNOWN = {"model": "m", "revision": None}  # what a model of the hub is known by
+
+
+class Refusing(ScriptedEngine):
+    """An engine that finds the answers asked for too long."""
+
+    def check(self, requests: Any) -> None:
+        if any(request.sampling.max_tokens > 100 for request in requests):
+            raise EngineError("too long", field="max_tokens", hint="use at most 100")
+
+
+def test_a_refusal_leaves_nothing_behind(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
+    other = benchmark.with_name("other.jsonl")
+    other.write_text(benchmark.read_text().replace("What is 3+3", "What is " + "3" * 200 + "+3"))
+    with pytest.raises(EngineError, match="max_tokens: too long; use at most 100"):
+        run_eval(Refusing(able), benchmarks=[str(benchmark), str(other)])
+    assert not (tmp_path / "run").exists()
+    assert run_eval(Refusing(able), sampling=Sampling(max_tokens=100)).scores[0].greedy.value == 1.0
+
+
+def test_what_fails_before_its_first_sample_does_not_bind(
+    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may refuse a request only when it sees it."""
+    monkeypatch.setattr("trimsft.evaluate.generate.time.sleep", lambda seconds: None)
+    with pytest.raises(IncompleteEvaluation, match="status 400: too long"):
+        run_eval(ScriptedEngine(able, fails=lambda request: "status 400: too long"), seed=7)
+    assert run_eval(sampling=Sampling(max_tokens=9)).scores[0].greedy.value == 1.0
+
+
+@pytest.fixture
+def recorded(run_eval: Callable[..., Evaluated]) -> Evaluated:
+    return run_eval(ScriptedEngine(able, identity=KNOWN))
+
+
+def asks_nothing(settings: EvalSettings) -> Any:
+    raise AssertionError("no engine is needed")
+
+
+def test_a_complete_record_is_graded_again_without_an_engine(
+    recorded: Evaluated, benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "make_engine", asks_nothing)
+    asked: dict[str, Any] = {"out": tmp_path / "run", "template": "plain"}
+    again = evaluate_model("m", str(benchmark), grader="qwen", **asked)
+    assert again.scores == recorded.scores
+    assert json.loads((tmp_path / "run/eval/sums/scores.json").read_text())["grader"]["kind"] == "qwen"
+    for other in ({"samples": 9}, {"limit": 6, "engine": "vllm"}, {"dtype": "float16"}, {"revision": "abc"}):
+        with pytest.raises(AssertionError, match="no engine is needed"):
+            evaluate_model("m", str(benchmark), **asked | other)
+    with pytest.raises(AssertionError, match="no engine is needed"):
+        evaluate_model("another", str(benchmark), **asked)
+    with pytest.raises(RunError, match=r"seed: was 0, now 3"):  # said before a model is loaded
+        evaluate_model("m", str(benchmark), seed=3, **asked)
+
+
+def test_a_second_start_grades_nothing_and_growth_only_what_is_new(
+    recorded: Evaluated, run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    graded: list[str] = []
+
+    class Counting(Grader):
+        def grade_many(self, items: Any) -> Any:
+            items = list(items)
+            graded.extend(item[0] for item in items)
+            return super().grade_many(items)
+
+    monkeypatch.setattr(run, "Grader", Counting)
+    folder, engine = tmp_path / "run/eval/sums", ScriptedEngine(able, identity=KNOWN)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert run_eval(engine).scores == recorded.scores and graded == []
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    grown = run_eval(engine, samples=10)
+    assert len(graded) == 12 and grown.scores[0].samples == 10
+    # the same as from nothing, to the last byte
+    (folder / "graded.json").unlink()
+    before = {name: (folder / name).read_bytes() for name in ("grades.jsonl", "scores.json")}
+    run_eval(engine, samples=10)
+    assert len(graded) == 12 + 66
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    # whoever has touched a file is not believed
+    (folder / "scores.json").write_text("{}")
+    assert run_eval(engine, samples=10).scores == grown.scores
+    lines = (folder / "grades.jsonl").read_text().replace('"wrong"', '"correct"')
+    (folder / "grades.jsonl").write_text(lines)
+    assert run_eval(engine, samples=10).scores == grown.scores
+
+
+def test_samples_that_are_all_alike_are_said_and_recorded(
+    run_eval: Callable[..., Evaluated], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    run_eval(lambda request: "It is \\boxed{2}.")
+    said = "sums: all 8 samples of each of the 6 problems are the same text"
+    assert [record.message for record in caplog.records if record.message.startswith(said)]
+    assert said.removeprefix("sums: ") in (tmp_path / "run/eval/sums/scores.json").read_text()
+    caplog.clear()
+    run_eval(out=tmp_path / "other")
+    assert caplog.records == []
+
+
+def test_scores_are_told_apart_by_subject(run_eval: Callable[..., Evaluated], benchmark: Path) -> None:
+    rows = [row | {"subject": "even" if n % 2 else "odd"} for n, row in enumerate(PROBLEMS)]
+    benchmark.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (scores,) = run_eval().scores
+    assert {name: group.problems for name, group in scores.groups["subject"].items()} == {"even": 3, "odd": 3}

@@ -87,10 +87,13 @@ class Grader:
             except _NeedsAlgebra:
                 grades.append(None)
         undecided = [at for at, verdict in enumerate(grades) if verdict is None]
-        with ThreadPoolExecutor(self._workers) as threads:
+        threads = ThreadPoolExecutor(self._workers)
+        try:
             results = threads.map(lambda at: self._grade(*items[at], self._status), undecided)
             for at, verdict in zip(undecided, results, strict=True):
                 grades[at] = verdict
+        finally:
+            threads.shutdown(cancel_futures=True)  # who is interrupted does not wait for what is still to be asked
         return [verdict for verdict in grades if verdict is not None]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
