@@ -191,7 +191,10 @@ def _choose(folder: Path, wanted: str | Literal[True]) -> str | RunError:
         newest = latest_checkpoint(folder)
         nothing = f"{str(folder)!r} holds no whole checkpoint"
         return str(newest) if newest else RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-    if problem := what_is_torn(Path(wanted)):
+    problem = what_is_torn(Path(wanted))
+    if problem is None and not (Path(wanted) / STATE).exists():
+        problem = f"{STATE} is missing"
+    if problem:
         problem = f"{wanted!r} is torn ({problem})"
         return RunError(problem, field="resume_from_checkpoint", hint="choose another")
     return str(wanted)

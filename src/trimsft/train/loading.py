@@ -18,7 +18,9 @@ from trimsft.text.readers import and_more
 
 def can_load(model: Any) -> bool:
     """Whether `load_weights` knows such a model: one of transformers, or one with a single adapter of PEFT."""
-    return isinstance(model, PreTrainedModel) or len(getattr(model, "peft_config", {})) == 1
+    if isinstance(model, PreTrainedModel):
+        return not getattr(model, "_hf_peft_config_loaded", False)  # transformers' own adapters are saved alone
+    return len(getattr(model, "peft_config", {})) == 1
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:

@@ -283,7 +283,8 @@ class _Call:
 
 def _check_product(head: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Does the head make hidden @ weight.T + bias of a row? One with a forward of its own (a norm-head) may not."""
-    if type(head).forward is nn.Linear.forward and head.trimsft_previous is None:
+    is_plain = type(head).forward is nn.Linear.forward and head.trimsft_previous is None
+    if is_plain or isinstance(head.weight, DTensor):  # a shard multiplies with nothing but shards
         return
     row = hidden.detach().flatten(0, -2)[:1]
     with torch.no_grad():

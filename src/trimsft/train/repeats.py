@@ -45,7 +45,7 @@ class RowsOnce(SFTTrainer):  # type: ignore[misc]
 
     def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         collate = self.data_collator  # type: ignore[has-type]
-        if self.padding_free and description != "Training":
+        if self.padding_free and self.accelerator.num_processes > 1 and description != "Training":
             self.data_collator = _Measured(collate)
         try:
             return super()._get_dataloader(dataset, description, *args, **kwargs)
