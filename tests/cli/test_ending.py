@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import pickle
 import signal
 import subprocess
@@ -12,8 +13,20 @@ import torch
 import typer
 
 from trimsft.cli.ending import ending
-from trimsft.errors import DataError, RunError, RunInUse, Stopped, TrimSFTError, UsageError, WriteError
+from trimsft.errors import DataError, HungUp, RunError, RunInUse, Stopped, TrimSFTError, UsageError, WriteError
+from trimsft.signals import end_at_once, heed, restore
 
+IMPORTING = """
+import builtins, os, signal, sys
+real = builtins.__import__
+def at(name, *rest):
+    if name == "typer":  # none of the heavy imports before it
+        os.kill(os.getpid(), int(sys.argv[1]))
+    return real(name, *rest)
+builtins.__import__ = at
+from trimsft.cli import main
+main()
+"""
 WAITING = """
 import time, typer
 from trimsft.cli.ending import ending
@@ -37,7 +50,10 @@ typer.run(wait)
         (RunInUse("runs/trim: in use by process 3"), 2, "runs/trim: in use by process 3"),
         (WriteError("log.jsonl: cannot be written (No space left on device)"), 1, "No space left on device"),
         (TrimSFTError("two\n  lines"), 1, "two lines"),
+        (TrimSFTError("a name of \x1b[2J\x00"), 1, "a name of \\x1b[2J\\x00"),
+        (UsageError("is long", field="data", value=["x" * 10**6] * 10**5), 2, ", ...]"),
         (KeyboardInterrupt(), 130, "interrupted; what is done is kept; run the same command again to continue"),
+        (HungUp(), 129, "hung up; what is done is kept; run the same command again to continue"),
         (Stopped(), 143, "terminated; what is done is kept; run the same command again to continue"),
         (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
         (FloatingPointError("step 3: the loss is nan"), 1, "step 3: the loss is nan"),
@@ -76,8 +92,40 @@ def test_an_error_crosses_a_process_border_with_its_fields() -> None:
     assert isinstance(copy, ValueError) and not isinstance(copy, RunError)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_a_command_that_a_shell_has_put_in_the_background(number: int, code: int) -> None:
+SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
+
+
+@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
+def test_signals_end_a_command_that_has_not_begun(number: int, code: int, how: str) -> None:
+    """Nothing is raised in the middle of an import."""
+    done = subprocess.run([sys.executable, "-c", IMPORTING, str(int(number))], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == f"trimsft: {how} before anything was begun\n"
+
+
+def test_a_second_signal_does_not_cut_off_what_is_said_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    before = heed(end_at_once)
+    try:
+        with pytest.raises(typer.Exit) as ended, ending({}):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
+    finally:
+        restore(before)
+    assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated; what is done")
+
+
+def test_nohup_keeps_its_word() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        restore(heed(end_at_once))
+        assert signal.SIGHUP not in heed(lambda *_: None) and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        restore({**{number: signal.SIG_DFL for number, *_ in SIGNALS}, signal.SIGINT: signal.default_int_handler})
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
+def test_signals_end_a_command_that_a_shell_has_put_in_the_background(number: int, code: int, how: str) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a shell does for `command &`
     try:
         child = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -88,4 +136,4 @@ def test_signals_end_a_command_that_a_shell_has_put_in_the_background(number: in
         child.send_signal(number)
         _, told = child.communicate(timeout=60)
     assert child.returncode == code
-    assert told.startswith(b"trimsft: ") and told.count(b"\n") == 1
+    assert told.startswith(f"trimsft: {how}; ".encode()) and told.count(b"\n") == 1

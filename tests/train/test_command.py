@@ -14,8 +14,9 @@ import pytest
 
 from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
 from tests.train.tiny_run import as_words, make_fields
-from trimsft.errors import Stopped
+from trimsft.errors import HungUp, Stopped
 from trimsft.runs import RunDirectory
+from trimsft.train import run as run_module
 from trimsft.train import stopping, train_model
 from trimsft.train.stopping import Stopping
 
@@ -120,7 +121,12 @@ def two_ranks(start: Callable[..., Child], folder: Path) -> list[Finished]:
 
 def test_asked_to_end_it_saves_and_goes_on_later(whole, words, run, fields, tmp_path) -> None:
     """Also as shells start what stands in the background: with SIGINT ignored."""
-    for number, code, how, step in ((signal.SIGINT, 130, "interrupted", 3), (signal.SIGTERM, 143, "terminated", 5)):
+    asked = (
+        (signal.SIGINT, 130, "interrupted", 1),
+        (signal.SIGTERM, 143, "terminated", 3),
+        (signal.SIGHUP, 129, "hung up", 5),
+    )
+    for number, code, how, step in asked:
         done = signalled(words, tmp_path / "log", number, step=step).wait()
         assert done.code == code, done.err[-4000:]
         place = run.train_dir / f"checkpoint-{step}"
@@ -139,6 +145,42 @@ def test_all_ranks_end_after_the_same_step(words, run, tmp_path) -> None:
     assert first.code == second.code == 143, first.err[-4000:] + second.err[-4000:]
     assert "terminated after step 3 of 6" in last_line(first) and "trimsft:" not in second.err
     assert sorted(path.name for path in run.train_dir.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-3"]
+
+
+def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatch) -> None:
+    """Reading data, loading the model, or searching a checkpoint."""
+
+    def told_at(moment: str) -> str:
+        monkeypatch.setattr(moment, lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Stopped) as stopped:
+            train_model(**fields, output_dir=run.path)
+        monkeypatch.undo()
+        return str(stopped.value)
+
+    nothing = "terminated; nothing is saved yet, the same command begins anew"
+    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.create_model_from_path"):
+        assert told_at(moment) == nothing and not run.path.exists()
+    stopped_at_three = signalled(
+        ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3
+    )
+    assert stopped_at_three.wait().code == 143
+    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.log_estimate"):
+        there = f"the same command continues from the newest whole checkpoint in {run.train_dir}"
+        assert told_at(moment) == f"terminated; {there}"
+
+
+def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monkeypatch, capfd) -> None:
+    publish = run_module._publish
+
+    def signalled_publish(*args: Any) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        publish(*args)
+
+    monkeypatch.setattr(run_module, "_publish", signalled_publish)
+    with pytest.raises(HungUp, match=f"hung up; the training is done, the model is in {run.model_dir}"):
+        train_model(**fields, output_dir=run.path)
+    assert "stopping after the model is saved; once more stops at once" in capfd.readouterr().err
+    assert run.is_finished() and weights(run) == weights(whole)
 
 
 def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:

@@ -219,19 +219,37 @@ def test_a_recipe_with_everything(fields, tmp_path, caplog, capsys, monkeypatch)
     monkeypatch.setenv("OF_THE_RECIPE", "")
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     path = tmp_path / "run"
-    asked = {**fields, "config": tmp_path / "recipe.yaml", "max_steps": 1, "save_strategy": "no", "output_dir": path}
+    asked = {**fields, "config": tmp_path / "recipe.yaml", "max_steps": 1, "output_dir": path}
     with pytest.raises(UsageError):
         train_model(**{**asked, "dataset_name": "./sumz.jsonl"})
     assert not train_model(**asked).was_finished  # what was refused is no obstacle
     assert "bf16: true of the recipe needs a GPU" in caplog.text
     assert "step 1/1" in capsys.readouterr().out  # the record of input tokens is no end of training
-    assert not any(b"hf_SECRET" in content for content in contents(path).values())
+    assert (path / "train" / "checkpoint-1").is_dir()
+    files = [file for file in path.rglob("*") if file.is_file()]
+    assert not any(b"hf_SECRET" in file.read_bytes() for file in files)
     config = yaml.safe_load((path / "config.yaml").read_text())
     assert config["model_init_kwargs"] == {"use_safetensors": True}
     assert config["accelerator_config"] == {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     assert train_model(**asked).was_finished
     assert make_settings({"config": path / "config.yaml"}).overrides == config
     assert os.environ["OF_THE_RECIPE"] == "7"
+
+
+def test_secrets_on_a_command_line_stay_there(fields, tmp_path, monkeypatch, caplog) -> None:
+    words = [
+        *as_words({**fields, "max_steps": 1, "output_dir": tmp_path / "run"}),
+        "--hub-token", "hf_SECRET", "--model_init_kwargs", '{"token": "hf_SECRET", "use_safetensors": true}',
+    ]  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["trimsft", "train", *words])
+    notes = []
+    monkeypatch.setattr(run, "log_estimate", lambda *_: notes.append((tmp_path / "run" / ".lock").read_text()))
+    trained = train(parse(words)).run
+    files = [file.read_bytes() for file in trained.path.rglob("*") if file.is_file()]
+    assert not any(b"hf_SECRET" in text for text in [*files, notes[0].encode(), caplog.text.encode()])
+    assert "--hub-token '***'" in trained.read_manifest()["command"] and "--hub-token" in notes[0]
+    assert trained.read_config()["model_init_kwargs"] == {"use_safetensors": True}
+    assert train(parse(words)).was_finished
 
 
 # before it begins ----------------------------------------------------------------------------------------------------
