@@ -76,15 +76,11 @@ def damage_training(trial: Trial) -> None:
     shutil.copytree(half_trained(trial.bench), trial.folder / "out")
     path, how = damage(trial, files_of(trial.folder / "out"))
     what = f"train, {path.name} {how}"
-    ended = trial.run(trial.bench.words("train"))
+    reference, ended = trial.bench.reference("train"), trial.run(trial.bench.words("train"))
     require_told(ended, what)
     if ended.code:
         return
-    got, expected = (
-        {name: part for name, part in result.items() if name.startswith("model/")}
-        for result in (result_of(trial.folder / "out"), trial.bench.reference("train").result)
-    )
-    require_same(got, expected, what)
+    require_same(result_of(trial.folder / "out", "model/"), result_of(reference.folder, "model/"), what)
 
 
 def trained_and_evaluated(bench: Bench) -> Path:
@@ -140,12 +136,11 @@ def _figures(table: str) -> list[str]:
 
 def _require_part(trial: Trial, part: str, what: str) -> None:
     """What a command calls done is what it was before the damage."""
-    before = result_of(trained_and_evaluated(trial.bench))
+    expected = result_of(trained_and_evaluated(trial.bench), part)
     try:
-        now = result_of(trial.folder / "out")
+        got = result_of(trial.folder / "out", part)
     except Exception as error:
         raise Lost(f"{what}: exit code 0, but a file cannot be read ({error!r:.200})") from error
-    got, expected = ({name: value for name, value in one.items() if name.startswith(part)} for one in (now, before))
     require_same(got, expected, what)
 
 
@@ -160,9 +155,8 @@ def damage_study(trial: Trial) -> None:
     ended = trial.run(words, timeout=300)
     require_told(ended, what)
     if ended.code == 0 and words[0] == "sweep":
-        chosen = ("sweep.json", "sweep.csv")
-        now = {name: part for name, part in result_of(trial.folder / "out").items() if name in chosen}
-        require_same(now, {name: reference.result[name] for name in chosen}, what)
+        for name in ("sweep.json", "sweep.csv"):
+            require_same(result_of(trial.folder / "out", name), {name: reference.result[name]}, what)
 
 
 KINDS = [

@@ -18,11 +18,16 @@ from tools.soak.signals import CODES
 
 WAIT = 15  # ddp_timeout, in seconds
 GRACE = 45  # for what is done besides waiting
-SHARDS = ["--fsdp", "true", "--fsdp_config", '{"version": 2}']
+SHARDED = "fsdp: true\nfsdp_config:\n  version: 2\n"
 
 
 def words_of(bench: Bench, *, shards: bool) -> list[str]:
-    return [*bench.words("train"), "--ddp_timeout", str(WAIT), *(SHARDS if shards else [])]
+    words = [*bench.words("train"), "--ddp_timeout", str(WAIT)]
+    if shards:
+        recipe = bench.inputs / "fsdp2.yaml"
+        recipe.write_text(SHARDED)
+        words += ["--config", str(recipe), "--use_cpu", "false"]  # else accelerate would not shard
+    return words
 
 
 def start_two(bench: Bench, folder: Path, words: list[str], *, shards: bool, log: str = "rank") -> list[Child]:

@@ -14,14 +14,15 @@ RECORDS = {"samples.jsonl": ("problem", "sample"), "grades.jsonl": ("problem", "
 PLAIN = frozenset([".csv", ".tex"])
 
 
-def result_of(folder: Path) -> dict[str, Any]:
-    """Every part of the result beneath a folder, by name."""
+def result_of(folder: Path, part: str = "") -> dict[str, Any]:
+    """Every part of the result beneath a folder, by name; `part` takes only names that begin so."""
     parts = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith("checkpoint-") for part in path.parts):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name.startswith(part) and "checkpoint-" not in name:
             content = _content(path)
             if content is not None:
-                parts[str(path.relative_to(folder))] = content
+                parts[name] = content
     return parts
 
 
