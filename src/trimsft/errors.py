@@ -17,6 +17,8 @@ from typing import Any
 
 DONE, FAILED, REFUSED = 0, 1, 2
 """Exit codes: all is done, something failed on the way, the request cannot be carried out as it stands."""
+LONGEST = 2000
+"""Characters of a message."""
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
@@ -141,5 +143,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text on one line; what would act on a terminal is spelled out."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in " ".join(text.split()))
+    """The text on one line that a person can read; what would act on a terminal is spelled out."""
+    line = " ".join(text.split())
+    line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

@@ -1,5 +1,8 @@
 """Settings that are refused: in one line that names the field, before anything is done, without a trace."""
 
+import dataclasses
+import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import yaml
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, UsageError, exit_code
 from trimsft.train import TrimSFTTrainer, make_settings, parse, train, train_model
+from trimsft.train.settings import KINDS
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +167,66 @@ def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypa
     monkeypatch.undo()
     assert everything(tmp_path) == {}
     assert train_model(**{**fields, "max_steps": 1}, output_dir=tmp_path / "new" / "run").steps == 1
+
+
+# mutated recipes -----------------------------------------------------------------------------------------------------
+
+RECIPES = sorted(Path(__file__).parents[2].joinpath("recipes").glob("*.yaml"))
+NAMES = [field.name for kind in KINDS for field in dataclasses.fields(kind)]
+VALUES = [
+    ".nan", "-.inf", "1e400", "9" * 400, "0x" + "f" * 40, "~", "[]", "{a: {b: [1]}}", "''", '"\\u0000"', '"\\e[2J"',
+    "x" * 5000, "2026-99-99", "!!timestamp x", "!!python/object/apply:os.system [id]", "!!set {a, b}", "&a [*a]", "*nowhere",
+    "1_000", '"\\ud800"', "'" + '{"a":' * 3000 + "'", "'{\"a\":'", "{<<: 5}", "? [a]\n  : b",
+]  # fmt: skip
+BOMB = "x0: &x0 [a,a,a,a,a,a,a,a,a]\n" + "\n".join(
+    f"x{step}: &x{step} [{','.join([f'*x{step - 1}'] * 9)}]" for step in range(1, 9)
+)
+LINES = [
+    BOMB,
+    "a: " + "[" * 5000,
+    "- a",
+    "5: 5",
+    "---",
+    "%YAML 9",
+    "\ufeff",
+    "model_init_kwargs: &m {a: *m}",
+    "\x00",
+    "'",
+]
+
+
+def mutated(draw: random.Random) -> str:
+    lines = draw.choice(RECIPES).read_text().splitlines()
+    for _ in range(draw.choice((1, 2, 4))):
+        at, kind = draw.randrange(len(lines)), draw.randrange(6)
+        if kind < 2:
+            lines.append(f"{draw.choice(NAMES)}: {draw.choice(VALUES)}")
+        elif kind == 2:
+            lines.append(f"env: {{A_SETTING: {draw.choice(VALUES)}, {draw.choice(VALUES)}: b}}")
+        elif kind == 3:
+            lines.append(draw.choice(LINES))
+        else:
+            lines[at] = lines[at][: draw.randrange(len(lines[at]) + 1)] + draw.choice(
+                ("", "]", "\t", ": *a", '"', "\x07")
+            )
+    return "\n".join(lines)
+
+
+def test_mutated_recipes_are_refused_in_one_line_or_carried_out(fields, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("trimsft.train.run._make_trainer", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    refused: list[str] = []
+    carried_out = 0
+    for seed in range(60):
+        (tmp_path / "recipe.yaml").write_bytes(mutated(random.Random(seed)).encode("utf-8", "surrogatepass"))
+        names = {name: fields[name] for name in ("model_name_or_path", "dataset_name", "use_cpu")}
+        words = ["--config", str(tmp_path / "recipe.yaml"), *as_words({**names, "output_dir": tmp_path / "run"})]
+        try:
+            train(parse(words))
+        except UsageError as error:
+            refused.append(str(error))
+        except pytest.fail.Exception:
+            carried_out += 1
+        assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+    assert len(refused) > 30 and carried_out > 3
+    assert all(line.isprintable() and len(line) < 2500 for line in refused)

@@ -60,7 +60,7 @@ def parse_yaml(text: str) -> Any:
         return loader.construct_document(node)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: dates and numbers that do not exist
+    except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
         raise ParseError(one_line(error)) from error
 
 

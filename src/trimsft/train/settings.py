@@ -138,7 +138,7 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     for variable, value in environment.items():
         try:
             os.environ[variable] = "" if value is None else str(value)
-        except (ValueError, TypeError) as error:  # NUL, a name with = in it, a number as a name
+        except (ValueError, TypeError, OSError) as error:  # NUL, a name with = in it, a number as a name
             raise UsageError(f"env of {name!r}: {variable!r} cannot be set", field="--config") from error
     return fields
 
