@@ -19,7 +19,7 @@ from transformers import TrainerState
 
 from trimsft.errors import one_line
 from trimsft.runs import fingerprint_file, sync, write_whole
-from trimsft.runs.parsing import read_json
+from trimsft.runs.parsing import parse_json, read_json
 
 SEAL = "complete.json"
 STATE = "trainer_state.json"
@@ -107,7 +107,7 @@ def _unreadable(checkpoint: Path, thorough: bool) -> Iterator[str]:
     if (checkpoint / STATE).exists():
         TrainerState.load_from_json(str(checkpoint / STATE))
     for path in sorted(checkpoint.rglob("*.json")):
-        read_json(path, dict)
+        parse_json(path.read_bytes())
     for path in sorted(checkpoint.rglob("*.safetensors")):
         try:
             with safe_open(path, "pt"):  # its header must account for every byte

@@ -222,7 +222,7 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
             numbered = (path.with_suffix(f".{number}.jsonl") for number in itertools.count(1))
             path.rename(next(name for name in numbered if not name.exists()))
         self._file = JsonLines(path)
-        self._file.keep_until(lambda record: record["step"] > state.global_step)
+        self._file.keep_until(lambda one: isinstance(one.get("step"), int) and one["step"] > state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:

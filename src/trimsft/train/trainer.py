@@ -257,10 +257,12 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        _refuse_no_rows(eval_dataset=eval_dataset)
         with self._measuring(metric_key_prefix):
             return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
+        _refuse_no_rows(test_dataset=test_dataset)
         with self._measuring(metric_key_prefix):
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
