@@ -31,6 +31,7 @@ from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import log_estimate
+from trimsft.train.lost_ranks import naming_lost_ranks
 from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping
@@ -81,7 +82,7 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
-    with Stopping() as stopping, ExitStack() as held:
+    with naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
         if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
             metrics = dict(run.read_manifest().get("train", {}))
