@@ -78,12 +78,16 @@ class Graded:
         write_whole(folder / "graded.json", (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     def grades(self, record: SampleRecord, kind: str) -> dict[Key, GradeLine]:
-        """The grades of samples that are as they were; none where the grader or a file is another."""
+        """The grades that still hold; none where the grader or their file is another. Samples must be as they were."""
+        if _sha256(record.samples_path, self.samples_bytes) != self.samples_sha256:
+            raise RunError(
+                f"{record.samples_path}: has changed since it was graded, and was only ever added to",
+                hint="restore it, or remove graded.json beside it to have it graded as it is",
+            )
         path = record.folder / GRADES
         is_same = (
             (self.kind, self.version) == (kind, GRADER_VERSION)
             and fingerprint(record.problems()[: self.problems]) == self.problems_sha256
-            and _sha256(record.samples_path, self.samples_bytes) == self.samples_sha256
             and _sha256(path) == self.grades_sha256
         )
         lines = (checked(GradeLine, line, where=str(path)) for line in (JsonLines(path) if is_same else ()))

@@ -138,7 +138,7 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
         except RunError:  # beside a training whose model is gone, the record is of that model
             if settings.out is not None or not RunDirectory(settings.model).is_finished():
                 return False
-    return known.items() <= dict(recorded.get("engine") or {}).items()
+    return bool(known.items() <= recorded.get("engine", {}).items())
 
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:

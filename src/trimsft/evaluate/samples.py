@@ -17,7 +17,7 @@ with record.lock():
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -84,6 +84,7 @@ class _Settings:
     samples: int
     greedy: bool
     benchmark: str
+    engine: dict[str, Any] = field(default_factory=dict)
 
 
 class SampleRecord:
