@@ -51,6 +51,7 @@ TOP_SCHEMA = pa.schema(
 )
 AGAIN = "make it again with trimsft tokens --overwrite"
 _KEY = b"trimsft"
+_AT_ONCE = 2**18  # tokens
 _NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
 _TEXTS = ("text", "competitor_text", "top_texts")
 _TOPS = ("top_ids", "top_logprobs")
@@ -73,15 +74,19 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self.columns["gap"])
 
-    def stats(self) -> TokenStats:
+    def slices(self) -> Iterator[slice]:
+        """All rows, so many at once that what is computed of them stays small."""
+        return (slice(start, start + _AT_ONCE) for start in range(0, len(self), _AT_ONCE))
+
+    def stats(self, rows: slice = slice(None)) -> TokenStats:
         """What objectives weigh; the gold logit itself is not in the table, and no objective asks for it."""
-        gap = torch.from_numpy(self.columns["gap"].copy())
+        gap = torch.from_numpy(self.columns["gap"][rows].copy())
         return TokenStats(
-            nll=torch.from_numpy(self.columns["nll"].copy()),
+            nll=torch.from_numpy(self.columns["nll"][rows].copy()),
             gap=gap,
             gold_logit=torch.full_like(gap, torch.nan),
-            competitor=torch.from_numpy(self.columns["competitor_id"].astype(np.int64)),
-            entropy=torch.from_numpy(self.columns["entropy"].copy()),
+            competitor=torch.from_numpy(self.columns["competitor_id"][rows].astype(np.int64)),
+            entropy=torch.from_numpy(self.columns["entropy"][rows].copy()),
         )
 
 
@@ -99,7 +104,10 @@ def read_token_table(
     with _opened(path) as file:
         metadata = _metadata_of(path, file.schema_arrow)
         _require_columns(path, file.schema_arrow, metadata)
-        table = file.read(columns=list(_NUMBERS)) if examples is None else _examples(file, examples)
+        if examples is None:  # one column after the other, so that Arrow's copy is of one
+            columns = {name: _numbers(path, name, file.read(columns=[name]).column(name)) for name in _NUMBERS}
+            return TokenTable(columns, {}, metadata)
+        table = _examples(file, examples)
         numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
         numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
         texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}

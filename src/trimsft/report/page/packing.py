@@ -91,7 +91,7 @@ def cells_each(runs: int) -> int:
 def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int = CELLS) -> dict[str, Any]:
     """Packed cells of one table, sorted by category and gap, and for DFT and FSFT what needs no cells."""
     gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
-    category = table["category"].astype(np.int64)
+    category = table["category"]
     order, starts, width = _cells(gap, category, most)
     count = np.diff(np.append(starts, len(gap)))
 
@@ -117,7 +117,7 @@ def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int =
 
 
 def _cells(
-    gap: NDArray[np.float64], category: NDArray[np.int64], most: int
+    gap: NDArray[np.float64], category: NDArray[np.int8], most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
     """Tokens in order of category and gap, where each cell starts among them, and how wide the cells are."""
     order = np.lexsort((gap, category))

@@ -76,22 +76,21 @@ def group_tokens(
 ) -> list[Group]:
     """One line for each name; `groups` says which name each token has."""
     weights = weights_of(TrimSFT(margin, bandwidth), table)
-    norm = table["gradient_norm"].astype(np.float64)
-    inside = (region_of(table["gap"].astype(np.float64), margin, bandwidth) == 1).astype(np.float64)
     tokens = np.bincount(groups, minlength=len(names))
-
-    def summed(values: Array) -> Array:
-        return sums_by(groups, values, len(names))
-
-    mass = weights * norm
+    nll, weight, inside, norm, mass = sums = np.zeros((5, len(names)))
+    for rows in table.slices():
+        part, of_part = table["gradient_norm"][rows].astype(np.float64), weights[rows]
+        is_inside = region_of(table["gap"][rows].astype(np.float64), margin, bandwidth) == 1
+        for total, values in zip(sums, (table["nll"][rows], of_part, is_inside, part, of_part * part), strict=True):
+            total += sums_by(groups[rows], values.astype(np.float64), len(names))
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
         columns = {
             "ratio_percent": 100 * tokens.astype(np.float64) / len(table),
-            "mean_nll": summed(table["nll"].astype(np.float64)) / tokens,
-            "mean_weight": summed(weights) / tokens,
-            "middle_percent": 100 * summed(inside) / tokens,
-            "sft_mass_percent": 100 * summed(norm) / norm.sum(),
-            "trim_mass_percent": 100 * summed(mass) / mass.sum(),
+            "mean_nll": nll / tokens,
+            "mean_weight": weight / tokens,
+            "middle_percent": 100 * inside / tokens,
+            "sft_mass_percent": 100 * norm / table["gradient_norm"].sum(dtype=np.float64),
+            "trim_mass_percent": 100 * mass / mass.sum(),
         }
     return [
         Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in columns.items()})

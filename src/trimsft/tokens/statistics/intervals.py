@@ -13,12 +13,14 @@ Those of the paper's appendix tables, with the values of `weighting.diagnose` an
 Shapes: E examples, K columns, R resamples.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimsft import paper
 from trimsft.objectives import TrimSFT, make_objective
@@ -38,9 +40,12 @@ TRIMS = ("trim", "trim-e", "trim-h")
 
 
 class ByExample:
-    """Sums of columns of numbers, one for each token, over the tokens of each example."""
+    """Sums of columns of numbers, one for each token, over the tokens of each example.
 
-    def __init__(self, table: TokenTable, columns: Sequence[Array]) -> None:
+    Columns that are made one after the other take the memory of one.
+    """
+
+    def __init__(self, table: TokenTable, columns: Iterable[Array]) -> None:
         _, which = np.unique(table["example"], return_inverse=True)
         weights = (np.asarray(column, dtype=np.float64) for column in columns)
         self._sums_EK: Array = np.stack(
@@ -66,19 +71,25 @@ class ByExample:
 
 def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
     """mean_weight, high_weight_percent and r_eff of TrimSFT, for each setting."""
-    columns: list[Array] = [np.ones(len(table))]
-    for setting in settings:
-        weights = weights_of(TrimSFT(*setting), table)
-        scaled = weights / (weights.max(initial=0.0) or 1.0)  # squares of tiny weights would be 0
-        columns += [weights, (weights > HIGH_WEIGHT).astype(np.float64), scaled, np.square(scaled)]
-    sums = ByExample(table, columns)
+
+    def columns() -> Iterator[Array]:
+        yield np.ones(len(table))
+        for setting in settings:
+            weights = weights_of(TrimSFT(*setting), table)
+            yield weights
+            yield (weights > HIGH_WEIGHT).astype(np.float64)
+            scaled = weights / (weights.max(initial=0.0) or 1.0)  # squares of tiny weights would be 0
+            yield scaled
+            yield np.square(scaled)
+
+    sums = ByExample(table, columns())
     return {
         setting: {
             "mean_weight": sums.interval(_ratio(at, 0)),
             "high_weight_percent": sums.interval(_ratio(at + 1, 0, scale=100.0)),
             "r_eff": sums.interval(effective(at + 2, at + 3)),
         }
-        for at, setting in zip(range(1, len(columns), 4), settings, strict=True)
+        for at, setting in zip(itertools.count(1, 4), settings, strict=False)
     }
 
 
@@ -87,18 +98,21 @@ def mass_intervals(
 ) -> dict[tuple[Setting, str], Intervals]:
     """Percent of the gradient mass in each region, for each setting and objective."""
     norm = table["gradient_norm"].astype(np.float64)
-    columns: list[Array] = []
-    for setting in settings:
-        regions = _regions(table, setting)
-        for name in objectives:
-            made = make_objective(name, margin=setting.margin, bandwidth=setting.bandwidth)
-            mass = weights_of(made, table) * norm
-            columns += [mass, *(mass * region for region in regions)]
-    sums = ByExample(table, columns)
+
+    def columns() -> Iterator[Array]:
+        for setting in settings:
+            which = _regions(table, setting)
+            for name in objectives:
+                made = make_objective(name, margin=setting.margin, bandwidth=setting.bandwidth)
+                mass = weights_of(made, table) * norm
+                yield mass
+                yield from (mass * (which == region) for region in range(len(REGIONS)))
+
+    sums = ByExample(table, columns())
     keys = [(setting, name) for setting in settings for name in objectives]
     return {
         key: {region: sums.interval(_ratio(at + 1 + n, at, scale=100.0)) for n, region in enumerate(REGIONS)}
-        for at, key in zip(range(0, len(columns), 1 + len(REGIONS)), keys, strict=True)
+        for at, key in zip(itertools.count(0, 1 + len(REGIONS)), keys, strict=False)
     }
 
 
@@ -106,13 +120,20 @@ def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Interva
     """The columns of `groups.Group` for each category, but for its mean nll."""
     which, norm = table["category"], table["gradient_norm"].astype(np.float64)
     weights = weights_of(TrimSFT(*setting), table)
-    _, middle, _ = _regions(table, setting)
-    each = [np.ones(len(table)), weights, middle, norm, weights * norm]
-    columns = [*each, *(column * (which == n) for n in range(len(CATEGORIES)) for column in each)]
-    sums = ByExample(table, columns)
+    is_inside = _regions(table, setting) == 1
+
+    def each(part: NDArray[np.bool_] | int = 1) -> Iterator[Array]:
+        yield np.ones(len(table)) * part
+        yield weights * part
+        yield (is_inside * part).astype(np.float64)
+        yield norm * part
+        yield weights * norm * part
+
+    parts = (each(which == n) for n in range(len(CATEGORIES)))
+    sums = ByExample(table, itertools.chain(each(), *parts))
     intervals = {}
     for n, name in enumerate(CATEGORIES):
-        at = len(each) * (n + 1)
+        at = 5 * (n + 1)
         intervals[name] = {
             "ratio_percent": sums.interval(_ratio(at, 0, scale=100.0)),
             "mean_weight": sums.interval(_ratio(at + 1, at)),
@@ -132,6 +153,6 @@ def _ratio(above: int, below: int, *, scale: float = 1.0) -> Callable[[Array], A
     return lambda means: scale * means[:, above] / means[:, below]
 
 
-def _regions(table: TokenTable, setting: Setting) -> list[Array]:
-    which = region_of(table["gap"].astype(np.float64), *setting)
-    return [(which == region).astype(np.float64) for region in range(len(REGIONS))]
+def _regions(table: TokenTable, setting: Setting) -> NDArray[np.int8]:
+    """Which of `REGIONS` each token lies in."""
+    return region_of(table["gap"].astype(np.float64), *setting).astype(np.int8)

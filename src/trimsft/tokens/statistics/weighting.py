@@ -93,8 +93,10 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 
 def weights_of(objective: WeighsTokens, table: TokenTable) -> Array:
-    """The weight of each token of a table, by the objective's own formula."""
-    weights: Array = objective.weights(table.stats()).numpy().astype(np.float64)
+    """The weight of each token of a table, by the objective's own formula, which knows one token at a time."""
+    weights: Array = np.empty(len(table))
+    for rows in table.slices():
+        weights[rows] = objective.weights(table.stats(rows)).numpy()
     return weights
 
 
