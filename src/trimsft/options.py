@@ -33,6 +33,9 @@ from typing import Any, Literal, Union
 
 from trimsft.errors import UsageError
 
+DEEPEST = 100
+"""Folders in one another that a path may name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -90,6 +93,34 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
             raise unknown_name(name, text, known.choices)
     if isinstance(value, int | float):
         _check_bounds(name, value, known)
+    _check_texts(name, value)
+    if isinstance(value, Path):
+        check_path(name, value)
+
+
+def check_path(name: str, value: str | Path) -> None:
+    """Refuse what cannot name a file or folder, whether or not there is one."""
+    try:
+        path = Path(value).expanduser()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, not allowed, the home of nobody
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
+    if len(path.parts) > DEEPEST:
+        raise UsageError(f"has more than {DEEPEST} folders in one another", field=name, value=str(value))
+
+
+def _check_texts(name: str, value: Any) -> None:
+    """Refuse characters that no file could hold, also within lists and dictionaries."""
+    if isinstance(value, str | Path):
+        text = str(value)
+        if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text):
+            raise UsageError("holds characters that cannot be written", field=name, value=text)
+    elif isinstance(value, Mapping):
+        _check_texts(name, [*value.keys(), *value.values()])
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _check_texts(name, entry)
 
 
 def _check_bounds(name: str, value: float, known: Option) -> None:

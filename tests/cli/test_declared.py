@@ -87,9 +87,23 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"trimsft: {line}\n")
 
 
+BAD = [
+    ({"out": "x"}, "out: must be a path, got 'x'"),
+    ({"limit": True}, "limit: must be a whole number, got True"),
+    ({"models": ("a", 5)}, "models: must be a list of text, got"),
+    ({"engine": None}, "engine: must be text, got None"),
+    ({"out": Path("~nobody-here")}, "out: cannot be a path"),
+    ({"models": ("a\0",)}, "models: holds characters that cannot be written"),
+    ({"sampling": Sampling(temperature=float("inf"))}, "temperature: must be finite, got inf"),
+]
+
+
 def test_python_gets_the_same_checks_by_the_names_of_fields() -> None:
     with pytest.raises(UsageError, match="limit: must be at least 1, got 0"):
         Settings(models=(), limit=0)
     with pytest.raises(UsageError, match="limit: must be a whole number, got 'many'"):
         Settings(models=(), limit="many")  # type: ignore[arg-type]
+    for bad, says in BAD:
+        with pytest.raises(UsageError, match=f"^{says}"):
+            Settings(**{"models": (), **bad})
     assert given_options(Settings(models=("m",), limit=2)) == {"models": ("m",), "limit": 2}

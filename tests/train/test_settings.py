@@ -128,6 +128,8 @@ BAD_YAML = {
     ".nan": "learning_rate margin lora_dropout seed",
 }
 BAD_FIELDS = [(field, value) for value, names in BAD_YAML.items() for field in names.split()]
+NO_PATHS = ("~nobody-here/x", "x" * 5000, "a/" * 2000, "a\0b", "a\udcffb")
+PATHS = [(name, value) for name in ("output_dir", "model_name_or_path", "dataset_name") for value in NO_PATHS]
 
 
 def test_bad_values_are_refused_by_the_name_of_their_field_before_anything_is_done(
@@ -142,6 +144,9 @@ def test_bad_values_are_refused_by_the_name_of_their_field_before_anything_is_do
         made = {**fields, "output_dir": "run", **yaml.safe_load(f"{field}: {value}")}
         with pytest.raises(UsageError, match=rf"^{field}: [^\n]*$"):
             make_settings(made)
+    for field, value in [*PATHS, ("run_name", "a\udcff"), ("lora_target_modules", ["a\0"])]:
+        with pytest.raises(UsageError, match=rf"^{field}: [^\n]*$"):
+            make_settings({**fields, field: value})
     assert len(BAD_WORDS) + len(BAD_FIELDS) > 150 and everything(tmp_path) == {}
 
 
@@ -175,8 +180,8 @@ RECIPES = sorted(Path(__file__).parents[2].joinpath("recipes").glob("*.yaml"))
 NAMES = [field.name for kind in KINDS for field in dataclasses.fields(kind)]
 VALUES = [
     ".nan", "-.inf", "1e400", "9" * 400, "0x" + "f" * 40, "~", "[]", "{a: {b: [1]}}", "''", '"\\u0000"', '"\\e[2J"',
-    "x" * 5000, "2026-99-99", "!!timestamp x", "!!python/object/apply:os.system [id]", "!!set {a, b}", "&a [*a]", "*nowhere",
-    "1_000", '"\\ud800"', "'" + '{"a":' * 3000 + "'", "'{\"a\":'", "{<<: 5}", "? [a]\n  : b",
+    "x" * 5000, "2026-99-99", "!!timestamp x", "!!python/object/apply:os.system [id]", "!!set {a, b}", "&a [*a]",
+    "*nowhere", "1_000", '"\\ud800"', "'" + '{"a":' * 3000 + "'", "'{\"a\":'", "{<<: 5}", "? [a]\n  : b",
 ]  # fmt: skip
 BOMB = "x0: &x0 [a,a,a,a,a,a,a,a,a]\n" + "\n".join(
     f"x{step}: &x{step} [{','.join([f'*x{step - 1}'] * 9)}]" for step in range(1, 9)

@@ -16,7 +16,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 from trimsft.errors import UsageError
-from trimsft.options import Option, check_value, unknown_name
+from trimsft.options import Option, check_path, check_value, unknown_name
 from trimsft.runs.parsing import ParseError, parse_json
 
 LARGEST = 2**31 - 1
@@ -69,6 +69,11 @@ ENTRIES = {
 """Names in dictionaries, where all that are allowed are known."""
 OPAQUE = {"optim_args", "lora_target_modules", "lora_task_type", "torch_compile_backend", "torch_compile_mode", "debug"}
 """What only the libraries can judge, beside dictionaries."""
+PATHS = {
+    "output_dir", "model_name_or_path", "dataset_name", "dataset_test_file", "benchmarks_dir", "chat_template_path",
+    "resume_from_checkpoint",
+}  # fmt: skip
+"""What is, or may be, files and folders, joined by commas."""
 NOT_SET = {"max_steps": -1, "debug": None}
 """What means that a field is not set, beside its type and bounds."""
 EVERY = {"logging_steps": "logging_strategy", "save_steps": "save_strategy", "eval_steps": "eval_strategy"}
@@ -89,6 +94,8 @@ def check_fields(kind: type, values: Mapping[str, Any]) -> None:
                 value = int(value)
             check_value(name, value, hint, _bounds(field, hint, value))
             _check_entries(name, value, hint)
+            for path in str(value).split(",") if name in PATHS and value else ():
+                check_path(name, path)
     for steps, strategy in EVERY.items():
         if values.get(steps) == 0 and values.get(strategy, "no") == "steps":
             raise UsageError("must be above 0", field=steps, value=0, hint=f"or set {strategy} to 'no'")
