@@ -202,9 +202,9 @@ def _choose(folder: Path, wanted: str | Literal[True]) -> str | RunError:
 
 def _not_the_best(best: Path, state: Any, args: Any) -> str | None:
     """Why a checkpoint does not count as the best so far."""
-    metric = "eval_" + str(args.metric_for_best_model).removeprefix("eval_")
+    metric = "eval_" + (args.metric_for_best_model or "").removeprefix("eval_")
     logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
-    if state.best_metric not in logged:
+    if args.metric_for_best_model and state.best_metric not in logged:
         return f"it was not chosen by {metric}"
     return what_is_torn(best, thorough=False)
 
