@@ -1,5 +1,7 @@
 """A collective that fails is told by the rank that is missing, not by the address of a connection."""
 
+import threading
+
 import pytest
 from torch import distributed
 
@@ -15,6 +17,16 @@ class Gone:
 
     def set(self, key: str, value: str) -> None:
         raise distributed.DistNetworkError("connection reset")
+
+
+class Stopped:
+    """A store whose keeper has stopped."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+
+    def set(self, key: str, value: str) -> None:
+        self.goes_on.wait()
 
 
 @pytest.fixture
@@ -52,3 +64,10 @@ def test_other_errors_pass(store) -> None:
 def test_who_keeps_the_store_may_be_lost_itself() -> None:
     assert lost_ranks(Gone(), 1, 3, 0.0) == [0]
     assert lost_ranks(Gone(), 0, 2, 0.0) == [1]
+
+
+def test_who_keeps_the_store_may_have_stopped(monkeypatch) -> None:
+    monkeypatch.setattr(module, "ANSWER", 0.0)
+    store = Stopped()
+    assert lost_ranks(store, 1, 3, 0.0) == [0]
+    store.goes_on.set()

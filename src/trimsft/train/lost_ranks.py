@@ -4,6 +4,7 @@ with naming_lost_ranks():
     trainer.train()     # TrimSFTError: rank 1 of 2 no longer answers; ...
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from trimsft.errors import TrimSFTError
 
 PATIENCE = 10.0
 """Seconds in which every process that still works notices that a collective has failed, and says so."""
+ANSWER = 5.0
+"""Seconds in which a store answers, if anybody keeps it."""
 
 
 @contextmanager
@@ -41,16 +44,25 @@ def lost_ranks(store: Any, rank: int, count: int, patience: float) -> list[int]:
     Args:
         store: what the ranks found each other by; rank 0 keeps it, unless a launcher does.
     """
-    missing, end = [number for number in range(count) if number != rank], time.monotonic() + patience
-    with suppress(distributed.DistError):
-        store.set(f"trimsft/noticed/{rank}", "")
-        while missing:
-            missing = [number for number in missing if not store.check([f"trimsft/noticed/{number}"])]
-            if time.monotonic() > end:
-                break
-            time.sleep(0.05)
-        return missing
-    return [0] if 0 in missing else missing  # who kept the store is gone
+    missing = [number for number in range(count) if number != rank]
+
+    def ask() -> None:
+        end = time.monotonic() + patience
+        with suppress(distributed.DistError):
+            store.set(f"trimsft/noticed/{rank}", "")
+            while missing:
+                for number in [number for number in missing if store.check([f"trimsft/noticed/{number}"])]:
+                    missing.remove(number)
+                if time.monotonic() > end:
+                    return
+                time.sleep(0.05)
+            return
+        missing[:] = [0] if 0 in missing else missing  # who kept the store is gone
+
+    asking = threading.Thread(target=ask, daemon=True)  # a store whose keeper has stopped never answers
+    asking.start()
+    asking.join(patience + ANSWER)
+    return [0] if asking.is_alive() and 0 in missing else list(missing)
 
 
 def _is_of_a_collective(error: BaseException | None) -> bool:
