@@ -223,9 +223,17 @@ def _fused_forward(
 
 
 def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
-    names = list(inspect.signature(type(model).forward).parameters)[1 : 1 + len(args)]
-    if "labels" in names and args[names.index("labels")] is not None and hasattr(model, "trimsft_head"):
+    kind: Any = type(model)
+    place = _place_of_labels(kind)
+    if len(args) > place and args[place] is not None and hasattr(model, "trimsft_head"):
         raise TypeError("labels: a patched model takes them by name, labels=..., not by their position")
+
+
+@functools.cache
+def _place_of_labels(kind: Any) -> int:
+    """Where labels stand among the arguments of a call; far behind them if they have a name only."""
+    names = list(inspect.signature(kind.forward).parameters)[1:]
+    return names.index("labels") if "labels" in names else sys.maxsize
 
 
 class _Call:
