@@ -80,11 +80,10 @@ def campaign(
 ) -> Counter[str]:
     """How so many trials ended, by outcome."""
     rng, outcomes = random.Random(seed), Counter[str]()
-    Drawing.save = lambda self, path: []  # type: ignore[method-assign]  # figures are drawn from what was read
     runs = make_runs(folder)
     files = sorted(path for run in runs.values() for path in run.rglob("*") if path.is_file())
-    for trial in range(trials):
-        path = files[trial % len(files)]
+    for _ in range(trials):
+        path = rng.choice(files)
         whole = path.read_bytes()
         path.write_bytes(damage(whole, path.name, rng))
         outcome = _outcome(runs, folder / "out")
@@ -114,5 +113,6 @@ def _outcome(runs: dict[str, Path], out: Path) -> str:
 
 
 if __name__ == "__main__":
+    Drawing.save = lambda self, path: []  # type: ignore[method-assign]  # figures are drawn from what was read
     with tempfile.TemporaryDirectory() as name:
         print(campaign(Path(name), int(sys.argv[1]), told=print))  # noqa: T201
