@@ -74,8 +74,8 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
     """How many of them took part in the head's backward pass."""
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-    logits: NoLogits | None = None
-    """Without gradients, when Trainer looks for some to give to compute_metrics."""
+    no_logits: NoLogits | None = None
+    """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
 
 @dataclass(kw_only=True)
@@ -339,7 +339,7 @@ def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) ->
         kept=result.kept,
         hidden_states=getattr(outputs, "hidden_states", None),
         attentions=getattr(outputs, "attentions", None),
-        logits=None if torch.is_grad_enabled() else NoLogits(),
+        no_logits=None if torch.is_grad_enabled() else NoLogits(),
     )
 
 
