@@ -1,5 +1,8 @@
 """A tiny study of the lab from nothing to its tables: what it leaves, and that nothing is done twice."""
 
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study, show_outcomes
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running import execution
-from trimsft.study.running.execution import Outcome
+from trimsft.study.running.execution import Event, Outcome
 from trimsft.study.running.watch import read_status
 from trimsft.study.scales import LAB
 from trimsft.study.tables import writing
@@ -123,3 +126,28 @@ def test_settings_that_training_refuses_stop_a_study_before_it_begins(tmp_path: 
     with pytest.raises(UsageError, match="learning_rat: no such field; did you mean learning_rate"):
         run_study(wrong)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.soak
+def test_a_worker_that_is_killed_costs_time_and_nothing_else(
+    finished: tuple[Path, StudyOutcome], tmp_path: Path
+) -> None:
+    """The same weights and samples as in a study that nobody disturbed; nobody is left behind."""
+    out, killed = tmp_path / "out", list[str]()
+
+    def kill_once(event: Event) -> None:
+        if event.state == "running" and event.note not in killed:
+            killed.append(event.note)
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid or 0, signal.SIGKILL)
+
+    settings = StudySettings(names=("main",), smoke=True, out=out, workers=1, retries=20)
+    (outcome,) = run_study(settings, on_event=kill_once)
+    assert "training" in killed and len(killed) > 2
+    assert outcome.failures() == [] and multiprocessing.active_children() == []
+    undisturbed, _ = finished
+    assert written(out).keys() == written(undisturbed).keys()
+    for name in written(out):
+        before, after = (folder.joinpath(name).read_bytes() for folder in (undisturbed, out))
+        assert sorted(before.splitlines()) == sorted(after.splitlines()), name
+    assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock", ".settling")]

@@ -225,7 +225,8 @@ def carry_out(order: Path) -> int:
     try:
         job.take(cell, step, tell_nobody)
     except Exception as error:  # whatever a library raises
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # a full disk
+            traceback.print_exc()
         reason = json.dumps({"class": type(error).__name__, "message": one_line(error)})
         with contextlib.suppress(FileExistsError), order.with_suffix(".failure").open("x") as file:  # the first rank's
             file.write(reason)

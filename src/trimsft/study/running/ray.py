@@ -20,7 +20,7 @@ from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import STAGES, CellJob, tell_nobody
 from trimsft.study.running.slots import VISIBLE
-from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, say_into, settle_threads
+from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, settle_threads
 
 CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
 RESOURCES = "TRIMSFT_RAY_RESOURCES"  # other resources that every cell takes, such as {"a100": 1} in JSON
@@ -175,6 +175,5 @@ def _do(job: CellJob, name: str) -> Message:
     os.environ.update({**QUIET, **job.environment()})
     if job.scale.device == "cpu":
         os.environ.update({"OMP_NUM_THREADS": str(CORES["cpu"]), VISIBLE: ""})
-    say_into(job.log(name))
     settle_threads()
     return attempt(job, name, tell_nobody)

@@ -224,18 +224,19 @@ def _serve(pipe: Connection, job: CellJob, slot: Mapping[str, str]) -> None:
     with suppress(KeyboardInterrupt):  # a training that was asked to end
         while True:
             name = names.get()
-            say_into(job.log(name))
             pipe.send(attempt(job, name, tell))
 
 
 def attempt(job: CellJob, name: str, tell: Any) -> Message:
-    """One item, whatever comes of it."""
+    """One item, whatever comes of it; what is printed goes to its log."""
     try:
+        say_into(job.log(name))
         return Done(name, job.do(name, tell))
     except Taken as taken:
         return Busy(name, str(taken))
     except Exception as error:  # whatever a library raises ends this item, and no other
-        traceback.print_exc()
+        with suppress(OSError):  # a full disk
+            traceback.print_exc()
         return Failed(name, one_line(error), was_killed=getattr(error, "was_killed", False))
 
 
@@ -271,7 +272,7 @@ def say_into(log: Path) -> None:
     sys.stderr.flush()
     if log.name != os.path.basename(os.devnull):
         log.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
