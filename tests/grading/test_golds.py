@@ -1,6 +1,8 @@
 """The golds of the seven benchmarks, where the data folder lies beside the repository."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,29 @@ def test_each_gold_is_itself_however_it_is_spelled_and_not_the_next(benchmark: s
     other = grader.grade_many([(_box(n), g, r, False) for g, n, r in zip(golds, following, rules, strict=True)])
     equal = {(g, n) for g, n, found in zip(golds, following, other, strict=True) if found.correct and g != n}
     assert equal <= EQUAL_NEIGHBOURS
+
+
+def _golds() -> list[str]:
+    files = (FOLDER / f"{name}.jsonl" for name in NAMES)
+    return sorted({json.loads(line)["answer"] for file in files for line in file.read_text("utf-8").splitlines()})
+
+
+def _right(gold: str) -> Iterator[str]:
+    yield rf"\textcolor{{red}}{{{gold}}}"
+    if re.fullmatch(r"-?\d+", gold):
+        yield from (rf"\textbf{{(D)}}~{gold}", f"{int(gold) - 7}+7={gold}", f"{gold}=x", rf"{gold}\text{{ m/s}}^2")
+
+
+def _wrong(gold: str) -> Iterator[str]:
+    if digits := list(re.finditer(r"\d", gold)):
+        last = digits[-1]
+        yield gold[: last.start()] + str((int(last[0]) + 1) % 10) + gold[last.end() :]
+    if re.fullmatch(r"-?\d+", gold):
+        yield from (f"{int(gold) - 7}+8={gold}", f"{gold} 1", f"{gold}'1", rf"\textbf{{(D)}}~{int(gold) + 1}")
+
+
+def test_what_is_made_of_a_gold_is_right_or_wrong_as_it_was_made(grader: Grader) -> None:
+    for make, is_right in ((_right, True), (_wrong, False)):
+        pairs = [(gold, answer) for gold in _golds() for answer in make(gold)]
+        grades = grader.grade_many([(_box(answer), gold, Rules(), False) for gold, answer in pairs])
+        assert [pair for pair, grade in zip(pairs, grades, strict=True) if grade.correct is not is_right] == []

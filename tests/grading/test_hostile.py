@@ -26,11 +26,9 @@ STATIC = {
     "accents": "1" + "\u0301" * 1500, "expanding": "\ufdfa" * 1900, "zero": r"\frac{1}{0}", "logarithm": r"\log_{0}(0)",
     "environments": r"\begin{pmatrix}" * 100, "percents": r"\%" * 900, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
     "subscript": "x_{" + "1" * 1500 + "}", "binomial": r"\binom{10^9}{5\cdot 10^8}",
-}  # fmt: skip
-RUNAWAY = {
     "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
-    "integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy",
-}
+}  # fmt: skip
+RUNAWAY = {"integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy"}
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +113,40 @@ def test_all_spellings_of_a_fraction_are_equal(above: int, below: int) -> None:
         for other in spellings:
             assert compare(clean(one), clean(other), Rules(), same_leaf) is True
     assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules(), same_leaf) is False
+
+
+class _Counting:
+    """A pool that never ends in time, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, gold: str, answer: str, seconds: float, loose: bool) -> str:
+        self.asked.append((gold, answer))
+        return "timeout"
+
+
+def test_an_answer_takes_all_its_time_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, pool = Grader(2), _Counting()
+    monkeypatch.setattr(own, "_pool", pool)
+    answers = [rf"\int_0^{n} \sin(x^x) dx" for n in range(2, 6)]
+    items = [(rf"\boxed{{{answer}}}", "5", Rules(), False) for answer in answers] * 3
+    assert {grade.status for grade in own.grade_many(items)} == {"timeout"}
+    assert sorted(answer for _, answer in pool.asked) == sorted(answers)
+    assert not any(own.equivalent(one, other) for one in answers for other in answers if one != other)
+    assert len(pool.asked) == len(answers)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        r"\binom{10^9}{5\cdot 10^8}", r"\exp(\exp(\exp(9)))", "10^{100000000}+x", r"x\text{ and so on}",
+        r"\int " * 9 + "x", r"\sum_{k=1}^{9999} \frac{1}{k}",
+    ],
+)  # fmt: skip
+def test_math_verify_is_not_asked_what_it_cannot_know(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, pool = Grader(), _Counting()
+    monkeypatch.setattr(own, "_pool", pool)
+    for gold in GOLDS:
+        assert not own.grade(rf"\boxed{{{answer}}}", gold).correct
+    assert pool.asked == []

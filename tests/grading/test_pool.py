@@ -99,5 +99,5 @@ def test_a_worker_that_cannot_start_is_a_failure_and_no_grade(monkeypatch: pytes
     with Grader() as grader:  # which starts workers
         assert grader._pool._workers[0]._process is not None
         with pytest.raises(TrimSFTError, match="the grading worker did not start; run `"):
-            grader.grade(r"\boxed{\sum_{k=1}^{10} k}", "55")
+            grader.grade(r"\boxed{\int_0^1 2x dx}", "1")
     assert grader._pool._workers[0]._process is None

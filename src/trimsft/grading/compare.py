@@ -172,10 +172,9 @@ def _different_kinds(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
 
 
 def _plain(gold: Shape, answer: Shape) -> bool:
-    """Whether the leaf of the two is a number or a word, which no inequality or matrix can equal."""
+    """Whether the leaf of the two is an expression or a word, which no inequality or matrix can equal."""
     text = gold.text if gold.kind == "leaf" else answer.text
-    tree = tree_of(text)
-    return word_of(text) is not None or (tree is not None and not kinds_of(tree))
+    return word_of(text) is not None or tree_of(text) is not None
 
 
 def _names_differ(gold: Shape, answer: Shape) -> bool:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import atexit
 import re
 import time
+import unicodedata
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 from trimsft.errors import TrimSFTError, one_line
@@ -27,11 +28,11 @@ from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.pool import Pool
 from trimsft.grading.rules import Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
-from trimsft.grading.values import kinds_of
 from trimsft.grading.words import changes_a_value
 
 Kind = Literal["strict", "qwen"]
 Item = tuple[str, str, Rules, bool]  # response, gold, rules, truncated
+Question = tuple[str, str, Rules]  # gold, answer, rules
 
 _CACHE_SIZE = 200_000
 _EARLY_WORKERS = 4  # started on entering, while a model still generates; the others when there is work for them
@@ -57,7 +58,8 @@ class Grader:
         self.seconds = seconds
         self._workers = workers
         self._pool = Pool(workers, memory_bytes)
-        self._cache: dict[tuple[str, str, Rules], Status] = {}
+        self._cache: dict[Question, Status] = {}
+        self._slow: set[str] = set()  # expressions that took all their time once, and are not asked about again
         self.ignored_rules: set[str] = set()
         """Fields of `Rules` that problems declared and this kind of grader has no use for."""
 
@@ -74,45 +76,36 @@ class Grader:
 
     def grade(self, response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """The verdict on one response; see `Grade`."""
-        return self._grade(response, gold, rules, truncated, self._status)
+        question = self._question(response, gold, rules)
+        return _grade(question, None if question is None else self._status(*question), truncated)
 
     def grade_many(self, items: Iterable[Item]) -> list[Grade]:
         """The verdicts on many, in order, with all workers; equal questions are asked once."""
-        items = list(items)
-        grades: list[Grade | None] = []
-        without_algebra = partial(self._status, algebra=False)
-        for response, gold, rules, truncated in items:
+        asked = [(self._question(response, gold, rules), truncated) for response, gold, rules, truncated in items]
+        statuses: dict[Question, Status] = {}
+        undecided: list[Question] = []
+        for question in dict.fromkeys(question for question, _ in asked if question is not None):
             try:
-                grades.append(self._grade(response, gold, rules, truncated, without_algebra))
+                statuses[question] = self._status(*question, algebra=False)
             except _NeedsAlgebra:
-                grades.append(None)
-        undecided = [at for at, verdict in enumerate(grades) if verdict is None]
-        threads = ThreadPoolExecutor(self._workers)
-        try:
-            results = threads.map(lambda at: self._grade(*items[at], self._status), undecided)
-            for at, verdict in zip(undecided, results, strict=True):
-                grades[at] = verdict
-        finally:
-            threads.shutdown(cancel_futures=True)  # who is interrupted does not wait for what is still to be asked
-        return [verdict for verdict in grades if verdict is not None]
+                undecided.append(question)
+        with ThreadPoolExecutor(self._workers) as threads:
+            statuses |= zip(undecided, threads.map(lambda question: self._status(*question), undecided), strict=True)
+        return [_grade(question, question and statuses[question], truncated) for question, truncated in asked]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
         """Whether two answers count as one vote: each must be correct when the other is the gold."""
         rules = self._used(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
-    def _grade(
-        self, response: str, gold: str, rules: Rules, truncated: bool, judge: Callable[[str, str, Rules], Status]
-    ) -> Grade:
+    def _question(self, response: str, gold: str, rules: Rules) -> Question | None:
+        """The gold, the answer and the rules that apply; None where a response states no answer."""
         for name, text in (("response", response), ("gold", gold)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}={text!r}: expected text")
         rules = self._used(rules)
         answer = self._answer(response, gold, rules)
-        if answer is None:
-            return Grade(False, "truncated" if truncated else "no_answer", None)
-        status = judge(gold, answer, rules)
-        return Grade(status == "correct", status, answer)
+        return None if answer is None else (gold, answer, rules)
 
     def _used(self, rules: Rules) -> Rules:
         """The rules that apply: the lenient grader has none but its own, and notes what it leaves out."""
@@ -131,7 +124,7 @@ class Grader:
         question = (gold, answer, rules)
         status = self._cache.get(question)
         if status is None:
-            judgement = _Judgement(self._pool if algebra else None, self.seconds)
+            judgement = _Judgement(self._pool if algebra else None, self.seconds, self._slow)
             judged = judgement.qwen if self.kind == "qwen" else judgement.strict
             try:
                 status = judged(gold, answer, rules)
@@ -150,6 +143,12 @@ class Grader:
         return status
 
 
+def _grade(question: Question | None, status: Status | None, truncated: bool) -> Grade:
+    if question is None or status is None:
+        return Grade(False, "truncated" if truncated else "no_answer", None)
+    return Grade(status == "correct", status, question[1])
+
+
 class _NeedsAlgebra(Exception):
     """The cheap comparisons do not decide."""
 
@@ -157,9 +156,10 @@ class _NeedsAlgebra(Exception):
 class _Judgement:
     """One comparison: its budget of time, shared by all questions to the pool, and how those ended."""
 
-    def __init__(self, pool: Pool | None, seconds: float) -> None:
+    def __init__(self, pool: Pool | None, seconds: float, slow: set[str]) -> None:
         self._pool = pool
         self._left = seconds
+        self._slow = slow
         self._timed_out = False
 
     def strict(self, gold: str, answer: str, rules: Rules) -> Status:
@@ -198,6 +198,7 @@ class _Judgement:
             return None
         if not loose and (_misread(gold) or _misread(answer) or not _beyond_the_reader(gold, answer)):
             return None
+        self._timed_out |= not self._slow.isdisjoint((gold, answer))
         if self._left <= 0.01 or self._timed_out:
             return None
         if self._pool is None:
@@ -205,7 +206,9 @@ class _Judgement:
         started = time.monotonic()
         said = self._pool.ask(gold, answer, self._left, loose)
         self._left -= time.monotonic() - started
-        self._timed_out = said == "timeout"
+        if said == "timeout":
+            self._timed_out = True
+            self._slow.add(answer)
         return {"equal": True, "different": False}.get(said)
 
 
@@ -220,12 +223,15 @@ _EXPLOSIVE = re.compile(
 )
 _DROPPED = re.compile(r"\\[pb]?mod(?![A-Za-z])|\\not|\d\s*['\"]")
 """A modulus, a negation, a quote after a digit."""
-_OPERATORS = re.compile(r"\\(?:sum|prod|i{0,3}nt|oint|lim|det|begin|ldots|Re|Im|circ)(?![A-Za-z])")
+_OPERATORS = re.compile(r"\\(?:sum|prod|i{1,3}nt|oint|lim|det|begin)(?![A-Za-z])")
+_MOST_OPERATORS = 3
 
 
 def _too_complex(text: str) -> bool:
     """Whether an answer is longer or deeper nested than any that is read."""
-    return len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+    # a character may stand for many
+    is_long = len(text) > MAX_ANSWER or len(unicodedata.normalize("NFKC", text)) > MAX_ANSWER
+    return is_long or depth_of(text) > MAX_DEPTH
 
 
 def _fit_for_algebra(text: str) -> bool:
@@ -240,13 +246,12 @@ def _misread(text: str) -> bool:
 
 
 def _beyond_the_reader(gold: str, answer: str) -> bool:
-    """Whether math-verify may know better: sums, integrals, limits, and symbols that were read and not decided.
+    """Whether math-verify may know better: of integrals, limits, series, and what is computed with matrices.
 
     Of other texts it takes what it can read and drops the rest, and so accepts what it should not.
     """
-    trees = tree_of(gold), tree_of(answer)
-    has_symbols = any(kind.startswith("sym") for tree in trees if tree for kind in kinds_of(tree))
-    return _OPERATORS.search(gold + answer) is not None or (None not in trees and has_symbols)
+    unread = [text for text in (gold, answer) if tree_of(text) is None]
+    return 0 < sum(len(_OPERATORS.findall(text)) for text in unread) <= _MOST_OPERATORS
 
 
 # ---- one grader for the process

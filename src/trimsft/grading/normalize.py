@@ -99,7 +99,7 @@ _LAYOUT_WITH_ARGUMENT = re.compile(
 )
 _BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\{[^{}]*[\\\d])")
 _ROOT_OF_DIGITS = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?)")
-_DOTTED = re.compile(r"(\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
+_DOTTED = re.compile(r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
 _NUMBER_SET = re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])(?![A-Za-z])\s*\}?|\\([RZNQ])(?![A-Za-z])")
 _DEGREE_AS_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})")
@@ -134,7 +134,8 @@ def clean(text: str) -> str:
         return str(number)
     if spoken and (name := _NAMES_OF_THINGS.get(spoken[1].lower())):
         return name
-    text = _GROUPING.sub("", _from_unicode(text))
+    # long runs of spaces would cost the patterns below time that grows with their square
+    text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
     if money := _MONEY.fullmatch(text.strip()):
         text = f"{money[1]}{money[3]}\\text{{ {money[4] or ''} {_CURRENCY[money[2]]}}}"
     text = text.replace("\\$", "").replace("$", "").replace("**", "^")

@@ -222,6 +222,8 @@ def shape_of(text: str) -> Shape:
 
 def split_outside(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
     """Pieces between separators that stand outside all brackets, and the separators met."""
+    if not any(separator in text for separator in separators):
+        return [text.strip()], []
     pieces, met = [], []
     depth = environments = start = 0
     for token in _TOKEN.finditer(text):

@@ -283,7 +283,7 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     head = text[: len(text) - len(tail)]
     if parts := _DEGREES.fullmatch(text.strip()):
         return f"({parts[1]}+{parts[2]}/60+{parts[3] or 0}/3600)", DEGREE
-    if (parts := _PIECE.match(text)) and len(parts[0]) < len(text) and (compound := _compound(text)):
+    if len(text) <= _LOOK and _PIECE.match(text) and (compound := _compound(text)):
         return compound
     if match := _ORDINAL.search(tail):
         return head + tail[: match.start()], None

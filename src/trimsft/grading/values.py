@@ -31,6 +31,7 @@ _GUARD = 128  # bits that rounding may cost, apart from what sizes cost
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
+MAX_TERMS = 1_000
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 
 
@@ -59,6 +60,7 @@ class Evaluation:
         self.kind = kind
         self.precision = precision
         self.fuel = FUEL
+        self.bound: dict[str, Fraction] = {}  # letters of sums and products
         self.scale: Value = MP.mpf(0)  # largest sum seen: what cancellation has to be measured against
         self.reach = 0  # largest binary exponent seen, of either sign
 
@@ -87,6 +89,8 @@ class Evaluation:
             return tree[1]
         if kind == "sym":
             return self._symbol(tree[1])
+        if kind in ("sum", "prod"):
+            return self._series(*tree)
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
         self._burn(arguments, kind in ("call", "pow"))
         if kind == "fn":
@@ -99,6 +103,23 @@ class Evaluation:
             self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
         return value
 
+    def _series(self, kind: str, name: str, low: Tree, high: Tree, term: Tree) -> Value:
+        first, last = self._value(low), self._value(high)
+        if not all(_exact(bound) and bound.denominator == 1 for bound in (first, last)):
+            raise Undefined("bounds of a sum that are no integers")
+        if last - first > MAX_TERMS:
+            raise TooLarge("terms")
+        outside, value = self.bound.get(name), Fraction(int(kind == "prod"))
+        for number in range(int(first), int(last) + 1):
+            self.bound[name] = Fraction(number)
+            value = _OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term))
+            self._burn([value], False)
+            self.reach = max(self.reach, _reach(_checked(value)))
+        self.bound.pop(name, None)
+        if outside is not None:
+            self.bound[name] = outside
+        return value
+
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
         bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
         self.fuel -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
@@ -106,6 +127,8 @@ class Evaluation:
             raise TooLarge("too many operations")
 
     def _symbol(self, name: str) -> Value:
+        if name in self.bound:
+            return self.bound[name]
         if name in _CONSTANTS:
             return +_CONSTANTS[name]
         if self.kind == "integer":  # each of 2 to 41 once, in an order that depends on the name
@@ -278,5 +301,8 @@ def kinds_of(tree: Tree) -> set[str]:
         node = pending.pop()
         if node[0] in ("sym", "call", "fn"):
             kinds.add(f"{node[0]}:{node[1]}")
+        if node[0] in ("sum", "prod"):  # whose letter is no unknown
+            kinds |= {"call:sum"} | kinds_of(node[2]) | kinds_of(node[3]) | (kinds_of(node[4]) - {f"sym:{node[1]}"})
+            continue
         pending.extend(child for child in node[1:] if isinstance(child, tuple))
     return kinds - {f"sym:{name}" for name in _CONSTANTS}
