@@ -58,6 +58,10 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str, says: st
         (SERVER | {"engine": "vllm"}, "server", SERVER["server"]),
         (SERVER | {"engine": "transformers"}, "server", SERVER["server"]),
         ({"server_dialect": "vllm"}, "server_dialect", "vllm"),
+        ({"tokenizer": "t"}, "tokenizer", "t"),
+        ({"engine": "transformers", "tensor_parallel": 2}, "tensor_parallel", 2),
+        ({"engine": "transformers", "context_length": 99}, "context_length", 99),
+        (SERVER | {"tensor_parallel": 2}, "tensor_parallel", 2),
         ({"timeout": 5}, "timeout", 5),
         ({"concurrency": 5}, "concurrency", 5),
         ({"samples": 0, "sampling": Sampling(temperature=0.6)}, "temperature", 0.6),
@@ -75,7 +79,8 @@ def test_an_option_without_effect_is_refused(changes: dict[str, Any], field: str
 
 def test_the_same_options_pass_where_they_have_an_effect() -> None:
     settings(dtype="float16", revision="abc", gpu_memory=0.5, seed=1, sampling=Sampling(temperature=0.6, top_k=20))
-    settings(samples=0, sampling=Sampling(max_tokens=9))
+    settings(samples=0, sampling=Sampling(max_tokens=9, stop=("Q:",)))
+    settings(engine="vllm", tensor_parallel=2, context_length=4096)
     settings(samples=0, sampling=Sampling(temperature=0))  # says what happens anyway
     settings(benchmarks=("lab-easy", "math500"), data_dir=Path("data"))
     settings(**SERVER, engine="server", seed=1)

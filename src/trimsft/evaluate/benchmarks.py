@@ -260,7 +260,7 @@ def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
 def read_problems(path: Path) -> list[Problem]:
     """The problems of a JSON Lines file; an error names the line."""
     name = benchmark_name(path)
-    places = ((number, row, f"{path}, line {number}") for number, row in _read_rows(path))
+    places = ((number, row, f"{path}, line {number}") for number, row in read_rows(path))
     problems = _with_distinct_ids((place, _as_problem(row, place, f"{name}-{number}")) for number, row, place in places)
     if not problems:
         raise DataError(f"{path}: holds no problems")
@@ -352,7 +352,8 @@ def _as_tolerance(value: Any, name: str, place: str) -> float | None:
     return tolerance
 
 
-def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file, packed or not, each with the number of its line."""
     try:
         content = path.read_bytes()
         lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")

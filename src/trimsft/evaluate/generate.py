@@ -21,6 +21,7 @@ from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
 from trimsft.evaluate.settings import EvalSettings
+from trimsft.evaluate.shots import describe_shots, read_shots
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
@@ -46,6 +47,7 @@ class Evaluation:
                 "template": self.prompts.template,
                 "system_prompt": self.prompts.system_prompt,
                 "example": self.prompts.example,
+                **prompt_options(self.protocol),
             },
             "sampling": asdict(self._sampling()),
             "samples": self.protocol.samples,
@@ -90,6 +92,12 @@ class Evaluation:
             stop=tuple(dict.fromkeys([*sampling.stop, *self.prompts.stop])),
             stop_tokens=tuple(dict.fromkeys([*sampling.stop_tokens, *self.prompts.stop_tokens])),
         )
+
+
+def prompt_options(settings: EvalSettings) -> dict[str, Any]:
+    """What else the user has said of prompts and their ends; None where nothing, as in records of older versions."""
+    shots = read_shots(settings.few_shot) if settings.few_shot else ()
+    return {**describe_shots(shots), "stop": list(settings.sampling.stop) or None}
 
 
 def sample_seed(seed: int, key: Key) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimsft.evaluate.shots import Shot, turns_of, with_shots
 from trimsft.text.encoding import encode_prompts, encode_texts
 from trimsft.text.templates import (
     SYSTEM_PROMPT,
@@ -30,6 +31,10 @@ from trimsft.text.templates import (
     resolve_template_name,
 )
 
+_SERVER_RENDERS = (
+    "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
+    "DeepSeek and Llama's base models means another template: name the folder of the model, or its tokenizer"
+)
 _MARKER = re.compile(r"<\|[a-z_]+\|>")
 
 
@@ -67,13 +72,18 @@ class Prompts:
 
 
 def make_prompts(
-    problems: Sequence[str], tokenizer: Any = None, *, template: str = "auto", system_prompt: str | None = None
+    problems: Sequence[str],
+    tokenizer: Any = None,
+    *,
+    template: str = "auto",
+    system_prompt: str | None = None,
+    shots: tuple[Shot, ...] = (),
 ) -> Prompts:
     """Render problems; without a tokenizer (a server that has one) `auto` is a chat that the server renders."""
     if not problems:
         raise TemplateError("problems: there are none to make prompts of")
     if tokenizer is None:
-        return _without_tokenizer(problems, template, system_prompt)
+        return _without_tokenizer(problems, template, system_prompt, shots)
     why: tuple[str, ...] = ()
     if template == "auto":
         name, chosen, reason = choose_for_family(tokenizer, system_prompt)
@@ -81,6 +91,7 @@ def make_prompts(
     else:
         name = resolve_template_name(template, tokenizer)
         chosen = choose_template(template, tokenizer, system_prompt)
+    chosen = with_shots(name, chosen, shots)
     texts = chosen.render(problems)
     tokens = encode_prompts(problems, tokenizer, chosen)
     chats: list[tuple[dict[str, str], ...] | None] = [None] * len(problems)
@@ -92,15 +103,18 @@ def make_prompts(
     return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)
 
 
-def _without_tokenizer(problems: Sequence[str], template: str, system_prompt: str | None) -> Prompts:
+def _without_tokenizer(
+    problems: Sequence[str], template: str, system_prompt: str | None, shots: tuple[Shot, ...]
+) -> Prompts:
     check_template_name(template)
     if template in ("auto", "chat"):
         instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
-        chats = (tuple(messages_of(problem, instruction)) for problem in problems)
-        why = ("template auto: chat, because the server renders it itself",) if template == "auto" else ()
+        before = [*messages_of("", instruction)[:-1], *turns_of(shots)]
+        chats = ((*before, {"role": "user", "content": problem}) for problem in problems)
+        why = (_SERVER_RENDERS,) if template == "auto" else ()
         return Prompts("chat", system_prompt, tuple(Prompt("", None, chat) for chat in chats), notes=why)
-    chosen = choose_template(template, None, system_prompt)
     name = resolve_template_name(template, None)
+    chosen = with_shots(name, choose_template(template, None, system_prompt), shots)
     prompts = tuple(Prompt(text) for text in chosen.render(problems))
     return Prompts(name, system_prompt, prompts, stop=(chosen.end,) if chosen.end else ())
 

@@ -17,14 +17,16 @@ from typing import Any, Literal, cast
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, fingerprint, load_benchmark
 from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
-from trimsft.evaluate.generate import Evaluation, Progress, check, fill
+from trimsft.evaluate.generate import Evaluation, Progress, check, fill, prompt_options
 from trimsft.evaluate.judge import judge, scores_as_recorded
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
-from trimsft.evaluate.settings import EvalSettings
+from trimsft.evaluate.settings import OF_VLLM, EvalSettings
+from trimsft.evaluate.shots import read_shots
 from trimsft.grading import Grader
 from trimsft.runs import RunDirectory, find_weights
 from trimsft.scoring.scores import BenchmarkScore
+from trimsft.text.encoding import load_tokenizer
 from trimsft.text.templates import TemplateError, resolve_template_name
 
 
@@ -100,7 +102,7 @@ class _Task:
         return {
             "benchmark": self.name,
             "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
-            "prompt": {**template, "system_prompt": settings.system_prompt},
+            "prompt": {**template, "system_prompt": settings.system_prompt, **prompt_options(settings)},
             "sampling": {name: drawing[name] for name in ("temperature", "top_p", "top_k", "max_tokens")},
             "samples": settings.samples,
             "greedy": settings.greedy,
@@ -144,7 +146,10 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     tokenizer = getattr(engine, "tokenizer", None)
     texts = [problem.problem for problem in problems]
-    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=settings.system_prompt)
+    shots = read_shots(settings.few_shot) if settings.few_shot else ()
+    prompts = make_prompts(
+        texts, tokenizer, template=settings.template, system_prompt=settings.system_prompt, shots=shots
+    )
     taught = _trained_template(settings, tokenizer)
     if settings.template != "auto" or taught in (None, prompts.template):
         return prompts
@@ -174,6 +179,7 @@ def make_engine(settings: EvalSettings) -> Engine:
             dialect=cast(Dialect | None, settings.server_dialect),
             concurrency=settings.concurrency,
             timeout=settings.timeout or 600.0,
+            tokenizer=_served_tokenizer(settings),
         )
     weights = find_weights(settings.model)
     if settings.revision is not None and Path(weights).is_dir():
@@ -184,7 +190,19 @@ def make_engine(settings: EvalSettings) -> Engine:
     if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
         from trimsft.evaluate.engines.vllm_engine import VllmEngine
 
-        return VllmEngine(weights, **loading)
+        parallel, length = settings.tensor_parallel or 1, settings.context_length
+        return VllmEngine(weights, tensor_parallel=parallel, max_length=length, **loading)
+    for name in OF_VLLM:
+        if getattr(settings, name) is not None:
+            value = getattr(settings, name)
+            raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
     from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
     return TransformersEngine(weights, **loading)
+
+
+def _served_tokenizer(settings: EvalSettings) -> Any:
+    """The tokenizer of a served model: the one named, or that of the folder that the model is served from."""
+    if settings.tokenizer is not None:
+        return load_tokenizer(settings.tokenizer, field="tokenizer")
+    return load_tokenizer(settings.model) if Path(settings.model).is_dir() else None

@@ -15,6 +15,7 @@ from trimsft.text.templates import check_template_name
 ENGINES = ("auto", "transformers", "vllm", "server")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
+OF_VLLM = ("tensor_parallel", "context_length")
 MOST_SAMPLES = 1000  # votes among more cannot be counted
 
 
@@ -55,6 +56,13 @@ class EvalSettings:
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
     revision: str | None = option(None, help="Branch, tag or commit of a model of the hub.")
+    few_shot: Path | None = option(
+        None, help="A .jsonl file of problems and solutions, all of which stand before each problem."
+    )
+    tokenizer: str | None = option(
+        None,
+        help="A served model's tokenizer, to make prompts here as for other engines: a folder, or a name of the hub.",
+    )
     grader: str = option(
         "strict",
         help="The rules of grading; qwen repeats the lenient rules behind published figures, for comparison only.",
@@ -62,6 +70,10 @@ class EvalSettings:
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
+    )
+    tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
+    context_length: int | None = option(
+        None, help="Tokens of prompt and answer together in vllm (default: what the model allows).", least=2
     )
 
     def __post_init__(self) -> None:
@@ -97,7 +109,7 @@ class EvalSettings:
             )
         if self.samples == 0:
             drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
-            drawing.pop("max_tokens", None)
+            drawing = {name: value for name, value in drawing.items() if name not in ("max_tokens", "stop")}
             if self.sampling.is_greedy:
                 drawing.pop("temperature")  # it says what happens anyway
             self._refuse(drawing, "on the greedy answer alone")
@@ -108,12 +120,14 @@ class EvalSettings:
                 "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
             )
         if self.server is None:
-            self._refuse(self._given("server_dialect", "timeout", "concurrency"), "without a server")
+            self._refuse(self._given("server_dialect", "timeout", "concurrency", "tokenizer"), "without a server")
+            if self.engine == "transformers":
+                self._refuse(self._given(*OF_VLLM), "with the engine 'transformers'")
             return
         address = read_address(self.server)
         if self.engine not in ("auto", "server"):
             self._refuse({"server": address.url}, f"with the engine {self.engine!r}")
-        loading = self._given("dtype", "revision", "gpu_memory")
+        loading = self._given("dtype", "revision", "gpu_memory", *OF_VLLM)
         self._refuse(loading, "on a server, which has loaded its model already")
 
     def _given(self, *names: str) -> dict[str, object]:

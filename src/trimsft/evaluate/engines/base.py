@@ -39,10 +39,11 @@ class Sampling:
     )
     top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0, most=_LARGEST)
     max_tokens: int = option(2048, help="New tokens of an answer at most.", least=1)
-    stop: tuple[str, ...] = ()  # texts that end the answer and are not part of it
+    stop: tuple[str, ...] = option((), help="A text that ends an answer and is no part of it. Repeat it for several.")
     stop_tokens: tuple[int, ...] = ()  # tokens that do the same, beside the eos of tokenizer and model
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", tuple(self.stop))
         check_options(self)
         if 0 < self.temperature < 1e-4:
             raise UsageError("must be 0 (greedy), or at least 0.0001", field="temperature", value=self.temperature)

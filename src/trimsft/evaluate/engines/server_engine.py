@@ -50,8 +50,13 @@ class ServerEngine:
         retries: int = 3,
         pause: float = 1.0,
         timeout: float = 600.0,
+        tokenizer: Any = None,
     ) -> None:
-        """`model` None: the only one served; `dialect` None: ask the server; `timeout`: seconds of one request."""
+        """`model` None: the only one served; `dialect` None: ask the server; `timeout`: seconds of one request.
+
+        `tokenizer`: the model's, to make prompts here as the other engines do; None leaves chats to the server.
+        """
+        self.tokenizer = tokenizer
         self._address = read_address(address)
         self.address = self._address.url
         if concurrency is not None and concurrency < 1:
