@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainerControl
 
 from tests.train.processes import SAVING, Child, Finished, command, rank_environments, signalled
 from tests.train.tiny_run import as_words, make_fields
@@ -189,9 +190,15 @@ def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
         with pytest.raises(Stopped):  # nothing is trained yet
             os.kill(os.getpid(), signal.SIGTERM)
         heeding.on_train_begin(None, None, None)
+        monkeypatch.setattr(heeding, "_process", 0)
+        os.kill(os.getpid(), signal.SIGTERM)  # a forked worker that loads data leaves it to the training
+        monkeypatch.undo()
+        assert capfd.readouterr().err == ""
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it: to the process and to its group
         assert capfd.readouterr().err.count("stopping after this step, with a checkpoint; once more") == 1
+        heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
+        assert control.should_save
         monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

@@ -39,6 +39,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._asked_at = 0.0
         self._agreed = 0
         self._group: Any = None
+        self._process = os.getpid()
         self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Stopping:
@@ -49,6 +50,8 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         restore(self._before)
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:
+            return  # a forked worker that loads data, which a terminal asks as well: the training still needs it
         if not self._work:
             raise interruption(number, f"; {self.there}")
         if not self._asked:
