@@ -176,9 +176,10 @@ def test_a_run_is_rendered_as_it_was_trained(folder, tmp_path) -> None:
     assert rendering(trained_run(folder, tmp_path / "c", max_length=None)) == ["plain", None, None]
     packed = {"packing": True, "packing_strategy": "wrapped", "max_length": 90}
     assert rendering(trained_run(folder, tmp_path / "d", **packed)) == ["plain", None, None]
-    (tmp_path / "d/config.yaml").write_text("a: [")
-    with pytest.raises(RunError, match=r"config\.yaml: not readable as YAML"):
-        rendering(tmp_path / "d")
+    for content, problem in (("a: [", "not readable as YAML"), ("max_length: [x]", "max_length: input should be")):
+        (tmp_path / "d/config.yaml").write_text(content)
+        with pytest.raises(RunError, match=rf"config\.yaml: {problem}"):
+            rendering(tmp_path / "d")
 
 
 def test_a_run_that_kept_the_ends_of_rows_is_measured_on_them(folder, tmp_path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from trimsft.errors import UsageError
 from trimsft.runs import RunDirectory, fingerprint_folder
+from trimsft.runs.parsing import checked
 from trimsft.text.encoding import Keep
 from trimsft.text.models import load_config
 
@@ -65,13 +66,14 @@ def _trained(model: str | Path) -> Rendering | None:
         return None
     packs = bool(config.get("packing"))
     splits = packs and config.get("packing_strategy", "bfd") != "bfd"  # then nothing is cut
-    return Rendering(
-        template=str(config.get("template", "auto")),
-        system_prompt=config.get("system_prompt"),
-        max_length=None if splits else config.get("max_length", TRAINED_LENGTH),
+    rendering = {
+        "template": config.get("template", "auto"),
+        "system_prompt": config.get("system_prompt"),
+        "max_length": None if splits else config.get("max_length", TRAINED_LENGTH),
         # packing cuts at the end, whatever the mode
-        truncation_mode="keep_start" if packs else config.get("truncation_mode", "keep_start"),
-    )
+        "truncation_mode": "keep_start" if packs else config.get("truncation_mode", "keep_start"),
+    }
+    return checked(Rendering, rendering, where=str(run.config_path))
 
 
 @dataclass(frozen=True)

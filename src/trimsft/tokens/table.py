@@ -12,7 +12,7 @@ import json
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,30 @@ TOP_SCHEMA = pa.schema(
 AGAIN = "make it again with trimsft tokens --overwrite"
 _KEY = b"trimsft"
 _AT_ONCE = 2**18  # tokens
-_NUMBERS = tuple(field.name for field in SCHEMA if field.type != pa.string())
+_NUMBERS = tuple(one.name for one in SCHEMA if one.type != pa.string())
 _TEXTS = ("text", "competitor_text", "top_texts")
 _TOPS = ("top_ids", "top_logprobs")
 # floats hardly repeat: a dictionary of them is made and thrown away
 _REPEATING = ("example", "position", "token_id", "text", "category", "competitor_id", "competitor_text", "rank")
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """What readers of the metadata rely on, where it is there."""
+
+    schema: int = 1
+    model: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    prompts: list[str] = field(default_factory=list)
+    versions: dict[str, Any] | None = None
+    template: str | None = None
+    system_prompt: str | None = None
+    max_length: int | None = None
+    truncation_mode: str | None = None
+    cut: dict[str, int | None] | None = None
+    eos_id: int | list[int] | None = None
+    longest: int = 0
+    positions: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,13 +154,15 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 def _metadata_of(path: Path, schema: pa.Schema) -> dict[str, Any]:
     content = parse_json((schema.metadata or {}).get(_KEY, b"{}"))
-    return checked(dict[str, Any], content, where=f"{path}: metadata", hint=AGAIN)
+    where = f"{path}: metadata"
+    checked(_Metadata, content, where=where, hint=AGAIN)
+    return checked(dict[str, Any], content, where=where, hint=AGAIN)
 
 
 def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
     missing = next((name for name in SCHEMA.names if name not in schema.names), None)
     if missing is None:
-        odd = [field for field in SCHEMA if field.name != "category" and schema.field(field.name).type != field.type]
+        odd = [one for one in SCHEMA if one.name != "category" and schema.field(one.name).type != one.type]
         if odd:
             found = schema.field(odd[0].name).type
             raise RunError(f"{path}: column {odd[0].name!r} holds {found}, not {odd[0].type}", hint=AGAIN)
@@ -172,6 +193,8 @@ def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
 def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     if name != "category":
         values: NDArray[Any] = column.to_numpy()
+        if column.null_count or not np.isfinite(values).all():
+            raise RunError(f"{path}: column {name!r} holds what is no finite number", hint=AGAIN)
         return values
     parts = [np.empty(0, dtype=np.int8)]
     for chunk in column.chunks:  # each row group has a dictionary of its own
