@@ -199,6 +199,9 @@ def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
         assert capfd.readouterr().err.count("stopping after this step, with a checkpoint; once more") == 1
         heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
         assert control.should_save
+        heeding.on_step_begin(None, None, control)
+        with pytest.raises(KeyboardInterrupt, match="interrupted; nothing is saved yet"):  # by save_strategy="best"
+            heeding.on_step_begin(None, None, control)
         monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

@@ -176,9 +176,10 @@ def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
     """Take the run directory for as long as it is worked in; whether the run is finished already."""
-    missing = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
+    places = (run.train_dir, run.path / ".lock", run.path, *run.path.parents)
+    made = [path for path in places if not path.exists()]
     held.enter_context(run.lock())
-    held.callback(_leave_no_trace, run, missing)
+    held.callback(_leave_no_trace, run, made)
     if any(run.train_dir.glob("checkpoint-*")):
         stopping.there = f"the same command continues from the newest whole checkpoint in {run.train_dir}"
     if not run.config_path.exists():
@@ -200,16 +201,11 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     return True
 
 
-def _leave_no_trace(run: RunDirectory, missing: list[Path]) -> None:
-    """Remove folders that were not there and hold nothing but their lock, while it is held."""
-    if missing and not run.config_path.exists():
+def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
+    """Where nothing was trained, remove the lock, which is still held, and empty folders, if they were not there."""
+    for path in [] if run.config_path.exists() else made:
         with suppress(OSError):  # what holds something else stays
-            run.train_dir.rmdir()
-        if [entry.name for entry in run.path.iterdir()] == [".lock"]:
-            (run.path / ".lock").unlink()
-        with suppress(OSError):
-            for folder in missing:
-                folder.rmdir()
+            path.unlink() if path.name == ".lock" else path.rmdir()
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:

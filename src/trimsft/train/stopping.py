@@ -38,6 +38,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
         self._asked = 0  # the number of the signal
         self._asked_at = 0.0
         self._agreed = 0
+        self._steps_since = 0  # how many were begun since all ranks have agreed
         self._group: Any = None
         self._process = os.getpid()
         self._before: dict[int, Handler] = {}
@@ -76,6 +77,11 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             # a group of its own: a collective on the GPU would have to wait for the GPU
             self._group = distributed.new_group(backend="gloo")
         self._work, self.has_begun = "this step, with a checkpoint", True
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._steps_since += self._agreed > 0
+        if self._steps_since > 1:  # `save_strategy="best"` saves nothing after an evaluation that was not the best
+            raise interruption(self._agreed, f"; {self.there}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._agreed = self._asked
