@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tools.soak.bench import Bench, wait_until
 from tools.soak.campaign import Kind, Lost, Trial, require_same, require_told
+from tools.soak.children import Ended
 from tools.soak.results import result_of
 
 Damage = Callable[[bytes, random.Random], bytes | None]
@@ -123,15 +124,20 @@ def damage_run(trial: Trial) -> None:
     if ended.code == 0 and part is not None:
         _require_part(trial, part, what)
     if ended.code == 0 and reader == "compare":
-        expected = trial.bench.made_once(
-            "compared", lambda folder: trial.bench.children.fork([*words[:2], words[1]], folder).wait(60)
-        )
+        expected = trial.bench.made_once("compared", lambda folder: _compare(trial.bench, original, folder))
         if _figures(ended.out) != _figures(expected.out):
             raise Lost(f"{what}: other figures than before: {ended.out[-600:]}")
 
 
+def _compare(bench: Bench, original: Path, folder: Path) -> Ended:
+    """What compare says of an undamaged copy."""
+    shutil.copytree(original, folder / "out")
+    return bench.children.fork(["compare", str(original), "out"], folder).wait(120)
+
+
 def _figures(table: str) -> list[str]:
-    return [word for word in table.split() if any(letter.isdigit() for letter in word)]
+    """The rows of a table, without its frame."""
+    return [line for line in table.splitlines() if line.startswith("│")]
 
 
 def _require_part(trial: Trial, part: str, what: str) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import json
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,10 +31,8 @@ def keep_secrets(trial: Trial) -> None:
     case = cases[trial.number % len(cases)]
     trial.note(f"{case} among secrets{', a process' if real else ''}")
 
-    def reply(what: str) -> tuple[int, dict[str, str], bytes]:
-        import json
-
-        return 200, {}, json.dumps(honest(what)).encode()
+    def reply(what: str, seed: int) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, json.dumps(honest(what, seed)).encode()
 
     with server(reply) as address:
         words = {

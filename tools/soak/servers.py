@@ -14,6 +14,7 @@ from tools.soak.campaign import Kind, Lost, Trial, require_done, require_told
 from tools.soak.inputs import NASTY, mutate
 
 MARKER = "SOAKMARKER"
+PLAIN = "The result is"
 HOSTILE = (
     r"\boxed{9^{9^{9^{9^9}}}}", r"\boxed{" + "(" * 3_000 + "1" + ")" * 3_000 + "}", r"\boxed{10^{10^{10}}!}",
     r"\boxed{" + r"\frac{1}{" * 500 + "2" + "}" * 500 + "}", r"\boxed{\sum_{i=1}^{10^{12}} i^{i}}",
@@ -34,15 +35,14 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._answer("models" if "models" in self.path else "openapi")
+        self._answer("models" if "models" in self.path else "openapi", 0)
 
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        self.rfile.read(length)
-        self._answer("completion")
+        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        self._answer("completion", asked.get("seed") or 0)
 
-    def _answer(self, what: str) -> None:
-        status, headers, body = self.server.reply(what)  # type: ignore[attr-defined]
+    def _answer(self, what: str, seed: int) -> None:
+        status, headers, body = self.server.reply(what, seed)  # type: ignore[attr-defined]
         if status is None:  # hangs up without a word
             self.close_connection = True
             return
@@ -53,8 +53,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def honest(what: str, text: str = r"The result is \boxed{7}.") -> dict[str, Any]:
-    """What a server of the published interface says."""
+def honest(what: str, seed: int, text: str = PLAIN) -> dict[str, Any]:
+    """What a server of the published interface says; another seed gets another text."""
+    text = f"{text} \\boxed{{{seed % 97}}}" if text == PLAIN else text
     if what == "models":
         return {"object": "list", "data": [{"id": "soak", "object": "model", "owned_by": "vllm"}]}
     if what == "openapi":
@@ -90,11 +91,11 @@ def lie(trial: Trial) -> None:
     share, lies = rng.choice((0.3, 1.0)), rng.choice(list(LIES))
     draws = random.Random(rng.random())
 
-    def reply(what: str) -> tuple[int | None, dict[str, str], bytes]:
+    def reply(what: str, seed: int) -> tuple[int | None, dict[str, str], bytes]:
         with lock:
             if what == target and draws.random() < share:
-                return LIES[lies](honest(what), draws)
-        return 200, {"Content-Type": "application/json"}, json.dumps(honest(what)).encode()
+                return LIES[lies](honest(what, seed), draws)
+        return _json(honest(what, seed))
 
     what = f"eval on a server whose {target} replies are wrong ({lies}, {share:.0%})"
     trial.note(what)
@@ -150,8 +151,8 @@ def speak_for_a_hostile_model(trial: Trial) -> None:
     draws = random.Random(trial.rng.random())
     first = HOSTILE[trial.number % len(HOSTILE)]
 
-    def reply(what: str) -> tuple[int, dict[str, str], bytes]:
-        return _json(honest(what, first if draws.random() < 0.5 else draws.choice(HOSTILE)))
+    def reply(what: str, seed: int) -> tuple[int, dict[str, str], bytes]:
+        return _json(honest(what, seed, f"{seed} " + (first if draws.random() < 0.5 else draws.choice(HOSTILE))))
 
     what = f"answers such as {first[:40]!r}"
     trial.note(what)
