@@ -26,6 +26,7 @@ def settings(**changes: Any) -> EvalSettings:
         ({"benchmarks": ("a", "a")}, "benchmarks", "'a' and 'a' would both be recorded as 'a'"),
         ({"benchmarks": ("a/x.jsonl", "b/x.jsonl.gz")}, "benchmarks", "'a/x.jsonl' and 'b/x.jsonl.gz' would both"),
         ({"sampling": Sampling(temperature=0)}, "temperature", "the greedy answer is what you want; set samples=0"),
+        ({"sampling": Sampling(top_k=1)}, "top_k", "1 makes all 8 samples of a problem the same"),
         ({"samples": 0, "greedy": False}, "samples", "must be at least 1, or 0 with greedy"),
         ({"samples": -1}, "samples", "must be at least 0, got -1"),
         ({"samples": MOST_SAMPLES + 1}, "samples", "must be at most 1000, got 1001"),  # else no vote could be counted

@@ -100,13 +100,14 @@ class EvalSettings:
     def _check_protocol(self) -> None:
         if self.samples == 0 and not self.greedy:
             raise UsageError("must be at least 1, or 0 with greedy", field="samples", value=0)
-        if self.samples > 0 and self.sampling.is_greedy:
-            raise UsageError(
-                f"0 makes all {self.samples} samples of a problem the same",
-                field="temperature",
-                hint="the greedy answer is what you want",
-                remedy=("samples", 0),
-            )
+        for name, value in (("temperature", 0), ("top_k", 1)):
+            if self.samples > 0 and getattr(self.sampling, name) == value:
+                raise UsageError(
+                    f"{value} makes all {self.samples} samples of a problem the same",
+                    field=name,
+                    hint="the greedy answer is what you want",
+                    remedy=("samples", 0),
+                )
         if self.samples == 0:
             drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
             drawing = {name: value for name, value in drawing.items() if name not in ("max_tokens", "stop")}
