@@ -69,6 +69,7 @@ def load_model(
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
     config = load_config(base or name, field=field, **own)
     with _loading(base or name, field):
+        _require_room(config, Path(base or name), field)
         model, loaded = AutoModelForCausalLM.from_pretrained(
             base or str(name), config=config, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **own
         )
@@ -98,6 +99,19 @@ def _base_of(name: str | Path, revision: str | None, field: str) -> str | None:
     if not isinstance(base, str):
         raise UsageError(f"{path}: base_model_name_or_path must be a name", field=field, value=base, hint=AGAIN)
     return base
+
+
+def _require_room(config: Any, folder: Path, field: str) -> None:
+    """Refuse a configuration of more numbers than the files have bits: to fill the rest would take all memory."""
+    text = config.get_text_config()
+    sizes: list[Any] = [getattr(text, size, None) for size in ("hidden_size", "vocab_size", "num_hidden_layers")]
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")] if folder.is_dir() else []
+    if not weights or not all(isinstance(size, int) for size in sizes):
+        return
+    width, vocabulary, layers = sizes
+    if width * (vocabulary + layers * width) > 8 * sum(path.stat().st_size for path in weights):
+        problem = f"{str(folder)!r} is not whole: its files hold fewer numbers than its config.json says"
+        raise UsageError(problem, field=field, hint=AGAIN)
 
 
 def require_all_tensors(loaded: Mapping[str, Any], name: str | Path, *, field: str = "model") -> None:
