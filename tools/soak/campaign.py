@@ -241,7 +241,7 @@ def _difference(one: Any, other: Any) -> str:
     return " instead of ".join(repr(text[max(0, at - 30) : at + 50]) for text in texts)
 
 
-GONE = 20.0
+GONE = 30.0
 """Seconds in which what a command has started ends after it."""
 
 

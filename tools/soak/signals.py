@@ -16,13 +16,13 @@ PATIENCE = 30.0
 """Seconds in which a command has to end once it is asked to."""
 
 
-def ask_to_end(trial: Trial, command: str, *, real: bool = False) -> None:
+def ask_to_end(trial: Trial, command: str, *, real: bool = False, early: bool = False) -> None:
     words, reference = trial.bench.words(command), trial.bench.reference(command)
     number = list(CODES)[trial.number % len(CODES)]
     child = trial.start(words, real=real)
     # before that Python itself is starting, and does as the system does
     wait_until(lambda: heeds(child, signal.SIGTERM) or not child.is_running(), 60)
-    moment = wait_for_moment(trial, child, command) if not real else _early(trial, child)
+    moment = _early(trial, child) if early else wait_for_moment(trial, child, command)
     to_group = trial.rng.random() < 0.5  # as a terminal does
     was_running = child.is_running()
     child.send(number, to_group=to_group)
@@ -71,6 +71,6 @@ KINDS = [
     Kind("signal-eval", partial(ask_to_end, command="eval"), weight=1.5),
     Kind("signal-tokens", partial(ask_to_end, command="tokens"), weight=0.7),
     Kind("signal-study", partial(ask_to_end, command="study"), weight=1.5, how="forks, workers are processes"),
-    Kind("signal-start", partial(ask_to_end, command="train", real=True), weight=1, how="processes"),
+    Kind("signal-start", partial(ask_to_end, command="train", real=True, early=True), weight=1, how="processes"),
     Kind("signal-quickstart", partial(ask_to_end, command="quickstart", real=True), weight=1, how="processes"),
 ]
