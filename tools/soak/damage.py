@@ -52,8 +52,10 @@ def damage(trial: Trial, paths: list[Path]) -> tuple[Path, str]:
     return path, how
 
 
-def files_of(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+def files_of(folder: Path, name: str = "") -> list[Path]:
+    """The files beneath a folder, or those whose names begin so."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return [path for path in files if path.relative_to(folder).as_posix().startswith(name)]
 
 
 def half_trained(bench: Bench) -> Path:
@@ -61,11 +63,11 @@ def half_trained(bench: Bench) -> Path:
 
     def make(folder: Path) -> Path:
         child = bench.children.fork(bench.words("train"), folder)
-        if not wait_until(lambda: (folder / "out/train/checkpoint-6").exists() or not child.is_running(), 120):
+        if not wait_until(lambda: (folder / "out/train/checkpoint-4").exists() or not child.is_running(), 120):
             raise RuntimeError("no checkpoint came")
         child.send(signal.SIGKILL)
         child.wait(10)
-        if not (folder / "out/train/checkpoint-6").exists() or (folder / "out/model").exists():
+        if not (folder / "out/train/checkpoint-4").exists() or (folder / "out/model").exists():
             raise RuntimeError(f"not killed half-way: {sorted(folder.rglob('*'))}")
         return folder / "out"
 
@@ -109,15 +111,15 @@ def damage_run(trial: Trial) -> None:
     shutil.copytree(original, trial.folder / "out")
     evaluate, tokens = _all_of_a_run(trial.bench)
     readers = {
-        "train": (trial.bench.words("train"), "model/"),
-        "eval": (evaluate, "eval/"),
-        "tokens": (tokens, "tokens.parquet"),
-        "compare": (["compare", str(original), "out"], None),
-        "report": (["report", "out", "--out", "page"], None),
+        "train": (trial.bench.words("train"), "model/", ("model", "manifest", "config")),
+        "eval": (evaluate, "eval/", ("eval", "eval", "model", "manifest", "config")),
+        "tokens": (tokens, "tokens.parquet", ("tokens", "model", "manifest", "config")),
+        "compare": (["compare", str(original), "out"], None, ("eval",)),
+        "report": (["report", "out", "--out", "page"], None, ("eval", "tokens", "train/tele", "manifest", "config")),
     }
     reader = list(readers)[trial.number % len(readers)]
-    words, part = readers[reader]
-    path, how = damage(trial, [path for path in files_of(trial.folder / "out") if "checkpoint-" not in str(path)])
+    words, part, read = readers[reader]
+    path, how = damage(trial, files_of(trial.folder / "out", trial.rng.choice(read)))
     what = f"{reader}, {path.relative_to(trial.folder / 'out')} {how}"
     ended = trial.run(words)
     require_told(ended, what)
