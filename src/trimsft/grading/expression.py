@@ -234,7 +234,10 @@ class _Reader:
         low = self.sum()
         self.take("}")
         self.take("^")
-        return (kind, name, low, self.argument(), self.product())
+        high = self.argument()
+        if high == ("sym", "\\infty"):
+            raise Unreadable("a series without end")
+        return (kind, name, low, high, self.product())
 
     def number(self) -> Tree:
         token = self.take()

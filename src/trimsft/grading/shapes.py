@@ -72,8 +72,8 @@ class Shape:
 
     def values(self) -> tuple[Shape, ...]:
         """What this equation says its value is: one part, several spellings of one value, or nothing."""
-        if self.names_a_value():
-            return self.parts[-1:]
+        if self.names_a_value():  # of x = 1/3 \approx 0.33 either
+            return self.parts[-2:] if len(self.parts) > 2 and self.marks[-1] == "\\approx" else self.parts[-1:]
         if len(self.parts) == 2 and _is_name(self.parts[1].text) and _numeric(split_unit(self.parts[0].text)[0]):
             return self.parts[:1]  # 5 = x
         return self.parts[::-1] if self.is_true() else ()
@@ -98,8 +98,12 @@ class Shape:
         """Whether this chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
         if any(_WORKING.search(part.text) for part in self._statement()):
             return False
-        numbers = [value for part in self._statement() if _numeric(value := split_unit(part.text)[0])]
-        return any(same_value(numbers[0], number, _CHAIN) is False for number in numbers[1:])
+        values = [split_unit(part.text) for part in self._statement()]
+        numbers = [(value, unit) for value, unit in values if _numeric(value)]
+        first = numbers[0] if numbers else None
+        return any(
+            same_value(first[0], value, _CHAIN) is False for value, unit in numbers if first and unit == first[1]
+        )
 
     def _statement(self) -> tuple[Shape, ...]:
         r"""The parts that belong together: of `2x = 10 \to x = 5` the last two."""
@@ -190,7 +194,8 @@ def _numeric(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return re.fullmatch(r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?\s*", text) is not None and "infty" not in text
+    name = r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*"
+    return re.fullmatch(name, text) is not None and "infty" not in text
 
 
 def readings(text: str) -> list[str]:
