@@ -6,6 +6,7 @@ A trial damages one file and gives the runs to `report` or `compare`. Either mus
 exit code 2; anything else is counted under the name of the error. By hand: `python -m tests.report.damage 300`.
 """
 
+import io
 import json
 import random
 import shutil
@@ -15,6 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.report.page.pages import make_three
 from tests.tokens.tiny import make_table
@@ -30,7 +34,7 @@ def make_runs(folder: Path) -> dict[str, Path]:
     """Two runs with scores, samples, settings, configuration, manifest and token table."""
     runs = {label: run for label, run in make_three(folder).items() if label != "Base"}
     for shift, run in enumerate(runs.values()):
-        make_table(run / "tokens.parquet", TEXTS, shift=float(shift))
+        make_table(run / "tokens.parquet", TEXTS, shift=float(shift), prompts=("What is it?", "And x?"), top=True)
         (run / "config.yaml").write_text("objective: trim\nmargin: 1.5\n")
         (run / "manifest.json").write_text(
             json.dumps({"model": {"name": "m"}, "versions": {"torch": "2"}, "command": "c"})
@@ -51,9 +55,31 @@ def damage(content: bytes, name: str, rng: random.Random) -> bytes:
         place = rng.randrange(len(lines))
         lines[place] = json.dumps(_with_other_value(json.loads(lines[place]), rng)).encode()
         return b"\n".join(lines) + b"\n"
+    if kind == "value" and name.endswith(".parquet"):
+        return _other_table(content, rng)
     flipped = bytearray(content)
     flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
     return bytes(flipped)
+
+
+def _other_table(content: bytes, rng: random.Random) -> bytes:
+    """The table with another number somewhere, or another value in its metadata."""
+    table = pq.read_table(io.BytesIO(content))
+    if rng.random() < 0.5:
+        metadata = _with_other_value(json.loads(table.schema.metadata[b"trimsft"]), rng)
+        table = table.replace_schema_metadata({b"trimsft": json.dumps(metadata).encode()})
+    else:
+        place = rng.choice([at for at, field in enumerate(table.schema) if field.name != "category"])
+        field = table.schema.field(place)
+        odd: list[Any] = [None, -1, 0, 2**24]
+        odd = ["", None] if field.type == pa.string() else [None, []] if pa.types.is_list(field.type) else odd
+        odd += [float("nan"), float("inf"), -float("inf")] if pa.types.is_floating(field.type) else []
+        values = table.column(place).to_pylist()
+        values[rng.randrange(len(values))] = rng.choice(odd)
+        table = table.set_column(place, field, pa.array(values, type=field.type))
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    return written.getvalue()
 
 
 def _with_other_value(record: Any, rng: random.Random) -> Any:

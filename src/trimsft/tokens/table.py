@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
@@ -127,6 +128,7 @@ def read_token_table(
             columns = {name: _numbers(path, name, file.read(columns=[name]).column(name)) for name in _NUMBERS}
             return TokenTable(columns, {}, metadata)
         table = _examples(file, examples)
+        _require_texts(path, table)
         numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
         numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
         texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
@@ -175,6 +177,15 @@ def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any])
         f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION})",
         hint=AGAIN,
     )
+
+
+def _require_texts(path: Path, table: pa.Table) -> None:
+    """Every token must have its texts, and all tokens as many alternatives, each with all that belongs to it."""
+    tops = [name for name in TOP_SCHEMA.names if name in table.column_names]
+    lengths = {length for name in tops for length in pc.list_value_length(table.column(name)).unique().to_pylist()}
+    flat = [pc.list_flatten(table.column(name)) for name in tops] + [table.column(name) for name in _TEXTS[:2]]
+    if len(tops) not in (0, len(TOP_SCHEMA)) or len(lengths) > 1 or any(one.null_count for one in flat):
+        raise RunError(f"{path}: tokens lack texts or alternatives", hint=AGAIN)
 
 
 def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
