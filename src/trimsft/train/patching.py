@@ -42,7 +42,8 @@ class NoLogits(Tensor):
     """Stands where an evaluation looks for logits; whoever makes use of it learns that there are none."""
 
     def __new__(cls) -> NoLogits:
-        return Tensor._make_wrapper_subclass(cls, (0,))
+        # of integers: FSDP casts floating-point numbers on the way out
+        return Tensor._make_wrapper_subclass(cls, (0,), dtype=torch.int64)
 
     def __repr__(self) -> str:  # type: ignore[override]
         return "NoLogits()"
