@@ -25,6 +25,7 @@ from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
+from trimsft.runs.parsing import checked
 from trimsft.text.models import is_finite, load_config, require_all_tensors, require_finite
 from trimsft.text.readers import list_files
 from trimsft.train.card import model_card
@@ -85,7 +86,7 @@ def train(settings: Settings) -> TrainResult:
     with naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
         if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
-            metrics = dict(run.read_manifest().get("train", {}))
+            metrics = _recorded(run, "train")
             result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
         else:
             result = _train(settings, run, stopping)
@@ -210,21 +211,27 @@ def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
     """Model, data and processes must still be what the run began with."""
-    manifest = run.read_manifest()
     for what, now in (("model", _model_fingerprint(settings)), ("data", _data_fingerprint(settings))):
-        before = manifest.get(what, {}).get("fingerprint")
+        recorded = _recorded(run, what)
+        before = recorded.get("fingerprint")
         if before and now and before != now:
             raise RunError(
-                f"{run.path} holds a run whose {what} was another: {manifest[what]['name']} has changed since",
+                f"{run.path} holds a run whose {what} was another: {recorded.get('name')} has changed since",
                 hint="restore it to continue, or choose another output directory",
             )
     processes = settings.args.world_size
-    before = manifest.get("processes", processes)
+    before = run.read_manifest().get("processes", processes)
     if before != processes:  # which examples meet in a batch depends on their number
         raise RunError(
             f"{run.path} holds a run of {before} processes, not {processes}",
             hint="start it with as many to continue it, or choose another output directory",
         )
+
+
+def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
+    """A group of facts of the manifest; a copy."""
+    facts = run.read_manifest().get(name, {})
+    return dict(checked(dict[str, Any], facts, where=f"{run.manifest_path}: {name}"))
 
 
 def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
