@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from tools.soak import __main__ as soak
 from tools.soak import damage, inputs, kills, signals
-from tools.soak.bench import Bench, Reference, _Made, wait_until
+from tools.soak.bench import Bench, Made, Reference, wait_until
 from tools.soak.campaign import Campaign, Kind, Lost, Skipped, Trial, require_same, require_told
 from tools.soak.children import HUNG, Child, Children, Ended
 from tools.soak.results import result_of
@@ -37,6 +37,7 @@ class CountingBench(Bench):
 
     def __init__(self, folder: Path, how: str) -> None:
         self.folder, self.how, self.children = folder, how, CountingChildren()
+        self.made = Made(folder / "made")
         whole = folder / "whole"
         whole.mkdir()
         (whole / "counted.csv").write_text("".join(f"{number}\n" for number in range(40)))
@@ -115,7 +116,7 @@ class InProcess(Children):
 class SmallBench(Bench):
     def __init__(self, folder: Path) -> None:
         self.folder, self.inputs, self.children = folder, folder / "inputs", InProcess()
-        self._made = _Made(folder / "made")
+        self.made = Made(folder / "made")
         self._make_inputs()
         self.base = lab.base_model_path()
 

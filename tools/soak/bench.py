@@ -30,15 +30,27 @@ class Reference:
     result: dict[str, Any]
 
 
-class _Made:
+class Made:
     """Things that are made once, whoever asks for them; what could not be made raises again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
         self._things: dict[str, Any] = {}
         self._locks: dict[str, threading.Lock] = {}
+        self.waited = threading.local()
 
     def once(self, name: str, make: Callable[[Path], Any]) -> Any:
+        began, before = time.monotonic(), self.seconds_waited()  # before: making one thing may ask for another
+        try:
+            return self._once(name, make)
+        finally:
+            self.waited.seconds = before + time.monotonic() - began
+
+    def seconds_waited(self) -> float:
+        """How long this thread has made things, or waited for others to make them."""
+        return getattr(self.waited, "seconds", 0.0)
+
+    def _once(self, name: str, make: Callable[[Path], Any]) -> Any:
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
@@ -63,7 +75,7 @@ class Bench:
         shutil.copytree(root / "src", self.folder / "copy" / "src", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(root / "recipes", self.folder / "copy" / "recipes")
         self.children = Children(self.folder / "copy" / "src")
-        self._made = _Made(self.folder / "made")
+        self.made = Made(self.folder / "made")
         self._make_inputs()
 
     def _make_inputs(self) -> None:
@@ -96,7 +108,7 @@ class Bench:
 
     def made_once(self, name: str, make: Callable[[Path], Any]) -> Any:
         """What trials share: made in a folder of its own by the first that asks, while others wait."""
-        return self._made.once(name, make)
+        return self.made.once(name, make)
 
     def _refer(self, command: str, folder: Path) -> Reference:
         child = self.children.fork(self.words(command), folder)

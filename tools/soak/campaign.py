@@ -134,7 +134,7 @@ class Campaign:
         folder = self.bench.folder / "trials" / f"{kind.name}-{number}"
         folder.mkdir(parents=True)
         trial = Trial(number, folder, self.bench, random.Random(f"{self.seed}/{kind.name}/{number}"))
-        began, lost = time.monotonic(), ""
+        began, lost = time.monotonic() - self.bench.made.seconds_waited(), ""
         try:
             kind.attempt(trial)
         except Skipped as reason:
@@ -145,7 +145,7 @@ class Campaign:
             lost = str(loss)
         finally:
             self.bench.children.end(folder)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - self.bench.made.seconds_waited() - began  # what is shared costs no kind its share
         result = Result(kind.name, number, self.seed, trial.did, lost, seconds, str(folder))
         with self._lock:
             guess = max(1.0, self._longest[kind.name])
