@@ -43,7 +43,7 @@ test: check ## everything that needs no GPU: static checks, then the tests
 # the table is the result: it stands in docs/reliability.md
 soak: $(DEVELOPMENT) ## the fault campaign: kills, full disks, damaged files, hostile input; half an hour, see docs/reliability.md
 	$(RUN) pytest -m soak
-	$(RUN) tools.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+	$(RUN) tools.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED)) --json runs/soak.json
 
 coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child processes included
 	$(RUN) coverage erase

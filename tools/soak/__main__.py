@@ -52,6 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
     record = json.dumps(campaign.as_dict() | {"minutes": minutes}, indent=1)
     if lost or options.json:
         place = Path(options.json) if options.json else folder / "result.json"
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(record + "\n")
         _say(f"every trial: {place}")
     if not lost:
