@@ -39,12 +39,16 @@ def load_config(
     Args:
         field: the setting that an error blames.
     """
+    base = _base_of(name, revision, field)
+    own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
+    return _read_config(base or name, field, own)
+
+
+def _read_config(name: str | Path, field: str, own: Mapping[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    base = _base_of(name, revision, field)
-    name, revision = (name, revision) if base is None else (base, None)
     with _loading(name, field):
-        config = AutoConfig.from_pretrained(str(name), revision=revision, trust_remote_code=trust_remote_code)
+        config = AutoConfig.from_pretrained(str(name), **own)
         text = config.get_text_config()
         for size, most in MOST.items():
             value = getattr(text, size, None)
@@ -67,7 +71,7 @@ def load_model(
 
     base = _base_of(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
-    config = load_config(base or name, field=field, **own)
+    config = _read_config(base or name, field, own)
     with _loading(base or name, field):
         _require_room(config, Path(base or name), field)
         model, loaded = AutoModelForCausalLM.from_pretrained(
