@@ -22,7 +22,7 @@ LONGEST = 2000
 _UNSET: Any = object()
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
-_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = 12
+_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = 6
 
 
 class TrimSFTError(Exception):
