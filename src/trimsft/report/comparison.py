@@ -72,7 +72,7 @@ class Compared:
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
-    from trimsft.report.protocol import AGAIN, old_graders, other_graders, other_protocol, with_names_of
+    from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
     from trimsft.report.runs import Run
     from trimsft.report.tables.scores import comparison_table, group_tables, score_table
     from trimsft.scoring.compare import compare_runs
@@ -99,10 +99,7 @@ def compare(settings: CompareSettings) -> Compared:
         f"{OTHERWISE} Protocol of {label}: {'; '.join(differing)}. A difference may be due to that."
         for label, differing in protocol.items()
     ]
-    for run in (baseline, *candidates):
-        notes += [f"{run.label}, {name}: {note}." for name, one in run.recorded.items() for note in one.grader.notes]
-    if old := old_graders([baseline, *candidates]):
-        notes.append(f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}.")
+    notes += notes_of_graders([baseline, *candidates])
     result = Compared(
         _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, notes),
         _noted(comparison_table(comparisons), protocol, notes),

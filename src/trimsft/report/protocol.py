@@ -66,9 +66,17 @@ def other_graders(runs: Sequence[Run]) -> dict[str, str]:
     }
 
 
-def old_graders(runs: Sequence[Run]) -> list[str]:
-    """Labels of the runs that another version of the grader graded."""
-    return [run.label for run in runs if any(one.grader.version != GRADER_VERSION for one in run.recorded.values())]
+def notes_of_graders(runs: Sequence[Run]) -> list[str]:
+    """What struck the graders of these runs, and which of them were of another version than this one."""
+    notes = [
+        f"{run.label}, {name}: {note}."
+        for run in runs
+        for name, recorded in run.recorded.items()
+        for note in recorded.grader.notes
+    ]
+    old = [run.label for run in runs if any(one.grader.version != GRADER_VERSION for one in run.recorded.values())]
+    again = f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}."
+    return [*notes, again] if old else notes
 
 
 # ---- problems, told apart by what they say

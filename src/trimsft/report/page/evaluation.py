@@ -30,7 +30,7 @@ from trimsft.report.page.answers import (
     problem_rows,
 )
 from trimsft.report.page.charts import number, run_lines, score_chart
-from trimsft.report.protocol import AGAIN, content_conflict, old_graders, other_graders, other_protocol
+from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
 from trimsft.report.tables.paper import in_order
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_pairs
@@ -149,8 +149,7 @@ def _score_notes(runs: Sequence[Run], benchmarks: Sequence[str]) -> list[str]:
         if run.scores and lacking:
             notes.append(f"{run.label} has no average: it was not evaluated on {', '.join(lacking)}.")
     notes += list(other_graders(runs).values())
-    if old := old_graders(runs):
-        notes.append(f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}.")
+    notes += notes_of_graders(runs)
     first, *others = [run for run in runs if run.scores]
     for run in others:
         shared = [name for name in benchmarks if name in first.scores and name in run.scores]
