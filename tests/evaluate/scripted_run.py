@@ -39,7 +39,7 @@ def complete(folder: Path) -> list[Sample]:
     """Every sample that the settings ask for; refused where some are missing."""
     record = SampleRecord(folder)
     wanted, samples = record.wanted(), {sample.key: sample for sample in record}
-    record.require_complete([key for key in wanted if key not in samples], len(wanted))
+    record.require_complete(wanted)
     return [samples[key] for key in wanted]
 
 

@@ -33,6 +33,7 @@ def judge(record: SampleRecord, grader: Grader) -> BenchmarkScore:
     """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
     with record.lock():  # nobody may let it grow meanwhile: the scores would be those of a part
         problems, keys = {problem.id: problem for problem in record.problems()}, record.wanted()
+        record.require_complete(keys)
         rules = {name: Rules(p.multiple, p.tolerance, p.absolute, p.unit) for name, p in problems.items()}
         before = Graded.read(record.folder)
         kept = before.grades(record, grader.kind) if before else {}
@@ -95,7 +96,6 @@ def _results(
         if len(waiting) == AT_ONCE:
             grade(waiting)
             waiting = []
-    record.require_complete([key for key in keys if key not in results.keys() | {s.key for s in waiting}], len(keys))
     grade(waiting)
     return results, drawn.note()
 

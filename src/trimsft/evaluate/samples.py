@@ -182,13 +182,13 @@ class SampleRecord:
         """Every sample that the settings ask for, in the order of the problems."""
         return wanted_keys(self.settings(), (problem.id for problem in self.problems()))
 
-    def require_complete(self, missing: Sequence[Key], wanted: int) -> None:
+    def require_complete(self, wanted: Sequence[Key]) -> None:
         """Refuse to score where samples are missing."""
-        if missing:
+        if missing := self.missing(wanted):
             errors = [str(line.get("error")) for line in self._errors]
             why = f" (last error: {errors[-1]})" if errors else ""
             raise IncompleteEvaluation(
-                f"{self.folder}: {len(missing):,} of {wanted:,} samples are missing, so there is no score{why}",
+                f"{self.folder}: {len(missing):,} of {len(wanted):,} samples are missing, so there is no score{why}",
                 hint="give the same command again to go on",
             )
 
