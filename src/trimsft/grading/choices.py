@@ -12,6 +12,7 @@ _TEXT_BOTH = re.compile(r"\\text\s*\{\s*(?:\(([A-J])\)|([A-J])\s*[).:])\s*([^{}]
 _PLAIN_BOTH = re.compile(
     r"(?:\(([A-J])\)\s+|([A-J])\s*[).:]\s+)(?![-+*/^_=<>,|]|\\(?:cdot|times|cup|cap|le|ge|ne|in|to))(.+)"
 )
+_MARKED = re.compile(r"\([A-J]\)")
 _LETTER_LAST = re.compile(r"(.+?)\s*\\text\s*\{\s*\(\s*([A-J])\s*\)\s*\}")
 _LETTER = re.compile(
     r"(?:\\text\s*\{)?\s*(?:(?:option|choice|answer)\s+)?\(?\s*([A-J])\s*\)?\s*[.:]?\s*\}?", re.IGNORECASE
@@ -27,7 +28,9 @@ class Choice:
 
 
 def choice_of(text: str) -> Choice | None:
-    """The choice that a cleaned text makes, None where it makes none."""
+    """The choice that a cleaned text makes, None where it makes none or two."""
+    if len(_MARKED.findall(text)) > 1:
+        return None
     if (letter := _LETTER.fullmatch(text)) and letter[1].isupper():
         return Choice(letter[1], None)
     if match := _TEXT_LETTER.fullmatch(text):

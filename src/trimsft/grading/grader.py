@@ -223,8 +223,9 @@ _EXPLOSIVE = re.compile(
 )
 _DROPPED = re.compile(r"\\[pb]?mod(?![A-Za-z])|\\not|\d\s*['\"]")
 """A modulus, a negation, a quote after a digit."""
-_OPERATORS = re.compile(r"\\(?:sum|prod|i{1,3}nt|oint|lim|det|begin)(?![A-Za-z])")
+_OPERATORS = re.compile(r"\\(?:sum|prod|i{1,3}nt|oint|lim)(?![A-Za-z])")
 _MOST_OPERATORS = 3
+_DIFFERENTIAL = re.compile(r"d\s*\\?[a-z]+[\s)}]*$")
 
 
 def _too_complex(text: str) -> bool:
@@ -246,11 +247,13 @@ def _misread(text: str) -> bool:
 
 
 def _beyond_the_reader(gold: str, answer: str) -> bool:
-    """Whether math-verify may know better: of integrals, limits, series, and what is computed with matrices.
+    """Whether math-verify may know better: of integrals, limits and series.
 
     Of other texts it takes what it can read and drops the rest, and so accepts what it should not.
     """
     unread = [text for text in (gold, answer) if tree_of(text) is None]
+    if any("int" in text and not _DIFFERENTIAL.search(text) for text in unread):
+        return False  # what follows an integral is dropped
     return 0 < sum(len(_OPERATORS.findall(text)) for text in unread) <= _MOST_OPERATORS
 
 

@@ -331,7 +331,7 @@ def _moved(tree: Tree, relative: float) -> list[Tree]:
         if last is None:
             return []
         is_rounded = abs(value) >= _ROUNDED_DIGITS * last and value / last % 10  # 1000000.0 and 0.500000 are exact
-        step = last if is_rounded else Fraction(0)
+        step = last * Fraction(51, 100) if is_rounded else Fraction(0)
         if relative > DECIMAL_TOLERANCE:
             step = max(step, Fraction(repr(relative)) * abs(value))
         return [("num", value + step)] if step else []

@@ -121,7 +121,9 @@ _BASE_SPOKEN = re.compile(
 _BASED = re.compile(r"(-?)\s*\(?\s*([0-9A-Fa-f]{0,40}?\d[0-9A-Fa-f]*(?:\.\d+)?)\s*\)?\s*_\s*\{?\s*(\d{1,2})\s*\}?")
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
 _TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
-_TEXT_FUNCTION = re.compile(r"\\text\s*\{\s*(gcd|lcm|max|min|sin|cos|tan|cot|arcsin|arccos|arctan|ln|log|exp)\s*\}")
+_TEXT_FUNCTION = re.compile(
+    r"\\text\s*\{\s*(gcd|lcm|max(?=\s*\}\s*[(\\])|min(?=\s*\}\s*[(\\])|(?:arc)?(?:sin|cos|tan)|ln|log|exp)\s*\}"
+)
 _EMPTY_TEXT = re.compile(r"\\text\s*\{\s*\}")
 _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")

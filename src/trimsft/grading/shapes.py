@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from trimsft.grading.leaves import number_of, rounds_to, same_value, tree_of
+from trimsft.grading.leaves import number_of, rounds_to, same_leaf, same_value, tree_of
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.units import split_unit
@@ -68,14 +68,15 @@ class Shape:
         if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
             return False  # an equation in its own right
         fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
-        return fits and _may_name(name)
+        return fits and _may_name(name) and not _numeric(name)  # a circle's number has its value
 
     def values(self) -> tuple[Shape, ...]:
         """What this equation says its value is: one part, several spellings of one value, or nothing."""
+        if _is_name(self.parts[-1].text) and _numeric(split_unit(self.parts[-2].text)[0]):  # 5 = x, 2 + 3 = 5 = x
+            before = Shape("equation", self.text, self.parts[:-1], self.marks[:-1])
+            return before.parts if len(before.parts) == 1 else before.values()
         if self.names_a_value():  # of x = 1/3 \approx 0.33 either
             return self.parts[-2:] if len(self.parts) > 2 and self.marks[-1] == "\\approx" else self.parts[-1:]
-        if len(self.parts) == 2 and _is_name(self.parts[1].text) and _numeric(split_unit(self.parts[0].text)[0]):
-            return self.parts[:1]  # 5 = x
         return self.parts[::-1] if self.is_true() else ()
 
     def starts_like(self, other: Shape) -> bool:
@@ -89,10 +90,10 @@ class Shape:
 
     def is_true(self) -> bool:
         """Whether this equation holds whatever its letters are: 80 + 150 = 230, n^2 + n = n(n+1), 1/3 = 0.33."""
-        texts = [split_unit(part.text)[0] for part in self.parts]
+        texts = [part.text for part in self.parts]
         if "\\to" in self.marks or len(set(texts)) == 1 or any(part.kind != "leaf" for part in self.parts):
             return False
-        return all(same_value(one, other, _EXACTLY) or rounds_to(one, other) for one, other in pairwise(texts))
+        return all(same_leaf(one, other, _EXACTLY) or rounds_to(one, other) for one, other in pairwise(texts))
 
     def contradicts_itself(self) -> bool:
         """Whether this chain states two different numbers: x = 5 = 3. Of a working the last part counts."""
@@ -268,6 +269,7 @@ def _matrix(text: str) -> Shape | None:
     factor, kind, inside = match.groups()
     rows = [row for row in split_outside(inside, {"\\\\"})[0] if row]
     cells = [split_outside(row, {"&"})[0] for row in rows]
+    factor = "-1" if factor == "-" else factor
     if len({len(row) for row in cells}) != 1 or (factor and tree_of(factor) is None):
         return None
     if kind == "v":
