@@ -15,7 +15,7 @@ from tests.study.stub import LAUNCHER, is_running, wait_until_gone
 from trimsft.study.running import launch as launching
 from trimsft.study.running.launch import launch, tied
 from trimsft.study.running.slots import CoreSlots
-from trimsft.study.running.workers import Busy, Done, Failed, Message, Taken, Team, Told
+from trimsft.study.running.workers import Busy, Done, Failed, Message, Taken, Team, Told, attempt
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells nobody of a dead parent")
 
@@ -123,3 +123,9 @@ def test_a_parent_that_is_gone_already_is_noticed(tmp_path: Path) -> None:
     command = tied([sys.executable, "-c", script, str(tmp_path / "x")])
     command[command.index(str(os.getpid()))] = str(2**30)
     assert subprocess.run(command).returncode == 1 and not (tmp_path / "x").exists()
+
+
+def test_a_log_that_cannot_be_written_fails_the_item_and_not_the_worker(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = attempt(Launching(tmp_path / "file"), "a", None)  # type: ignore[arg-type]
+    assert isinstance(message, Failed) and str(tmp_path / "file") in message.error
