@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -19,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import RunDirectory
-from trimsft.train import TrainResult, TrimSFTTrainer, make_settings, parse, run, train, train_model
+from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
 from trimsft.train.estimate import dry_run
 from trimsft.train.preview import preview
 
@@ -292,6 +293,9 @@ def test_a_base_model_that_is_not_whole_is_refused(harm, says, fields, tmp_path)
     with pytest.raises(UsageError, match=rf"model_name_or_path: .*{says} {name}"):
         train_model(**{**fields, "model_name_or_path": base}, output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    args = TrimSFTConfig(str(tmp_path / "trainer"), use_cpu=True, bf16=False, report_to=[])
+    with pytest.raises(UsageError, match=rf"model_name_or_path: .*{says} {name}"):
+        TrimSFTTrainer(str(base), args, train_dataset=Dataset.from_dict({"text": ["1+1=2"]}))
 
 
 def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields, caplog) -> None:

@@ -21,13 +21,13 @@ from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
-from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
-from trimsft.text.models import is_finite, load_config, require_all_tensors, require_finite
+from trimsft.text.models import is_finite
 from trimsft.text.readers import list_files
+from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
@@ -258,29 +258,13 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
 
 
 def _load_model(settings: Settings) -> Any:
-    """The model as `trl sft` would load it, but for tensors that its folder lacks: they are refused."""
     args, model = settings.args, settings.model
-    load_config(
-        model.model_name_or_path,
-        revision=model.model_revision,
-        trust_remote_code=args.trust_remote_code,
-        field="model_name_or_path",
-    )
     given = {"revision": model.model_revision, "attn_implementation": model.attn_implementation, "dtype": model.dtype}
-    given |= {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    args.model_init_kwargs = given | (args.model_init_kwargs or {})  # as `trl sft` puts it together
+    loaded, report = load_base(model.model_name_or_path, args, get_quantization_config(model))
     args.model_init_kwargs = None  # the trainer would warn that they have no effect on a model
-    if (quantization := get_quantization_config(model)) is not None:
-        given["quantization_config"] = quantization
-    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
-        given["device_map"] = None
-    loaded, report = create_model_from_path(model.model_name_or_path, output_loading_info=True, **given)
-    _by_main(args, lambda: _require_whole(loaded, report, model.model_name_or_path))
+    _by_main(args, lambda: require_whole(loaded, report, model.model_name_or_path))
     return loaded
-
-
-def _require_whole(model: Any, report: Any, name: str) -> None:
-    require_all_tensors(report, name, field="model_name_or_path")
-    require_finite(model, name, field="model_name_or_path")
 
 
 def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:

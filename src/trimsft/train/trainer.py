@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset, List
 from torch import Tensor
-from transformers import TrainingArguments
+from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
@@ -23,6 +23,7 @@ from trimsft.errors import DataError
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
 from trimsft.text.encoding import Keep
 from trimsft.text.training_data import LengthReport, measure_lengths
+from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
@@ -104,11 +105,23 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self.length_reports: dict[str, LengthReport] = {}
         self._refuse_other_losses(args, compute_loss_func)
         _refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
-        super().__init__(
-            model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
-            compute_metrics, callbacks, optimizers, optimizer_cls_and_kwargs, preprocess_logits_for_metrics,
-            quantization_config, peft_config, formatting_func,
-        )  # fmt: skip
+        given = args.model_init_kwargs
+        if isinstance(model, str):
+            loaded, report = load_base(model, args, quantization_config)
+            if args.process_index == 0:  # elsewhere FSDP may have left the weights to this one
+                require_whole(loaded, report, model)
+            if processing_class is None:
+                own = {"revision": (given or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
+                processing_class = AutoProcessor.from_pretrained(model, **own)
+            model, quantization_config, args.model_init_kwargs = loaded, None, None
+        try:
+            super().__init__(
+                model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
+                compute_metrics, callbacks, optimizers, optimizer_cls_and_kwargs, preprocess_logits_for_metrics,
+                quantization_config, peft_config, formatting_func,
+            )  # fmt: skip
+        finally:
+            args.model_init_kwargs = given
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             raise ValueError(

@@ -1,0 +1,31 @@
+"""The model that a training begins with: loaded as TRL loads it, and refused where its folder lacks something."""
+
+from typing import Any
+
+from trl.trainer.utils import create_model_from_path
+
+from trimsft.errors import UsageError
+from trimsft.text.models import load_config, require_all_tensors, require_finite
+from trimsft.train.config import TrimSFTConfig
+
+FIELD = "model_name_or_path"
+
+
+def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> tuple[Any, Any]:
+    """The model of a folder or of the hub by `args.model_init_kwargs`, and what is said of its tensors."""
+    given = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
+    load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=FIELD)
+    if quantization_config is not None:
+        if "quantization_config" in given:
+            raise UsageError("is given twice", field="quantization_config", hint="remove it from model_init_kwargs")
+        given["quantization_config"] = quantization_config
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        given["device_map"] = None
+    model, report = create_model_from_path(name, output_loading_info=True, **given)
+    return model, report
+
+
+def require_whole(model: Any, report: Any, name: str) -> None:
+    """Refuse a model with tensors that its folder lacks, which transformers fills with random numbers."""
+    require_all_tensors(report, name, field=FIELD)
+    require_finite(model, name, field=FIELD)
