@@ -3,14 +3,16 @@
 The other does not wait beyond the timeout, and says in one line which rank is missing; the same command continues.
 """
 
+import os
 import re
 import signal
 import socket
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.soak.bench import Bench, watch
+from tools.soak.bench import Bench, wait_until, watch
 from tools.soak.campaign import Kind, Lost, Trial, require_done, require_gone, require_same, require_told
 from tools.soak.children import HUNG, Child, Ended
 from tools.soak.results import result_of
@@ -134,23 +136,38 @@ def have_an_empty_rank(trial: Trial, *, shards: bool) -> None:
 
 
 def lose_a_rank_of_torchrun(trial: Trial) -> None:
-    """The same under torchrun, which ends the other ranks itself."""
+    """One rank of torchrun is killed, or torchrun itself asked to end: it ends the others, and says which was lost."""
     whole, words = reference(trial.bench, shards=False), words_of(trial.bench, shards=False)
     launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "trimsft"]
     child = trial.start(words, real=True, program=launcher)
-    seconds = trial.rng.uniform(8, 20)
+    wait_until(lambda: _pid_of(trial, 1) is not None or not child.is_running(), 60)
+    seconds, is_killed, pid = trial.rng.uniform(0, 12), trial.rng.random() < 0.6, _pid_of(trial, 1)
     child.is_running(seconds)
-    number = trial.rng.choice((signal.SIGKILL, signal.SIGTERM))
-    what = f"torchrun, {number.name} after {seconds:.1f} s"
+    what = f"torchrun, {'rank 1 killed' if is_killed else 'asked to end'} after {seconds:.1f} s"
     trial.note(what)
-    child.send(number)
-    if child.wait(WAIT + GRACE).code == HUNG:
+    if is_killed and pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    else:
+        child.send(signal.SIGTERM)
+    ended = child.wait(WAIT + GRACE)
+    if ended.code == HUNG:
         raise Lost(f"{what}: still running after {WAIT + GRACE} s")
-    require_gone(trial, what, patience=WAIT + GRACE)
+    if is_killed and ended.code and not re.search(r"rank\s*:\s*1", ended.err):
+        raise Lost(f"{what}: nobody names the rank: {ended.last_line[:300]!r}")
+    require_gone(trial, what)
     again = trial.run(words, real=True, program=launcher, timeout=240)
     if again.code:
         raise Lost(f"{what}: once more, exit code {again.code}: {again.err[-600:]}")
     require_same(result_of(trial.folder / "out"), whole["result"], what)
+
+
+def _pid_of(trial: Trial, rank: int) -> int | None:
+    for pid in trial.bench.children.running(trial.folder):
+        with suppress(OSError):
+            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                return pid
+    return None
 
 
 KINDS = [
