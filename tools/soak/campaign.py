@@ -10,6 +10,7 @@ import random
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Kind:
     attempt: Callable[[Trial], None]
     weight: float = 1.0  # its share of the time
     how: str = "forks"  # or processes: what its commands are
+    expected: float = 20.0  # seconds of the first trial, which may have to make what all share
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ class Campaign:
         self.kinds = {kind.name: kind for kind in kinds}
         self.results: list[Result] = []
         self.skipped: dict[str, str] = {}
-        self._spent = dict.fromkeys(self.kinds, 0.0)
-        self._longest = dict.fromkeys(self.kinds, 0.0)
-        self._next = dict.fromkeys(self.kinds, 0)
+        self._running: Counter[str] = Counter()
+        self._next: Counter[str] = Counter()
         self._is_broken = False
         self._lock = threading.Lock()
 
@@ -120,14 +121,21 @@ class Campaign:
     def _choose(self, end: float) -> tuple[Kind, int] | None:
         with self._lock:
             left = end - time.monotonic()
-            possible = [k for k in self.kinds.values() if k.name not in self.skipped and self._longest[k.name] < left]
-            if left <= 0 or not possible:
+            fitting = [k for k in self.kinds.values() if k.name not in self.skipped and self._longest(k) < left]
+            if not fitting:
                 return None
-            kind = min(possible, key=lambda one: self._spent[one.name] / one.weight)
-            # until it is known, so that the other lane does not choose the same
-            self._spent[kind.name] += max(1.0, self._longest[kind.name])
+            kind = min(fitting, key=self._share_had)
+            self._running[kind.name] += 1
             self._next[kind.name] += 1
             return kind, self._next[kind.name] - 1
+
+    def _longest(self, kind: Kind) -> float:
+        return max((result.seconds for result in self.results if result.kind == kind.name), default=kind.expected)
+
+    def _share_had(self, kind: Kind) -> float:
+        """The time that trials of a kind have taken, or may take that are on their way, against its share."""
+        spent = sum(result.seconds for result in self.results if result.kind == kind.name)
+        return (spent + self._running[kind.name] * self._longest(kind)) / kind.weight
 
     def try_once(self, kind: Kind, number: int) -> None:
         """One trial, whatever happens in it; the folder of a lost one is kept."""
@@ -148,10 +156,8 @@ class Campaign:
         seconds = time.monotonic() - self.bench.made.seconds_waited() - began  # what is shared costs no kind its share
         result = Result(kind.name, number, self.seed, trial.did, lost, seconds, str(folder))
         with self._lock:
-            guess = max(1.0, self._longest[kind.name])
-            self._spent[kind.name] += seconds - guess
-            self._longest[kind.name] = max(self._longest[kind.name], seconds)
             self.results.append(result)
+            self._running[kind.name] -= 1
         if lost:
             self._say(
                 f"LOST {kind.name}: {lost}\n     did: {'; '.join(trial.did)}\n     {result.repeat}\n     {folder}"

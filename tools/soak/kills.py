@@ -44,6 +44,18 @@ KINDS = [
     Kind("kill-train", partial(kill_and_continue, command="train"), weight=3),
     Kind("kill-eval", partial(kill_and_continue, command="eval"), weight=2),
     Kind("kill-tokens", partial(kill_and_continue, command="tokens"), weight=1),
-    Kind("kill-study", partial(kill_and_continue, command="study"), weight=2, how="forks, workers are processes"),
-    Kind("kill-quickstart", partial(kill_and_continue, command="quickstart", real=True), weight=2, how="processes"),
+    Kind(
+        "kill-study",
+        partial(kill_and_continue, command="study"),
+        weight=2,
+        how="forks, workers are processes",
+        expected=60,
+    ),
+    Kind(
+        "kill-quickstart",
+        partial(kill_and_continue, command="quickstart", real=True),
+        weight=2,
+        how="processes",
+        expected=240,
+    ),
 ]

@@ -177,5 +177,5 @@ KINDS = [
     ),
     Kind("empty-rank-ddp", partial(have_an_empty_rank, shards=False), weight=0.5),
     Kind("empty-rank-fsdp2", partial(have_an_empty_rank, shards=True), weight=0.5, how="forks, as above"),
-    Kind("torchrun", lose_a_rank_of_torchrun, weight=1.5, how="processes"),
+    Kind("torchrun", lose_a_rank_of_torchrun, weight=1.5, how="processes", expected=60),
 ]

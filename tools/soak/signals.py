@@ -70,7 +70,13 @@ KINDS = [
     Kind("signal-train", partial(ask_to_end, command="train"), weight=2),
     Kind("signal-eval", partial(ask_to_end, command="eval"), weight=1.5),
     Kind("signal-tokens", partial(ask_to_end, command="tokens"), weight=0.7),
-    Kind("signal-study", partial(ask_to_end, command="study"), weight=1.5, how="forks, workers are processes"),
+    Kind(
+        "signal-study",
+        partial(ask_to_end, command="study"),
+        weight=1.5,
+        how="forks, workers are processes",
+        expected=60,
+    ),
     Kind("signal-start", partial(ask_to_end, command="train", real=True, early=True), weight=1, how="processes"),
-    Kind("signal-quickstart", partial(ask_to_end, command="quickstart", real=True), weight=1, how="processes"),
+    Kind("signal-quickstart", partial(ask_to_end, command="quickstart", real=True), how="processes", expected=240),
 ]
