@@ -224,6 +224,7 @@ _EXPLOSIVE = re.compile(
 _DROPPED = re.compile(r"\\[pb]?mod(?![A-Za-z])|\\not|\d\s*['\"]")
 """A modulus, a negation, a quote after a digit."""
 _OPERATORS = re.compile(r"\\(?:sum|prod|i{1,3}nt|oint|lim)(?![A-Za-z])")
+_MATRICES = re.compile(r"(?:[+-]?\s*\\begin\{pmatrix\}[^{}]*\\end\{pmatrix\}\s*){1,4}")
 _MOST_OPERATORS = 3
 _DIFFERENTIAL = re.compile(r"d\s*\\?[a-z]+[\s)}]*$")
 
@@ -247,10 +248,12 @@ def _misread(text: str) -> bool:
 
 
 def _beyond_the_reader(gold: str, answer: str) -> bool:
-    """Whether math-verify may know better: of integrals, limits and series.
+    """Whether math-verify may know better: of integrals, limits and series, sums and products of matrices.
 
     Of other texts it takes what it can read and drops the rest, and so accepts what it should not.
     """
+    if _MATRICES.fullmatch(gold) and _MATRICES.fullmatch(answer):
+        return True
     unread = [text for text in (gold, answer) if tree_of(text) is None]
     if any("int" in text and not _DIFFERENTIAL.search(text) for text in unread):
         return False  # what follows an integral is dropped
