@@ -183,6 +183,8 @@ def test_a_server_that_does_not_sample_is_refused(serve: Callable[..., StandIn])
     engine.check([sampled])
     server.answer = lambda body: (200, said("", finish="length"))  # one that thinks first shows nothing
     engine.check([sampled])
+    server.answer = lambda body: (503, "busy") if body["seed"] == 2 else echo(body)  # two tell enough
+    engine.check([sampled])
     server.answer = lambda body: (503, "busy")
     with pytest.raises(TrimSFTError, match="does not answer: status 503: busy"):
         engine.check([sampled])

@@ -193,11 +193,12 @@ class ServerEngine:
             probe = Sampling(temperature=temperature, max_tokens=48)
             probes = [Request(_FREE, seed, probe, messages=chat) for seed in (1, 2, 3)]
             completions = list(self.generate(probes))
-            if failed := next((c.error for c in completions if c.error), None):
+            answered = [completion.text for completion in completions if not completion.error]
+            if len(answered) < 2:
                 if temperature != sampled.sampling.temperature:  # hosted models may allow no other
                     break
-                raise TrimSFTError(f"{self.address} does not answer: {failed}")
-            texts = {completion.text for completion in completions}
+                raise TrimSFTError(f"{self.address} does not answer: {next(c.error for c in completions if c.error)}")
+            texts = set(answered)
             if len(texts) > 1 or texts == {""}:  # a model that thinks first may say nothing in so few tokens
                 return
         raise EngineError(
