@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trimsft.errors import one_line
+from trimsft.errors import RunError, one_line
 
 if TYPE_CHECKING:
     from trimsft.study.running.job import CellJob
@@ -270,9 +270,11 @@ def say_into(log: Path) -> None:
     """From now on, what is printed goes there."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if log.name != os.path.basename(os.devnull):
+    try:
         log.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise RunError(f"{log.parent}: cannot be used as a run directory ({error.strerror})") from error
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
