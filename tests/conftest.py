@@ -2,10 +2,15 @@
 
 import gc
 import os
+import signal
 
 # workers share the cores, and so do the processes that they start: torch's threads would wait for each other
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
+
+# under nohup SIGHUP is ignored, by every process that is started from here, too; a handler of Python's is not inherited
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 import torch
 

@@ -27,6 +27,7 @@ class Stopped:
 
     def set(self, key: str, value: str) -> None:
         self.goes_on.wait()
+        raise distributed.DistNetworkError("connection reset")
 
 
 @pytest.fixture
