@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
-from trimsft.runs import RunDirectory
+from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
 from trimsft.train.estimate import dry_run
 from trimsft.train.preview import preview
@@ -303,6 +303,7 @@ def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields, cap
     assert not train_model(**fields, output_dir=copied.path).was_finished  # made again from the last checkpoint
     assert (copied.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
     assert "was finished, but of its model the weights are missing; it is made again" in caplog.text
+    assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1  # it has ended once
     shutil.rmtree(copied.model_dir)
     for checkpoint in copied.train_dir.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)

@@ -222,13 +222,18 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
             numbered = (path.with_suffix(f".{number}.jsonl") for number in itertools.count(1))
             path.rename(next(name for name in numbered if not name.exists()))
         self._file = JsonLines(path)
-        self._file.keep_until(lambda one: isinstance(one.get("step"), int) and one["step"] > state.global_step)
+        self._file.keep_until(lambda one: _is_after(one, state.global_step))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
             plain = {name: _plain(value) for name, value in logs.items()}
             self._file.append({"step": state.global_step, "time": now, **plain})
+
+
+def _is_after(record: dict[str, Any], step: int) -> bool:
+    """Whether what resumes at a step will record this again: a later step, or the summary of a training's end."""
+    return "train_runtime" in record or (isinstance(record.get("step"), int) and record["step"] > step)
 
 
 def _plain(value: Any) -> Any:
