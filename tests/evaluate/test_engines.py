@@ -132,6 +132,13 @@ def test_every_stop_token_ends_a_text(whose: str) -> None:
     assert completion.text == make_tokenizer().decode(tokens[: tokens.index(stop)])
 
 
+def test_an_eos_that_is_no_token_is_refused() -> None:
+    model = make_model()
+    model.generation_config.eos_token_id = {"a": 1}
+    with pytest.raises(UsageError, match=r"eos_token_id of the generation config of .* must be token ids"):
+        TransformersEngine(model, make_tokenizer())
+
+
 def test_a_stop_text_ends_an_answer_and_is_no_part_of_it() -> None:
     requests = make_requests(samples=20)
     free = complete(TransformersEngine(make_model(), make_tokenizer()), requests)

@@ -2,14 +2,17 @@
 
 import os
 import signal
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from torch import distributed
 
 from tests.train.tiny_run import make_fields
 from trimsft.errors import Stopped
 from trimsft.runs import RunDirectory
-from trimsft.train import TrimSFTTrainer, train_model
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer, train_model
+from trimsft.train.stopping import Stopping
 
 
 def test_sigterm_with_a_checkpoint_just_in_time_of_transformers(tmp_path, monkeypatch) -> None:
@@ -29,3 +32,11 @@ def test_sigterm_with_a_checkpoint_just_in_time_of_transformers(tmp_path, monkey
     assert not run.is_finished() and (run.train_dir / "checkpoint-2" / "complete.json").exists()
     assert train_model(**fields, enable_jit_checkpoint=True).steps == 4
     assert run.is_finished()
+
+
+def test_ranks_that_agree_to_end_wait_no_longer_than_any_other_collective(tmp_path, monkeypatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "new_group", lambda **settings: asked.update(settings))
+    Stopping().on_train_begin(TrimSFTConfig(str(tmp_path), ddp_timeout=15, bf16=False), None, None)
+    assert asked["timeout"] == timedelta(seconds=15)

@@ -75,7 +75,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if distributed.is_available() and distributed.is_initialized():
             # a group of its own: a collective on the GPU would have to wait for the GPU
-            self._group = distributed.new_group(backend="gloo")
+            self._group = distributed.new_group(backend="gloo", timeout=args.ddp_timeout_delta)
         self._work, self.has_begun = "this step, with a checkpoint", True
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -78,7 +78,10 @@ class TransformersEngine:
         self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         eos = [] if eos is None else eos if isinstance(eos, list | tuple) else [eos]
-        self._model_eos = [int(token) for token in eos]
+        if not all(isinstance(token, int) for token in eos):
+            problem = f"eos_token_id of the generation config of {str(self._model_name)!r} must be token ids"
+            raise UsageError(problem, field="model", value=eos)
+        self._model_eos = list(eos)
 
     @property
     def identity(self) -> Mapping[str, Any]:
