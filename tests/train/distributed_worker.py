@@ -31,6 +31,7 @@ from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
 
 VOCABULARY, OUT_OF_REACH = 64, 4
 STEPS, BATCH = 10, 8
+PATIENCE = 900  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,9 @@ def train(case: Case, folder: Path) -> None:
     facts = {"logs": logs, "kept": trainer.kept[:], "nearest": trainer.nearest, "is_sharded": is_sharded}
     # rows that do not come out even: accelerate gives some of them to two ranks
     facts["evaluated"] = trainer.evaluate(trainer.train_dataset.select(range(11)))
+    if torch.distributed.is_initialized():
+        backend = torch.distributed.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        facts["patience"] = backend.options._timeout.total_seconds()
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
     trainer.save_model(str(folder / "model"))
 
@@ -107,6 +111,7 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
         "optim": "sgd",  # unlike Adam it does not forgive a gradient of the wrong size
         "save_strategy": "steps" if case.resumes else "no", "save_steps": STEPS // 2, "logging_steps": 1,
         "report_to": "none", "disable_tqdm": True, "bf16": False, "use_cpu": True, "gradient_checkpointing": False,
+        "ddp_timeout": PATIENCE,
     }  # fmt: skip
     if case.fsdp:
         usual |= {"fsdp": True, "fsdp_config": {"version": 2}}

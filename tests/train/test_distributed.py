@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.train.distributed_worker import LAYOUTS, STEPS, Case, make_model, train, train_all, train_by_hand
+from tests.train.distributed_worker import LAYOUTS, PATIENCE, STEPS, Case, make_model, train, train_all, train_by_hand
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.train.telemetry import QUANTILES
@@ -66,6 +66,8 @@ class Trained:
     nearest: float
     is_sharded: bool
     evaluated: dict[str, float]
+    patience: float | None
+    """Seconds that rank 0 waits for another, where there is one."""
 
     @classmethod
     def read(cls, folder: Path, case: Case, processes: int) -> "Trained":
@@ -75,7 +77,7 @@ class Trained:
             assert torch.equal(weights.pop("lm_head.weight"), weights["model.embed_tokens.weight"])
         kept, nearest = [rank["kept"] for rank in facts], min(rank["nearest"] for rank in facts)
         is_sharded, evaluated = all(rank["is_sharded"] for rank in facts), facts[0]["evaluated"]
-        return cls(folder, weights, facts[0]["logs"], kept, nearest, is_sharded, evaluated)
+        return cls(folder, weights, facts[0]["logs"], kept, nearest, is_sharded, evaluated, facts[0].get("patience"))
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +190,10 @@ def test_a_model_saved_by_fsdp2_loads_anywhere(two) -> None:
     assert not any(info[problem] for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     for name, weight in model.named_parameters():
         assert torch.equal(weight, run.weights[name]), name
+
+
+def test_ranks_on_a_cpu_wait_for_each_other_as_long_as_ddp_timeout_says(two) -> None:
+    assert {trained.patience for trained in two.values()} == {PATIENCE}
 
 
 def test_fsdp2_resumes_bit_for_bit(two) -> None:

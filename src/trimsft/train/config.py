@@ -1,9 +1,12 @@
 """`TrimSFTConfig`: the settings of `TrimSFTTrainer`, TRL's `SFTConfig` with the objective beside it."""
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
 from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
@@ -52,6 +55,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     def __post_init__(self) -> None:
         check_fields(TrimSFTConfig, vars(self))
         self._choose_best_by_nll()
+        self._heed_timeout()
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
@@ -63,6 +67,12 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise ValueError(f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
+
+    def _heed_timeout(self) -> None:
+        """Begin the process group with `ddp_timeout` on a CPU, too: transformers would leave it at half an hour."""
+        on_cpu = self.use_cpu or parse_flag_from_env("ACCELERATE_USE_CPU")
+        if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+            PartialState(cpu=True, backend=self.ddp_backend, timeout=self.ddp_timeout_delta)
 
     def _choose_best_by_nll(self) -> None:
         """Let checkpoints, early stopping and schedules go by nll: a loss of weights is 0 where no token has any."""
