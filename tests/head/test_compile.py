@@ -40,11 +40,11 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each kernel with the constants it is compiled for."""
-    from trimsft import OBJECTIVES
+    from trimsft.objectives import PAPER_OBJECTIVES
     from trimsft.head import kernels
 
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
-    for number, name in enumerate(["function", *OBJECTIVES]):
+    for number, name in enumerate(["function", *PAPER_OBJECTIVES]):
         options = dict.fromkeys(("HAS_BIAS", "HAS_SOFTCAP", "WITH_ENTROPY"), bool(number % 2))
         yield kernels.row_statistics, options | {"OBJECTIVE": name} | sizes
     for softcap in (False, True):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tokens.by_hand import hand_table, reordered
-from trimsft.objectives import OBJECTIVES, SFT, TrimSFT
+from trimsft.objectives import PAPER_OBJECTIVES, SFT, TrimSFT
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example
 
@@ -94,7 +94,7 @@ def test_endings_by_hand() -> None:
     assert (found.examples, found.ended) == (3, 2)
     assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5
     assert found.first_choice_percent == 50 and found.tokens_percent == pytest.approx(100 / 3)
-    assert set(found.mass_percent) == set(found.mean_weight) == set(OBJECTIVES)
+    assert set(found.mass_percent) == set(found.mean_weight) == set(PAPER_OBJECTIVES)
     assert found.mean_weight["sft"] == 1 and found.mass_percent["sft"] == pytest.approx(50)
     assert found.mean_weight["trim"] == pytest.approx((1 + FAR) / 2)
     rest = 4 * math.exp(-8)

@@ -98,6 +98,7 @@ class _Chunk:
             gold_logit=gold_R.float(),
             competitor=competitor_R,
             entropy=entropy_R,
+            gold=gold_R1.squeeze(1),
         )
         return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
 

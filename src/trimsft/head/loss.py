@@ -201,7 +201,7 @@ def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, en
     """Loss 0, still part of the graph, so that a rank without tokens takes part in the backward pass."""
     loss = hidden_NH[:0].sum() + weight[:0].sum() + (0 if bias is None else bias[:0].sum())
     none = torch.empty(0, device=hidden_NH.device)
-    tokens = TokenStats(none, none, none, none.long(), none if entropy else None)
+    tokens = TokenStats(none, none, none, none.long(), none if entropy else None, gold=none.long())
     return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
 
 

@@ -37,7 +37,7 @@ from trimsft.head.problem import (
     too_much_skipped,
     weigh,
 )
-from trimsft.objectives import OBJECTIVES, Objective, TokenStats
+from trimsft.objectives import PAPER_OBJECTIVES, Objective, TokenStats
 
 
 def solve(problem: Problem) -> Solution:
@@ -106,6 +106,7 @@ class _Solver:
             gold_logit=floats_5T[2],
             competitor=torch.empty_like(self.labels_T),
             entropy=floats_5T[3] if problem.with_entropy else None,
+            gold=self.labels_T,
         )
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(self.labels_T, dtype=torch.int32)
@@ -373,7 +374,7 @@ def _is_sound(ledger: list[float]) -> bool:
 
 def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
     """Name and parameters of an objective that the kernel computes itself; "function" for any other."""
-    for name, kind in OBJECTIVES.items():
+    for name, kind in PAPER_OBJECTIVES.items():
         if type(objective) is kind:
             first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
             # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trimsft.errors import RunError, UsageError
-from trimsft.objectives import OBJECTIVES, PARAMETERS
+from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
@@ -187,7 +187,7 @@ def read_runs(runs: Mapping[str, Path]) -> list[Run]:
 
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """margin, bandwidth and gamma of the paper but for those that are given; refuses what none of them can be."""
-    for name in OBJECTIVES:
+    for name in PAPER_OBJECTIVES:
         objective_of(name, parameters)
     return {name: parameters.get(name, default) for name, default in PARAMETERS.items()}
 

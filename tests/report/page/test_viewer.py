@@ -9,7 +9,7 @@ import pytest
 
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import choose, figures, settle, view
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
 from trimsft.tokens.table import read_token_table
 
@@ -51,7 +51,7 @@ def test_the_figures_are_those_of_the_statistics(browser, request, page) -> None
     browser.put("bandwidth", 0.8)
     assert figures(browser)[0] == pytest.approx(expected(table, "trim-e", 1.5, 0.8)[0], abs=6e-5)
     bands = [(1.5, 0.8), (6.0, 4.0), (2.0, 0.3), (3.0, 0.15)] if page == "binned" else [(-2.0, 3.1), (4.35, 0.25)]
-    for method, band in product(OBJECTIVES, bands):
+    for method, band in product(PAPER_OBJECTIVES, bands):
         settle(browser, method, *band)
         for column, (shown, exact) in enumerate(zip(figures(browser), expected(table, method, *band), strict=True)):
             within = {"rel": 0.0, "abs": 6e-5 if column < 2 else 6e-3}
@@ -143,7 +143,7 @@ def test_the_inspector_shows_every_run_and_method(opened, two_tables) -> None:
         # three digits are shown; a gap is rounded to 1/1024 before that
         assert float(row[2]) == pytest.approx(float(table["gap"][4]), abs=1.1e-3)
         assert float(row[1]) == pytest.approx(float(np.exp(-table["nll"][4])), abs=6e-4)
-        for place, method in enumerate(OBJECTIVES):
+        for place, method in enumerate(PAPER_OBJECTIVES):
             assert float(row[7 + place]) == pytest.approx(weights_of(objective_of(method), table)[4], abs=1.1e-3)
     top = opened.run(
         "return [...document.querySelectorAll('.top li')].map(l => [l.firstChild.textContent, l.className])"

@@ -11,7 +11,7 @@ from tests.processes import finish
 from tests.study.stub import InlineCrew, StubJob
 from trimsft.cli import app
 from trimsft.errors import UsageError
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.runs import RunDirectory
 from trimsft.scoring.records import load_run
 from trimsft.study.quickstart import QuickstartSettings
@@ -109,7 +109,7 @@ def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monke
 
 
 def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
-    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *OBJECTIVES]
+    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES]
     fast = QuickstartSettings(fast=True, seed=2)
     assert (fast.methods, fast.rows, fast.folder().out) == (("sft", "trim"), 600, Path("runs/quickstart-fast"))
     assert {cell.seed for cell in fast.cells()} == {2}

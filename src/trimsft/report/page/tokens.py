@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trimsft.objectives import OBJECTIVES, PAPER_NAMES, TokenStats
+from trimsft.objectives import PAPER_NAMES, PAPER_OBJECTIVES, TokenStats
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
 from trimsft.report.page.packing import cells_each, corpus_cells
@@ -134,7 +134,7 @@ def _diagnostics(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, f
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     trained = {run.objective: run.label for run in reversed(runs[1:])}  # the first of each
     rows = []
-    for name in OBJECTIVES:
+    for name in PAPER_OBJECTIVES:
         objective = objective_of(name, parameters)
         before = diagnose(tables[runs[0].label], objective, **band)
         after = diagnose(tables[trained[name]], objective, **band) if name in trained else None

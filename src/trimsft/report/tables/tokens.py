@@ -5,7 +5,7 @@ Shares are in percent where a note or column says so, as the paper prints them.
 
 from collections.abc import Mapping
 
-from trimsft.objectives import OBJECTIVES
+from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.report.table import Records, Value
 from trimsft.tokens.statistics.calibration import Calibration, calibration
 from trimsft.tokens.statistics.gaps import QUANTILES, Movement
@@ -34,7 +34,7 @@ def confidences(tables: Tables, band: Mapping[str, float]) -> Records:
 def objectives(tables: Tables, parameters: Mapping[str, float], band: Mapping[str, float]) -> Records:
     rows: Rows = []
     for label, table in tables.items():
-        for name in OBJECTIVES:
+        for name in PAPER_OBJECTIVES:
             weighed = diagnose(table, objective_of(name, parameters), **band)
             row: dict[str, Value] = {"run": label, "objective": name, "mean_weight": weighed.mean_weight}
             row |= {"high_weight": weighed.high_weight_percent, "r_eff": weighed.effective_ratio}
@@ -116,8 +116,8 @@ def endings(tables: Tables, parameters: Mapping[str, float]) -> Records | None:
         row: dict[str, Value] = {"run": label, "examples": end.examples, "ended": end.ended}
         row |= {"mean_nll": end.mean_nll, "median_gap": end.median_gap, "median_rank": end.median_rank}
         row |= {"first_choice": end.first_choice_percent, "share_of_tokens": end.tokens_percent}
-        row |= {f"weight_{name}": end.mean_weight[name] for name in OBJECTIVES}
-        rows.append(row | {f"mass_{name}": end.mass_percent[name] for name in OBJECTIVES})
+        row |= {f"weight_{name}": end.mean_weight[name] for name in PAPER_OBJECTIVES}
+        rows.append(row | {f"mass_{name}": end.mass_percent[name] for name in PAPER_OBJECTIVES})
     if not rows:
         return None
     notes = ["The eos of every solution that has one: mean weight, and percent of all gradient mass, by objective."]

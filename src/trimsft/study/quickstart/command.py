@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trimsft import lab
 from trimsft.errors import UsageError, one_line
 from trimsft.lab import TIERS, FineTuning
-from trimsft.objectives import BANDWIDTH, MARGIN, OBJECTIVES
+from trimsft.objectives import BANDWIDTH, MARGIN, OBJECTIVES, PAPER_OBJECTIVES
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs import RunDirectory, write_whole
 from trimsft.study.cells import BASE, NAMES, Cell, takes_of
@@ -45,7 +45,7 @@ class QuickstartSettings:
     )
     fast: bool = option(False, flags=("--fast",), help="Train SFT and TrimSFT only, in under a minute.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
-    methods: tuple[str, ...] = tuple(OBJECTIVES)
+    methods: tuple[str, ...] = tuple(PAPER_OBJECTIVES)
     rows: int = 1200  # rows of training data: one epoch
     batch: int = 24
     learning_rate: float = 5e-4

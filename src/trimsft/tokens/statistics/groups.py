@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import OBJECTIVES, TrimSFT, WeighsTokens
+from trimsft.objectives import PAPER_OBJECTIVES, TrimSFT, WeighsTokens
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.weighting import Array, objective_of, region_of, sums_by, weights_of
 from trimsft.tokens.table import TokenTable
@@ -166,7 +166,7 @@ def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> En
         return None
     norm = table["gradient_norm"].astype(np.float64)
     mean_weight, mass_percent = {}, {}
-    for name in OBJECTIVES:
+    for name in PAPER_OBJECTIVES:
         weights = weights_of(objective_of(name, parameters), table)
         masses = weights * norm
         mean_weight[name] = float(weights[where].mean())

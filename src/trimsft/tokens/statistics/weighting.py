@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, WeighsTokens, make_objective
+from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, WeighsTokens, make_objective
 from trimsft.tokens.table import TokenTable
 
 Array: TypeAlias = NDArray[np.float64]
@@ -29,7 +29,7 @@ HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight
 _BINS_PER_UNIT = 64
 """A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1."""
 _REACH = 60.0  # gaps beyond it count as it: no band of the plane has any weight there
-_TAKES = {name: kind.__dataclass_fields__ for name, kind in OBJECTIVES.items()}
+_TAKES = {name: kind.__dataclass_fields__ for name, kind in PAPER_OBJECTIVES.items()}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+"""What each token is worth: one small frozen class per method.
+
+Every method has the form  loss = sum_t sg(w_t) * nll_t  and differs only in the weight w_t
+(section 3.3 of *Which Tokens Should SFT Actually Learn?*). A weight is a function of what the
+forward pass says about one token, `TokenStats`:
+
+    >>> import torch
+    >>> tokens = TokenStats(nll=torch.tensor([0.1, 2.3]), gap=torch.tensor([1.5, -1.0]),
+    ...                     gold_logit=torch.tensor([9.0, 4.0]), competitor=torch.tensor([17, 3]))
+    >>> TrimSFT(margin=1.5, bandwidth=0.8).weights(tokens)
+    tensor([1.0000, 0.0076])
+
+Nothing here imports torch: who only needs the names and the defaults does not wait for it.
+"""
+
+from trimsft.objectives.base import Adapts, Objective, TokenStats, WeighsTokens, is_finite_number
+from trimsft.objectives.names import (
+    OBJECTIVES,
+    PAPER_NAMES,
+    PAPER_OBJECTIVES,
+    PARAMETERS,
+    BuiltinObjective,
+    make_objective,
+)
+from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
+
+__all__ = [
+    "BANDWIDTH", "DFT", "FSFT", "GAMMA", "MARGIN", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES", "PARAMETERS", "SFT",
+    "Adapts", "BuiltinObjective", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens",
+    "is_finite_number", "make_objective",
+]  # fmt: skip
