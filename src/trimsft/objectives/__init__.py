@@ -20,12 +20,16 @@ from trimsft.objectives.names import (
     PAPER_OBJECTIVES,
     PARAMETERS,
     BuiltinObjective,
+    display_name,
     make_objective,
+    parameters_of,
+    require_known,
 )
+from trimsft.objectives.own import source_files
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 
 __all__ = [
     "BANDWIDTH", "DFT", "FSFT", "GAMMA", "MARGIN", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES", "PARAMETERS", "SFT",
     "Adapts", "BuiltinObjective", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens",
-    "is_finite_number", "make_objective",
+    "display_name", "is_finite_number", "make_objective", "parameters_of", "require_known", "source_files",
 ]  # fmt: skip

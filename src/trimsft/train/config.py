@@ -1,6 +1,5 @@
 """`TrimSFTConfig`: the settings of `TrimSFTTrainer`, TRL's `SFTConfig` with the objective beside it."""
 
-import dataclasses
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from trl import SFTConfig
 
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
-from trimsft.objectives import OBJECTIVES, PARAMETERS, BuiltinObjective, make_objective
+from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
 from trimsft.train.bounds import check_fields
 
 
@@ -27,7 +26,9 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     """
 
     # not as `choices`: make_objective names the nearest too
-    objective: str = _setting("trim", f"What each token is worth: {', '.join(OBJECTIVES)}.")
+    objective: str = _setting(
+        "trim", f"What each token is worth: {', '.join(OBJECTIVES)}, or one of your own as my_module:MyObjective."
+    )
     margin: float = _setting(
         PARAMETERS["margin"], "trim, trim-e, trim-h: the logit gap whose tokens count in full (m of the paper)."
     )
@@ -103,13 +104,14 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.per_device_train_batch_size = size
         self.gradient_accumulation_steps = each // size
 
-    def make_objective(self) -> BuiltinObjective:
-        """The objective these settings describe; a setting it does not have must stand at its default."""
-        kind = OBJECTIVES.get(self.objective)
-        takes = [parameter.name for parameter in dataclasses.fields(kind)] if kind else []
-        for name, default in PARAMETERS.items():
-            if kind and name not in takes and getattr(self, name) != default:
-                raise ValueError(
-                    f"{name}: {getattr(self, name)} has no effect with objective={self.objective!r}; remove it"
-                )
-        return make_objective(self.objective, **{name: getattr(self, name) for name in takes})
+    def make_objective(self) -> Objective:
+        """The objective these settings describe; a setting it does not have must stand at its default.
+
+        A setting at its default leaves the objective its own, which is the same for those of the paper.
+        """
+        takes = parameters_of(self.objective)
+        given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
+        for name, value in given.items():
+            if name not in takes:
+                raise ValueError(f"{name}: {value} has no effect with objective={self.objective!r}; remove it")
+        return make_objective(self.objective, **given)

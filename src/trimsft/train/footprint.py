@@ -83,8 +83,8 @@ class Plan:
 
     @property
     def kept_share(self) -> float:
-        """Share of the trained rows in the head's backward pass."""
-        return KEPT_SHARE[self.args.objective] if self.args.skip_below > 0 else 1.0
+        """Share of the trained rows in the head's backward pass; all, where it has not been measured."""
+        return KEPT_SHARE.get(self.args.objective, 1.0) if self.args.skip_below > 0 else 1.0
 
     @property
     def is_padding_free(self) -> bool:

@@ -23,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
+from trimsft.objectives import OBJECTIVES, source_files
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
 from trimsft.text.models import is_finite
@@ -210,8 +211,13 @@ def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
-    """Model, data and processes must still be what the run began with."""
-    for what, now in (("model", _model_fingerprint(settings)), ("data", _data_fingerprint(settings))):
+    """Model, data, the code of an objective and processes must still be what the run began with."""
+    inputs = {
+        "model": _model_fingerprint(settings),
+        "data": _data_fingerprint(settings),
+        "objective": _objective_fingerprint(settings),
+    }
+    for what, now in inputs.items():
         recorded = _recorded(run, what)
         before = recorded.get("fingerprint")
         if before and now and before != now:
@@ -291,6 +297,7 @@ def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
             "fingerprint": _data_fingerprint(settings),
             "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
         },
+        "objective": {"name": settings.args.objective, "fingerprint": _objective_fingerprint(settings)},
         "processes": settings.args.world_size,
     }
 
@@ -305,6 +312,12 @@ def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
     if not settings.data.is_local:
         return None
     return {str(file): fingerprint_file(file) for file in list_files(settings.data.dataset_name)}
+
+
+def _objective_fingerprint(settings: Settings) -> list[str] | None:
+    """Hashes of the files of an objective of one's own; those of the package go by its version."""
+    name = settings.args.objective
+    return None if name in OBJECTIVES else [fingerprint_file(file) for file in source_files(name)]
 
 
 # after the training -------------------------------------------------------------------------------------------------

@@ -49,7 +49,8 @@ class Settings:
         """Where the run will be: `output_dir`, or a name made of model and objective."""
         if self.args.output_dir and self.args.output_dir != "trainer_output":
             return Path(self.args.output_dir)
-        return Path("runs") / f"{Path(self.model.model_name_or_path).name.lower()}-{self.args.objective}"
+        objective = self.args.objective.replace(":", "+")
+        return Path("runs") / f"{Path(self.model.model_name_or_path).name.lower()}-{objective}"
 
 
 class Parser(TrlParser):  # type: ignore[misc]

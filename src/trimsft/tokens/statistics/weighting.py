@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, WeighsTokens, make_objective
+from trimsft.head.problem import weigh
+from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective
 from trimsft.tokens.table import TokenTable
 
 Array: TypeAlias = NDArray[np.float64]
@@ -92,21 +93,21 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
     return Regions(*(100 * float(mass[which == region].sum()) / total for region in range(3)))
 
 
-def weights_of(objective: WeighsTokens, table: TokenTable) -> Array:
+def weights_of(objective: Objective, table: TokenTable) -> Array:
     """The weight of each token of a table, by the objective's own formula, which knows one token at a time."""
     weights: Array = np.empty(len(table))
     for rows in table.slices():
-        weights[rows] = objective.weights(table.stats(rows)).numpy()
+        weights[rows] = weigh(objective, table.stats(rows)).numpy()
     return weights
 
 
 def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> BuiltinObjective:
-    """The objective with those of the parameters that it takes."""
+    """The paper's objective of that name with those of the parameters that it takes."""
     values = PARAMETERS | {key: value for key, value in (parameters or {}).items() if key in PARAMETERS}
-    return make_objective(name, **{key: value for key, value in values.items() if key in _TAKES[name]})
+    return PAPER_OBJECTIVES[name](**{key: value for key, value in values.items() if key in _TAKES[name]})
 
 
-def diagnose(table: TokenTable, objective: WeighsTokens, *, margin: float, bandwidth: float) -> Diagnostics:
+def diagnose(table: TokenTable, objective: Objective, *, margin: float, bandwidth: float) -> Diagnostics:
     """R_eff, High-Weight and gradient mass of one objective on one table."""
     weights = weights_of(objective, table)
     gap, mass = table["gap"].astype(np.float64), weights * table["gradient_norm"].astype(np.float64)
