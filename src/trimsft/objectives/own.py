@@ -2,9 +2,9 @@
 
     >>> load_objective("trimsft.objectives:DFT")
     <class 'trimsft.objectives.paper.DFT'>
-    >>> load_objective("trimsft.objectives:Dft")
+    >>> load_objective("trimsft.objectives:TrimSft")
     Traceback (most recent call last):
-    trimsft.errors.UsageError: objective: module 'trimsft.objectives' has no 'Dft'; did you mean 'DFT'?
+    trimsft.errors.UsageError: objective: module 'trimsft.objectives' has no 'TrimSft'; did you mean 'TrimSFT'?
 
 Loading runs code. A name is loaded where the user gives it: on a command line, in a recipe that it names, in Python.
 Whoever reads a run directory, which may come from elsewhere, does not call this.
