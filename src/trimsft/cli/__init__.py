@@ -1,4 +1,4 @@
-"""The command line: `trimsft quickstart | train | eval | compare | tokens | report | study | sweep | bench | doctor`.
+"""The command line: `trimsft quickstart | train | eval | compare | tokens | audit | report | study | ...`.
 
 Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.ending`.
 """

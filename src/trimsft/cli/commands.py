@@ -1,6 +1,6 @@
 """All commands, in the order of --help."""
 
-from trimsft.cli import analysis, benching, evaluation, study, training
+from trimsft.cli import analysis, auditing, benching, evaluation, study, training
 from trimsft.cli.base import app
 
 app.command()(study.quickstart)
@@ -9,6 +9,7 @@ app.add_typer(training.data_app, name="data")
 app.command("eval")(evaluation.evaluate)
 app.command()(evaluation.compare)
 app.command()(analysis.tokens)
+app.command()(auditing.audit)
 app.command()(analysis.report)
 app.add_typer(study.study_app, name="study")
 app.command()(study.sweep)

@@ -2,10 +2,10 @@
 
     write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab")
 
-A room of the page (evaluation, sweep, tokens) is a template `<room>.html.j2` with its variables, and scripts. The
-scripts of a room share one function scope and read what Python tells them from the element `data-<room>`; around them
-all is the scope of page.js. They become ONE inline script, the style sheets one style, and the hashes of the two stand
-in the Content-Security-Policy, which allows nothing else.
+A room of the page (evaluation, sweep, audit, tokens) is a template `<room>.html.j2` with its variables, and maybe
+scripts. The scripts of a room share one function scope and read what Python tells them from the element `data-<room>`;
+around them all is the scope of page.js. They become ONE inline script, the style sheets one style, and the hashes of
+the two stand in the Content-Security-Policy, which allows nothing else.
 """
 
 import base64
@@ -17,6 +17,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.page.examples import BUDGET
@@ -28,7 +29,7 @@ from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
 
 LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
-STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css")
+STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
 SCRIPTS = {
     "tokens": "store.js weights.js corpus.js text.js find.js share.js viewer.js controls.js",
     "evaluation": "mathematics.js evaluation.js",
@@ -58,15 +59,16 @@ def write_report(
     parameters = checked_parameters(settings)
     evaluation = evaluation_parts(read)
     tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"]))))
-    rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "tokens": tokens}
+    audits = audit_parts(read)
+    rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "audit": audits, "tokens": tokens}
     if not any(run.scores for run in read):
-        rooms = {"tokens": tokens, **rooms}  # what there is comes first
+        rooms = {"audit": audits, "tokens": tokens, **rooms}  # what there is comes first
     page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))
     return write_whole(Path(out), page.encode())
 
 
 def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
-    """The page with these rooms in this order; `sections` and `data` of a room are for the page itself."""
+    """The page with these rooms in this order; `sections` and `data`, if any, are for the page itself."""
     environment = _environment()
     bodies = [environment.get_template(f"{room}.html.j2").render(**parts) for room, parts in rooms.items()]
     style = "\n".join([*map(_resource, STYLES), line_styles()])
@@ -76,7 +78,7 @@ def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
         environment.get_template("template.html.j2").render(
             sections=[section for parts in rooms.values() for section in parts["sections"]],
             rooms=Markup("\n".join(bodies)),
-            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items()},
+            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items() if "data" in parts},
             style=Markup(style),
             script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "

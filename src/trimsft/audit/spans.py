@@ -1,0 +1,39 @@
+r"""From tokens to characters of a solution.
+
+>>> whole_word("Step 1: 7 + 5 = 137.", 17, 18)   # the 3 of 137
+(16, 19)
+>>> whole_word("so we get", 2, 5)                # " we" without its space
+(3, 5)
+"""
+
+from itertools import pairwise
+from typing import Any
+
+Span = tuple[int, int]
+
+
+def token_spans(solution: str, tokenizer: Any) -> list[Span]:
+    """The characters of each token of a solution; eos, which comes after all of them, is not among them."""
+    if tokenizer.is_fast:
+        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
+        offsets: list[Span] = tokenizer(solution, return_offsets_mapping=True, **options)["offset_mapping"]
+        return offsets
+    ids = tokenizer(solution, add_special_tokens=False)["input_ids"]
+    ends = [len(tokenizer.decode(ids[:count], clean_up_tokenization_spaces=False)) for count in range(len(ids) + 1)]
+    return list(pairwise(ends))
+
+
+def whole_word(text: str, start: int, end: int) -> Span:
+    """A span without spaces at its ends, grown to whole numbers and words of ASCII letters."""
+    inner = text[start:end]
+    if inner.strip():
+        start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
+    while 0 < start < len(text) and _is_word(text[start - 1]) and _is_word(text[start]):
+        start -= 1
+    while 0 < end < len(text) and _is_word(text[end - 1]) and _is_word(text[end]):
+        end += 1
+    return start, end
+
+
+def _is_word(letter: str) -> bool:
+    return letter.isascii() and letter.isalnum()

@@ -1,0 +1,107 @@
+"""Which tokens look wrong, and the spans that they stand in.
+
+The score of a token is how far it lies below the model's own choice, in logits, the less the less sure the model is:
+
+    score = -gap / (1 + entropy)
+
+where the model has been trained on other rows, if at all. What is new to it is low before that and not after; what is
+wrong stays low. Where many continuations are as good (a large entropy), a low gap says little.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.audit.folds import Gaps
+from trimsft.audit.records import Suspect
+from trimsft.audit.source import Source
+from trimsft.audit.spans import Span, token_spans, whole_word
+from trimsft.text.visible import TokenTexts
+from trimsft.tokens.categories import CATEGORIES
+
+REACH = 40  # characters of the solution that are kept on each side of a span
+
+
+def token_scores(gaps: Gaps) -> NDArray[np.float32]:
+    """The score of each token."""
+    scores: NDArray[np.float32] = -gaps.latest / (1 + gaps.entropy)
+    return scores
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found in the rows that were audited."""
+
+    suspects: list[Suspect]  # the worst first
+    row_scores: dict[int, float]
+    """The highest score of each audited row; a row without a token that is judged has none."""
+
+
+def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, *, only: str | None = None) -> Found:
+    """Rank the spans that hold a token of this score or a higher one; `only` judges tokens of one category."""
+    scores = token_scores(gaps)
+    if only is not None:
+        scores[gaps.category != CATEGORIES.index(only)] = -np.inf
+    row_scores: dict[int, float] = {}
+    suspects: list[Suspect] = []
+    rows, starts = np.unique(gaps.example, return_index=True)
+    for row, start, end in zip(rows.tolist(), starts.tolist(), [*starts[1:].tolist(), len(scores)], strict=True):
+        highest = float(scores[start:end].max())
+        if np.isfinite(highest):
+            row_scores[row] = round(highest, 3)
+        low = start + np.flatnonzero(scores[start:end] >= threshold)
+        if len(low):
+            line = _Row(source.numbers[row], source.places[row], source.pairs[row]["solution"], tokenizer)
+            suspects += [line.suspect(token, gaps, scores) for token in low.tolist()]
+    return Found(_apart(suspects), row_scores)
+
+
+class _Row:
+    """One row of the data, to show spans of."""
+
+    def __init__(self, number: int, place: str, solution: str, tokenizer: Any) -> None:
+        self._number, self._place, self._solution = number, place, solution
+        self._spans, self._texts = token_spans(solution, tokenizer), TokenTexts(tokenizer)
+
+    def _span(self, position: int) -> Span:
+        """The characters of a token; eos stands at the end of the solution."""
+        end = len(self._solution)
+        return self._spans[position] if position < len(self._spans) else (end, end)
+
+    def suspect(self, token: int, gaps: Gaps, scores: NDArray[np.float32]) -> Suspect:
+        """The word or number around a token, and how the model would have begun it."""
+        at = self._span(gaps.position[token])
+        start, end = whole_word(self._solution, *at)
+        first = token  # of the word: the first token that is not the model's choice
+        for earlier in range(token - 1, -1, -1):
+            if gaps.example[earlier] != gaps.example[token] or self._span(gaps.position[earlier])[0] < start:
+                break
+            first = earlier if gaps.latest[earlier] < 0 else first
+        begun = self._solution[start : self._span(gaps.position[first])[0]]
+        return Suspect(
+            row=self._number,
+            place=self._place,
+            start=start,
+            end=end,
+            text=self._solution[start:end],
+            expected=begun + self._texts[int(gaps.competitor[first])].strip(" "),
+            gap_before=round(float(gaps.before[token]), 3),
+            gap_after=None if gaps.after is None else round(float(gaps.after[token]), 3),
+            score=round(float(scores[token]), 3),
+            left=self._solution[max(0, start - REACH) : start],
+            right=self._solution[end : end + REACH],
+        )
+
+
+def _apart(suspects: list[Suspect]) -> list[Suspect]:
+    """The worst first, and of several in one word or in touching ones only the worst."""
+    kept: list[Suspect] = []
+    taken: dict[int, list[Span]] = {}
+    for one in sorted(suspects, key=lambda one: (-one.score, one.row, one.start)):
+        spans = taken.setdefault(one.row, [])
+        if all(one.end < start or end < one.start for start, end in spans):
+            kept.append(one)
+        spans.append((one.start, one.end))
+    return kept

@@ -1,0 +1,224 @@
+"""`trimsft audit` and `audit`, as a user calls them."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from tests.text.toys import write
+from tests.tokens.tiny import ROWS
+from trimsft import cli
+from trimsft.audit import AuditSettings, folds
+from trimsft.audit.folds import deal, read_gaps
+from trimsft.audit.records import AuditFolder
+from trimsft.audit.run import audit
+from trimsft.errors import DataError, RunError, UsageError
+from trimsft.runs import find_weights
+from trimsft.tokens.table import read_token_table
+from trimsft.tokens.write import write_token_table
+
+LOW = -100.0  # a threshold that every token reaches
+
+
+def quick(data, model, **options) -> AuditSettings:
+    given = {"training": False, "device": "cpu", "out": Path("audit"), **options}
+    return AuditSettings(data=str(data), model=str(model), **given)
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, ["audit", *map(str, arguments)], catch_exceptions=False)
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_data_is_flagged_in_a_copy_and_cleaned_on_request(data, model) -> None:
+    before = data.read_bytes()
+    result = audit(quick(data, model, threshold=LOW))
+    flagged = lines(result.folder.flagged_path)
+    assert [{name: row[name] for name in ("problem", "solution", "id")} for row in flagged] == lines(data)
+    assert result.flagged == list(range(len(ROWS))) and not result.folder.cleaned_path.exists()
+    scores = sorted((row["audit"]["score"] for row in flagged), reverse=True)
+    threshold = (scores[2] + scores[3]) / 2  # three rows are above it
+    result = audit(quick(data, model, threshold=threshold, clean=True))
+    bad = {one.row for one in result.suspects}
+    assert len(bad) == 3 and [row["id"] for row in lines(result.folder.cleaned_path)] == [
+        number for number in range(len(ROWS)) if number not in bad
+    ]
+    assert {number for number, row in enumerate(lines(result.folder.flagged_path)) if row["audit"]["is_suspect"]} == bad
+    assert [one.score for one in result.suspects] == sorted((one.score for one in result.suspects), reverse=True)
+    assert result.folder.read_suspects() == result.suspects
+    assert all(ROWS[one.row]["solution"][one.start : one.end] == one.text for one in result.suspects)
+    assert data.read_bytes() == before
+    # a cleaned copy that is there follows the threshold
+    audit(quick(data, model, threshold=LOW))
+    assert result.folder.cleaned_path.read_bytes() == b""
+
+
+@pytest.fixture(scope="module")
+def trained(model, tmp_path_factory) -> tuple[AuditSettings, Path]:
+    """An audit with training; not to be written to."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = write(folder / "rows.jsonl", ROWS)
+    settings = AuditSettings(
+        data=data, model=str(model), out=folder / "audit", device="cpu", learning_rate=0.02, threshold=LOW, batch_rows=3
+    )
+    audit(settings)
+    return settings, folder / "audit"
+
+
+def test_a_row_is_judged_by_a_training_on_the_others(trained) -> None:
+    settings, path = trained
+    folder, parts = AuditFolder(path), deal(len(ROWS), 2, settings.seed)
+    for number, part in enumerate(parts, start=1):
+        seen = [row["problem"] for row in lines(folder.fold(number).path / "rows.jsonl")]
+        assert seen == [row["problem"] for place, row in enumerate(ROWS) if place not in part]
+        assert not folder.fold(number).model_dir.exists()
+    gaps = read_gaps(folder, settings, len(ROWS))
+    table = read_token_table(folder.fold(2).tokens_path)
+    is_second = np.isin(gaps.example, parts[1])
+    assert np.array_equal(gaps.after[is_second], table["gap"]) and np.isfinite(gaps.after).all()
+    # every solution ends alike, which the other rows teach
+    assert gaps.after[~np.isnan(gaps.after)].mean() > gaps.before.mean() + 1
+
+
+def test_a_finished_audit_trains_no_more(trained, monkeypatch) -> None:
+    settings, path = trained
+    monkeypatch.setattr(folds, "_train", None)
+    first = (path / "suspects.jsonl").read_bytes()
+    assert audit(settings).suspects and (path / "suspects.jsonl").read_bytes() == first
+
+
+def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
+    settings = quick(data, model, training=True, threshold=LOW)
+    trained = []
+
+    def train(run, pairs, settings):
+        trained.append(len(pairs))
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        (run.path / "model").mkdir(parents=True, exist_ok=True)
+
+    def measure(model, pairs, out, **options):
+        return write_token_table(settings.model if Path(model).name == "model" else model, pairs, out, **options)
+
+    monkeypatch.setattr(folds, "_train", train)
+    monkeypatch.setattr(folds, "write_token_table", measure)
+    with pytest.raises(KeyboardInterrupt):
+        audit(settings)
+    assert not (settings.out / "suspects.jsonl").exists()
+    result = audit(settings)
+    assert trained == [6, 6, 6] and len(result.flagged) == len(ROWS)  # the first part was not trained again
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "csv.gz", "parquet", "folder"])
+def test_every_form_of_data(form, model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = ROWS[:4]
+    path = tmp_path / f"data.{form}"
+    if form == "json":
+        path.write_text(json.dumps(rows))
+    elif form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif form == "folder":
+        path.mkdir()
+        write(path / "a.jsonl", rows[:3])
+        write(path / "b.jsonl", rows[3:])
+    else:
+        with (gzip.open if form.endswith("gz") else open)(path, "wt", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    result = audit(quick(path, model, threshold=LOW))
+    assert [row["solution"] for row in lines(result.folder.flagged_path)] == [row["solution"] for row in rows]
+    places = {one.row: one.place for one in result.suspects}
+    assert places[3] == {
+        "json": "data.json, item 4",
+        "parquet": "data.parquet, row 3",
+        "folder": "b.jsonl, line 1",
+    }.get(form, f"data.{form}, line 5")
+
+
+def test_rows_that_are_not_audited_stay_in_the_copy(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write(tmp_path / "x.jsonl", [{"problem": "no solution"}, *ROWS[:3]])
+    with pytest.raises(DataError, match="line 1: 'problem' or 'solution' is missing") as refused:
+        audit(quick(data, model))
+    assert refused.value.remedy == ("drop_incomplete", True)
+    result = audit(quick(data, model, drop_incomplete=True, limit=2, threshold=LOW))
+    flagged = lines(result.folder.flagged_path)
+    assert [row["audit"] is None for row in flagged] == [True, False, False, True] and result.flagged == [1, 2]
+    assert {one.place for one in result.suspects} == {"x.jsonl, line 2", "x.jsonl, line 3"}
+
+
+def test_an_audit_of_something_else_is_refused(data, model) -> None:
+    settings = quick(data, model)
+    audit(settings)
+    with pytest.raises(RunError, match="holds a run with other settings: limit"):
+        audit(quick(data, model, limit=3))
+    write(data, ROWS[:5])
+    with pytest.raises(RunError, match="holds an audit of other rows"):
+        audit(settings)
+
+
+def test_data_in_the_folder_itself_is_refused(data, model) -> None:
+    audit(quick(data, model))
+    before = Path("audit/flagged.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="out: is the folder that the data lies in"):
+        audit(quick("audit/flagged.jsonl", model))
+    assert Path("audit/flagged.jsonl").read_bytes() == before
+
+
+def test_what_cannot_be_measured_leaves_nothing(data, tmp_path, model, broken) -> None:
+    for name in ("nowhere/else/here", broken):
+        with pytest.raises((UsageError, RunError, FloatingPointError)):
+            audit(quick(data, name))
+        assert not Path("audit").exists()
+    with pytest.raises(UsageError, match="data: has 1 row for 2 parts"):
+        audit(quick(data, model, training=True, limit=1))
+
+
+@pytest.fixture
+def broken(model, tmp_path) -> Path:
+    """A model folder without weights."""
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    for path in Path(find_weights(model)).iterdir():
+        if path.suffix != ".safetensors":
+            (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--folds", 1), "--folds: must be at least 2, got 1"),
+        (("--no-training", "--updates", 7), "--updates: has no effect without training, got 7; leave it out"),
+        (("--device", "tpu"), "--device: unknown name 'tpu'"),
+        (("--show", -1), "--show: must be at least 0, got -1"),
+        (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),
+    ],
+)
+def test_bad_usage_is_one_line(data, model, words, message) -> None:
+    result = run(data, "--model", model, *words)
+    assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_the_table_fits_80_columns_and_shows_hostile_text_as_text(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [{"problem": "?", "solution": "\x1b[31m[bold]so\u202e[/bold] " * 3 + "it is so\n" * 5}] * 2
+    result = run(write(tmp_path / "x.jsonl", rows), "--model", model, "--no-training", "--threshold", LOW, "--show", 60)
+    assert result.exit_code == 0 and "flagged" in result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "\x1b" not in result.stdout and "\u202e" not in result.stdout
+    assert "⟨U+" in result.stdout and "[bold" in result.stdout
+    told = json.loads(run(tmp_path / "x.jsonl", "--model", model, "--no-training", "--threshold", 90, "--json").stdout)
+    assert told["suspects"] == [] and told["rows"] == 2 and Path(told["data"]).exists()

@@ -1,0 +1,112 @@
+"""Scores and spans, by numbers worked out by hand."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from tests.tokens.tiny import make_tokenizer
+from trimsft.audit.folds import Gaps, deal
+from trimsft.audit.source import Source
+from trimsft.audit.spans import token_spans, whole_word
+from trimsft.audit.suspects import find_suspects, token_scores
+
+
+def gaps_of(
+    *rows: list[float], after: list[list[float]] | None = None, competitor: int = 0, entropy=None, category=None
+) -> Gaps:
+    before = np.array(list(chain(*rows)), dtype=np.float32)
+    return Gaps(
+        example=np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows]),
+        position=np.concatenate([np.arange(len(row), dtype=np.int32) for row in rows]),
+        before=before,
+        after=None if after is None else np.array(list(chain(*after)), dtype=np.float32),
+        competitor=np.full(len(before), competitor, dtype=np.int32),
+        entropy=np.zeros(len(before), dtype=np.float32) if entropy is None else np.array(entropy, dtype=np.float32),
+        category=np.zeros(len(before), dtype=np.int8) if category is None else np.array(category, dtype=np.int8),
+    )
+
+
+def source_of(*solutions: str) -> Source:
+    pairs = [{"problem": "?", "solution": solution} for solution in solutions]
+    numbers = [10 + row for row in range(len(pairs))]
+    return Source(pairs, numbers, [f"x.jsonl, line {number}" for number in numbers], [])
+
+
+def test_spans_of_tokens_are_characters_of_the_solution() -> None:
+    tokenizer = make_tokenizer()
+    text = "It is so. €5 é"
+    spans = token_spans(text, tokenizer)
+    assert len(spans) == len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert "".join(dict.fromkeys(text[start:end] for start, end in spans if end > start))
+    assert {letter for start, end in spans for letter in text[start:end]} == set(text)  # the parts of € all stand at it
+    assert all(end - start == 1 for start, end in spans if "€" in text[start:end])
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "whole"),
+    [
+        ("7 + 5 = 137.", (9, 10), (8, 11)),
+        ("so we get", (2, 5), (3, 5)),
+        ("a.\n b", (1, 4), (1, 2)),
+        ("a  b", (1, 3), (1, 3)),  # nothing but spaces: they are what is odd
+        ("12", (2, 2), (2, 2)),  # eos
+        ("数え上げ", (1, 2), (1, 2)),
+    ],
+)
+def test_whole_words(text, span, whole) -> None:
+    assert whole_word(text, *span) == whole
+
+
+def test_rows_are_dealt_once_and_alike() -> None:
+    parts = deal(11, 3, seed=4)
+    assert sorted(chain(*parts)) == list(range(11)) and {len(part) for part in parts} == {3, 4}
+    assert parts == deal(11, 3, seed=4) != deal(11, 3, seed=5)
+    assert all(part == sorted(part) for part in parts)
+
+
+def test_the_score_is_the_latest_gap_over_one_and_entropy() -> None:
+    after = [[-6.0, 3.0], [-1.0]]
+    gaps = gaps_of([-8.0, 2.0], [-10.0], after=after, entropy=[0.5, 0.0, 1.0])
+    assert token_scores(gaps).tolist() == [4.0, -3.0, 0.5]
+    assert token_scores(gaps_of([-8.0, 2.0])).tolist() == [8.0, -2.0]
+
+
+def test_other_categories_are_not_judged() -> None:
+    tokenizer, text = make_tokenizer(), "is 12"
+    size = len(token_spans(text, tokenizer)) + 1
+    gaps = gaps_of([-9.0] * size, [-5.0] * size, category=[3] * (size - 1) + [0] + [3] * size)
+    found = find_suspects(source_of(text, text), gaps, 1.0, tokenizer, only="numeric")
+    assert [(one.row, one.start) for one in found.suspects] == [(10, 5)] and found.row_scores == {0: 9.0}
+
+
+def test_suspects_are_ranked_and_shown_in_place() -> None:
+    tokenizer = make_tokenizer()
+    solutions = ("is 12, is 9", "is 7")
+    sizes = [len(token_spans(text, tokenizer)) for text in solutions]
+    rows = [[8.0] * (size + 1) for size in sizes]
+    at = [next(i for i, (a, b) in enumerate(token_spans(solutions[0], tokenizer)) if solutions[0][a:b].strip() == "2")]
+    rows[0][at[0]] = -12.0
+    rows[1][-1] = -9.0  # eos
+    competitor = tokenizer("3", add_special_tokens=False)["input_ids"][0]
+    found = find_suspects(source_of(*solutions), gaps_of(*rows, competitor=competitor), 5.0, tokenizer)
+    first, second = found.suspects
+    assert (first.row, first.start, first.end, first.text, first.expected) == (10, 3, 5, "12", "13")
+    assert (first.left, first.right, first.place) == ("is ", ", is 9", "x.jsonl, line 10")
+    assert (first.gap_before, first.gap_after, first.score) == (-12.0, None, 12.0)
+    assert (second.row, second.start, second.end, second.text) == (11, 4, 4, "")
+    assert found.row_scores == {0: 12.0, 1: 9.0}
+    assert find_suspects(source_of(*solutions), gaps_of(*rows), 20.0, tokenizer).suspects == []
+
+
+def test_a_number_of_several_tokens_is_one_suspect_and_begins_as_the_model_would() -> None:
+    tokenizer = make_tokenizer()
+    size = len(token_spans("x 481 y", tokenizer))
+    spans = token_spans("x 481 y", tokenizer)
+    row = [8.0] * (size + 1)
+    for token, (start, end) in enumerate(spans):
+        if set("x 481 y"[start:end]) & set("481"):
+            row[token] = -7.0 - token
+    competitor = tokenizer("6", add_special_tokens=False)["input_ids"][0]
+    (one,) = find_suspects(source_of("x 481 y"), gaps_of(row, competitor=competitor), 3.0, tokenizer).suspects
+    assert (one.text, one.expected) == ("481", "6")
