@@ -99,6 +99,7 @@ class _Chunk:
             competitor=competitor_R,
             entropy=entropy_R,
             gold=gold_R1.squeeze(1),
+            reference=None if problem.reference_T is None else problem.reference_T[rows],
         )
         return cls(tokens, exps_RV, competitor_prob_R, slope_RV)
 

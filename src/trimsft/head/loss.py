@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
-from trimsft.head import chunked, reference
+from trimsft.head import chunked
+from trimsft.head import reference as plain
 from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, BackendUnavailable, Problem, Solution, has_triton
 from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number
+from trimsft.objectives.base import needs_of, without
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -41,6 +43,7 @@ def linear_cross_entropy(
     objective: Objective,
     *,
     bias: Tensor | None = None,
+    reference: Tensor | None = None,
     ignore_index: int = IGNORED,
     normalizer: float | Tensor | None = None,
     logit_scale: float = 1.0,
@@ -66,13 +69,15 @@ def linear_cross_entropy(
         objective: from `trimsft.objectives`, or any elementwise function `TokenStats -> weights`; it is called
             on consecutive pieces of the batch.
         bias: [V].
+        reference: of the shape of labels: log p(label) under a reference model, for objectives that compare with one;
+            ignored labels need none.
         normalizer: what the sum is divided by, a number or a scalar tensor; the number of trained tokens if None.
             Under gradient accumulation or on several ranks, pass the count of the global batch.
         logit_scale: the logits are multiplied by it.
         softcap: z becomes softcap * tanh(z / softcap), after scaling.
         skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
             they would matter; 0 is exact.
-        entropy: fill in `tokens.entropy`.
+        entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
         low_memory: triton backend: keep no logit gradients, compute the logits of kept rows again instead; for
             TrimSFT a third to two thirds of the memory, about a fifth more time.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
@@ -85,15 +90,20 @@ def linear_cross_entropy(
         dtype = torch.get_autocast_dtype(device)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias)
+    _check_reference(reference, labels)
     positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
     _check_settings(objective, normalizer, skip_below, positive)
+    needs = needs_of(objective)
+    if "reference" in needs and reference is None:
+        raise without("reference", objective)
+    entropy = entropy or "entropy" in needs
     solve = choose_backend(backend, hidden, low_memory)
 
     hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1).long()
     rows = _trained_rows(labels_N, ignore_index, weight.shape[0])
     count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
-        return _nothing_to_train(hidden_NH, weight, bias, entropy)
+        return _nothing_to_train(hidden_NH, weight, bias, entropy, reference is not None)
     if not isinstance(normalizer, Tensor) and normalizer == 0:
         raise ValueError(f"normalizer: must be a number > 0, got {normalizer!r} with {count} tokens to train on")
     problem = Problem(
@@ -101,6 +111,7 @@ def linear_cross_entropy(
         weight_VH=weight,
         bias_V=bias,
         labels_T=labels_N if rows is None else labels_N[rows],
+        reference_T=_of_rows(reference, rows),
         objective=objective,
         normalizer=count if normalizer is None else normalizer,
         logit_scale=float(logit_scale),
@@ -116,7 +127,7 @@ def linear_cross_entropy(
     with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
         if solve is None:
             problem = problem if rows is None else replace(problem, hidden_TH=hidden_NH[rows])
-            loss, solution = reference.solve(problem)
+            loss, solution = plain.solve(problem)
             _require_finite(solution, problem)
         else:
             loss, solution = _Fused.apply(hidden_NH, weight, bias, rows, problem, solve)  # type: ignore[no-untyped-call]
@@ -197,11 +208,14 @@ def _scale_(gradient: Tensor, factor: Tensor) -> None:
             part.copy_(part.to(torch.promote_types(part.dtype, torch.float32)) * factor)
 
 
-def _nothing_to_train(hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool) -> LossOutput:
+def _nothing_to_train(
+    hidden_NH: Tensor, weight: Tensor, bias: Tensor | None, entropy: bool, reference: bool
+) -> LossOutput:
     """Loss 0, still part of the graph, so that a rank without tokens takes part in the backward pass."""
     loss = hidden_NH[:0].sum() + weight[:0].sum() + (0 if bias is None else bias[:0].sum())
     none = torch.empty(0, device=hidden_NH.device)
-    tokens = TokenStats(none, none, none, none.long(), none if entropy else None, gold=none.long())
+    more = (none if entropy else None, none.long(), none if reference else None)
+    tokens = TokenStats(none, none, none, none.long(), *more)
     return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
 
 
@@ -249,6 +263,25 @@ def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor 
     for name, tensor in (("weight", weight), ("labels", labels), ("bias", bias)):
         if tensor is not None and tensor.device != hidden.device:
             raise ValueError(f"{name}: is on {tensor.device}, hidden on {hidden.device}; move them together")
+
+
+def _check_reference(reference: Tensor | None, labels: Tensor) -> None:
+    if reference is None:
+        return
+    if not isinstance(reference, Tensor) or not reference.is_floating_point():
+        got = reference.dtype if isinstance(reference, Tensor) else type(reference).__name__
+        raise TypeError(f"reference: must be a tensor of floating-point numbers, got {got}")
+    if reference.shape != labels.shape:
+        raise ValueError(f"reference: must have shape {tuple(labels.shape)}, got {tuple(reference.shape)}")
+    if reference.device != labels.device:
+        raise ValueError(f"reference: is on {reference.device}, labels on {labels.device}; move them together")
+
+
+def _of_rows(reference: Tensor | None, rows: Tensor | None) -> Tensor | None:
+    if reference is None:
+        return None
+    reference_N = reference.detach().reshape(-1).float()
+    return reference_N if rows is None else reference_N[rows]
 
 
 def _check_settings(

@@ -42,6 +42,7 @@ class Problem:
     weight_VH: Tensor
     bias_V: Tensor | None
     labels_T: Tensor
+    reference_T: Tensor | None  # log p(label) under a reference model
     objective: Objective
     normalizer: float | Tensor
     logit_scale: float

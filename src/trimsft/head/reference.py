@@ -28,6 +28,7 @@ def solve(problem: Problem) -> tuple[Tensor, Solution]:
         competitor=competitor_T,
         entropy=torch.special.entr(seen_TV.softmax(dim=-1)).sum(dim=1).float() if problem.with_entropy else None,
         gold=problem.labels_T,
+        reference=problem.reference_T,
     )
     weights_T = weigh(problem.objective, tokens)
     keep_T = rows_to_keep(gradient_mass(tokens, weights_T), problem.skip_below)

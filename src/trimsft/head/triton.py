@@ -107,6 +107,7 @@ class _Solver:
             competitor=torch.empty_like(self.labels_T),
             entropy=floats_5T[3] if problem.with_entropy else None,
             gold=self.labels_T,
+            reference=problem.reference_T,
         )
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(self.labels_T, dtype=torch.int32)

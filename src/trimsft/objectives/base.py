@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from trimsft.errors import UsageError
+
 if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
@@ -101,14 +103,39 @@ Objective: TypeAlias = "WeighsTokens | Callable[[TokenStats], Tensor]"
 """An objective of this module, or any elementwise function from `TokenStats` to weights."""
 
 
+def needs_of(objective: Any) -> frozenset[str]:
+    """Which optional statistics of a token an objective cannot do without: "entropy", "reference".
+
+    A class says so in its attribute `needs`; a plain function takes what there is.
+    """
+    return frozenset(getattr(objective, "needs", ()))
+
+
+def without(statistic: str, objective: Any) -> UsageError:
+    """The error where a statistic that an objective needs is not there."""
+    hints = {
+        "entropy": "ask the head for it: entropy=True",
+        "reference": "give the head log p(label) under the reference model: reference=...; trimsft train --reference",
+    }
+    problem = f"{type(objective).__name__} needs the {statistic} of each token, and there is none"
+    return UsageError(problem, field="objective", hint=hints[statistic])
+
+
 def is_finite_number(value: Any) -> bool:
     """Whether it is a number and no truth value, NaN or infinity."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def require_number(objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf) -> None:
+def require_number(
+    objective: object, field: str, *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> None:
     value = getattr(objective, field)
-    if is_finite_number(value) and value >= at_least and value > above:
+    if is_finite_number(value) and value >= at_least and value > above and value < below:
         return
-    bound = f" > {above:g}" if above > -math.inf else f" >= {at_least:g}" if at_least > -math.inf else ""
+    bounds = {
+        f" > {above:g}": above > -math.inf,
+        f" >= {at_least:g}": at_least > -math.inf,
+        f" < {below:g}": below < math.inf,
+    }
+    bound = " and".join(text for text, is_given in bounds.items() if is_given)
     raise ValueError(f"{type(objective).__name__}: {field} must be a finite number{bound}, got {value!r}")
