@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimsft.api import audit_data as audit_data
     from trimsft.api import compare_runs as compare_runs
     from trimsft.api import measure_tokens as measure_tokens
     from trimsft.api import write_report as write_report
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("compare_runs", "measure_tokens", "write_report"),
+    "api": ("audit_data", "compare_runs", "measure_tokens", "write_report"),
     "evaluate": ("evaluate_model",),
     "head": ("LossOutput", "linear_cross_entropy"),
     "objectives": (

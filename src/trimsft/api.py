@@ -3,6 +3,7 @@
     result = trimsft.train_model(config="recipes/smollm2-gsm8k.yaml", output_dir="runs/trim")
     scores = trimsft.evaluate_model("runs/trim", ["gsm8k"], samples=4).scores
     tables = trimsft.measure_tokens("runs/trim", "train.jsonl", sample=500)
+    suspects = trimsft.audit_data("train.jsonl", "runs/trim", out="audit").suspects
     print(trimsft.compare_runs(["runs/sft", "runs/trim"]).render("markdown"))
     page = trimsft.write_report(["SFT=runs/sft", "TrimSFT=runs/trim"], out="report").page
 
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimsft.audit.run import AuditResult
     from trimsft.report.comparison import Compared
     from trimsft.report.report import ReportFiles
     from trimsft.tokens.measure import TokenTables
@@ -35,6 +37,20 @@ def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTabl
     from trimsft.tokens import TokenSettings, measure
 
     return measure.measure_tokens(TokenSettings(models=_texts(models), data=str(data), **_paths(options)))
+
+
+def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResult:
+    """Rank the rows and spans of training data that look wrong; the data itself is never changed.
+
+    Args:
+        data: a local file or a dataset of the hub, as for training.
+        model: a run directory, a model folder or a name of the hub.
+        options: fields of `trimsft.audit.AuditSettings`, such as out="audit", training=False.
+    """
+    from trimsft.audit import AuditSettings
+    from trimsft.audit.run import audit
+
+    return audit(AuditSettings(data=str(data), model=str(model), **_paths(options)))
 
 
 def compare_runs(runs: Names, **options: Any) -> Compared:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import trimsft
 from tests.text.toys import write
 from tests.tokens.tiny import ROWS
 from trimsft import cli
@@ -168,6 +169,11 @@ def test_an_audit_of_something_else_is_refused(data, model) -> None:
         audit(settings)
 
 
+def test_from_python(data, model) -> None:
+    result = trimsft.audit_data(data, model, out="audit", training=False, device="cpu", threshold=LOW)
+    assert result.rows == len(ROWS) and result.folder.path == Path("audit")
+
+
 def test_data_in_the_folder_itself_is_refused(data, model) -> None:
     audit(quick(data, model))
     before = Path("audit/flagged.jsonl").read_bytes()
@@ -176,13 +182,20 @@ def test_data_in_the_folder_itself_is_refused(data, model) -> None:
     assert Path("audit/flagged.jsonl").read_bytes() == before
 
 
-def test_what_cannot_be_measured_leaves_nothing(data, tmp_path, model, broken) -> None:
+def test_what_cannot_be_measured_leaves_nothing(data, model, broken, monkeypatch) -> None:
     for name in ("nowhere/else/here", broken):
         with pytest.raises((UsageError, RunError, FloatingPointError)):
             audit(quick(data, name))
         assert not Path("audit").exists()
     with pytest.raises(UsageError, match="data: has 1 row for 2 parts"):
         audit(quick(data, model, training=True, limit=1))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="training: trains in one process"):
+        audit(quick(data, model, training=True))
+    monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(UsageError, match="training: uses one GPU, and 2 are seen"):
+        audit(quick(data, model, training=True, device="auto"))
 
 
 @pytest.fixture

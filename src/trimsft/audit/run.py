@@ -53,12 +53,9 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     Raises:
         UsageError, DataError, RunError: before anything is measured; the data and the folder stay as they were.
     """
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UsageError("runs in one process", field="audit", hint="start it without torchrun or accelerate")
     source = read_source(settings)
-    if settings.training and len(source.pairs) < settings.folds:
-        problem = f"has {counted(len(source.pairs), 'row')} for {settings.folds} parts"
-        raise UsageError(problem, field="data", value=settings.data, remedy=("training", False))
+    if settings.training:
+        _require_training(settings, len(source.pairs))
     tokenizer = load_tokenizer(find_weights(settings.model))
     folder = AuditFolder(settings.out)
     _refuse_own_files(folder, source)
@@ -75,6 +72,20 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
         flagged = _write(folder, source, found, settings)
         folder.mark_finished()
     return AuditResult(folder=folder, suspects=found.suspects, rows=len(source.pairs), flagged=flagged)
+
+
+def _require_training(settings: AuditSettings, rows: int) -> None:
+    """Refuse what the trainings could not do, before anything is measured."""
+    import torch
+
+    if rows < settings.folds:
+        problem = f"has {counted(rows, 'row')} for {settings.folds} parts"
+        raise UsageError(problem, field="data", value=settings.data, remedy=("training", False))
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError("trains in one process", field="training", hint="start it without torchrun or accelerate")
+    if settings.device == "auto" and torch.cuda.device_count() > 1:
+        hint = "choose one by the environment variable CUDA_VISIBLE_DEVICES"
+        raise UsageError(f"uses one GPU, and {torch.cuda.device_count()} are seen", field="training", hint=hint)
 
 
 def _refuse_own_files(folder: AuditFolder, source: Source) -> None:
