@@ -52,6 +52,8 @@ LONGEST = 300
 """Characters of a problem and of a solution of the rows that are altered, so that a CPU is done in minutes."""
 LOW = 1.0  # the threshold down to which spans are ranked, for their average precision
 
+WAYS = ("base", "trained", "base, numbers only", "trained, numbers only")
+
 Row = dict[str, Any]
 Spans = list[list[int]]
 
@@ -119,6 +121,7 @@ def _measure(folder: Path, rows: Sequence[Row], options: argparse.Namespace, see
     audit(settings)
     seconds = time.perf_counter() - began
     ways = {"base": replace(settings, **_without_training()), "trained": settings}
+    ways |= {f"{way}, numbers only": replace(one, only="numeric") for way, one in ways.items()}
     wrong = {number: row["wrong"] for number, row in enumerate(rows) if row["wrong"]}
     counts = {"rows": len(rows), "wrong_rows": len(wrong), "wrong_spans": sum(map(len, wrong.values()))}
     return {**counts, "seconds": round(seconds, 1), **{way: _scores(one, wrong) for way, one in ways.items()}}
@@ -132,8 +135,8 @@ def _scores(settings: AuditSettings, wrong: Mapping[int, Spans]) -> dict[str, fl
     """Precision and recall of rows and spans at the default threshold, average precision of both rankings."""
     source, tokenizer = read_source(settings), load_tokenizer(settings.model)
     gaps = read_gaps(AuditFolder(settings.out), settings, len(source.pairs))
-    ranked = find_suspects(source, gaps, LOW, tokenizer)
-    found = find_suspects(source, gaps, settings.threshold, tokenizer)
+    ranked = find_suspects(source, gaps, LOW, tokenizer, only=settings.only)
+    found = find_suspects(source, gaps, settings.threshold, tokenizer, only=settings.only)
     flagged = {one.row for one in found.suspects}
     hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in found.suspects]
     right_rows = len(flagged & wrong.keys())
@@ -208,7 +211,7 @@ def _table(results: Mapping[str, Mapping[int, Any]]) -> str:
         "|---|---|" + "---|" * 5,
     ]
     for name, seeds in results.items():
-        for way in ("base", "trained"):
+        for way in WAYS:
             cells = [f"{100 * np.mean([one[way][measure] for one in seeds.values()]):.0f}" for measure in measures]
             lines.append(f"| {name} | {way} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -105,8 +105,7 @@ def _fields(settings: AuditSettings, rows: int) -> dict[str, Any]:
         "system_prompt": rendering.system_prompt,
         "max_length": rendering.max_length or None,
         "max_steps": min(settings.updates, -(-rows // batch)),
-        "global_batch": batch,
-        "per_device_train_batch_size": min(settings.micro_batch or MICRO_BATCH, batch),
+        "per_device_train_batch_size": batch,
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "cosine",
         "warmup_steps": 0.1,
@@ -118,9 +117,6 @@ def _fields(settings: AuditSettings, rows: int) -> dict[str, Any]:
     if rendering.truncation_mode is not None:
         fields["truncation_mode"] = rendering.truncation_mode
     return fields | ({"use_cpu": True, "bf16": False} if settings.device == "cpu" else {})
-
-
-MICRO_BATCH = 8  # rows that go through the model at once in training, where no number is given
 
 
 @contextmanager

@@ -24,16 +24,15 @@ class AuditSettings:
         flags=("--training/--no-training",),
         help="Measure gaps after a short training, too; without: in one pass.",
     )
-    threshold: float = option(5.0, help="Score, in logits, from which a span is a suspect and its row is flagged.")
+    threshold: float = option(4.0, help="Score from which a span is a suspect and its row is flagged.")
     only: str | None = option(
         None, help="Judge only tokens of this category, such as the digits of numbers.", choices=CATEGORIES
     )
     clean: bool = option(False, flags=("--clean",), help="Write cleaned.jsonl, too: the data without flagged rows.")
     limit: int | None = option(None, help="Audit only this many rows, the first ones.", least=1)
     folds: int = option(2, help="Parts of the data; each is judged by a training on the others.", least=2)
-    updates: int = option(100, help="Most updates of each training.", least=1)
-    batch_rows: int = option(8, help="Rows of one update.", least=1)
-    micro_batch: int | None = option(None, help="Most rows that go through the model at once in training.", least=1)
+    updates: int = option(200, help="Most updates of each training; it never sees a row twice.", least=1)
+    batch_rows: int = option(4, help="Rows of one update.", least=1)
     learning_rate: float = option(5e-5, help="Learning rate of the training.", above=0)
     seed: int = option(0, help="Seed of the parts and of the training.", least=0)
     template: str = option(
@@ -73,7 +72,7 @@ class AuditSettings:
                 raise UsageError(problem, field=field.name, value=value, hint="leave it out")
 
 
-OF_TRAINING = ("folds", "updates", "batch_rows", "micro_batch", "learning_rate", "seed")
+OF_TRAINING = ("folds", "updates", "batch_rows", "learning_rate", "seed")
 """What is of no use with `training=False`."""
-HARMLESS = ("threshold", "only", "clean", "batch_tokens", "micro_batch")
+HARMLESS = ("threshold", "only", "clean", "batch_tokens")
 """Settings that may change when an audit is done again in the same folder: gaps stay what they are."""
