@@ -8,8 +8,9 @@ errors; this one can only know what the other rows teach, which is what tells ne
 import logging
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -90,7 +91,7 @@ def _train(run: RunDirectory, pairs: Pairs, settings: AuditSettings) -> None:
 
     data = run.path.resolve() / "rows.jsonl"
     write_whole(data, b"".join(as_line({name: pair[name] for name in ("problem", "solution")}) for pair in pairs))
-    with _quiet():
+    with _aside():
         train_model(output_dir=str(run.path), dataset_name=str(data), **_fields(settings, len(pairs)))
 
 
@@ -120,13 +121,14 @@ def _fields(settings: AuditSettings, rows: int) -> dict[str, Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what a training says of its run directory, which is not for keeping."""
+def _aside() -> Iterator[None]:
+    """Lines of steps go to stderr; what a training says of its run directory, which is not for keeping, goes nowhere."""
     logger = logging.getLogger("trimsft")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
         logger.setLevel(level)
 
