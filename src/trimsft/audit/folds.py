@@ -122,7 +122,7 @@ def _fields(settings: AuditSettings, rows: int) -> dict[str, Any]:
 
 @contextmanager
 def _aside() -> Iterator[None]:
-    """Lines of steps go to stderr; what a training says of its run directory, which is not for keeping, goes nowhere."""
+    """Lines of steps go to stderr; what is said of a run directory that is not for keeping goes nowhere."""
     logger = logging.getLogger("trimsft")
     level = logger.level
     logger.setLevel(logging.ERROR)
