@@ -9,14 +9,15 @@ import pytest
 from rich.console import Console
 
 from tests.study.stub import InlineCrew, StubJob
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
+from trimsft.objectives import names
 from trimsft.runs import RunDirectory
 from trimsft.scoring.records import load_run
 from trimsft.study import command, studies
 from trimsft.study.cells import Cell
 from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study, show_outcomes
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import execution
+from trimsft.study.running import checks, execution
 from trimsft.study.running.execution import Event, Outcome
 from trimsft.study.running.watch import read_status
 from trimsft.study.scales import LAB
@@ -99,7 +100,7 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
     asked: list[list[Cell]] = []
     more = Cell(model="lab", objective="sft", seed=2)
     StudyFolder(out).remember([more], {"scores"})
-    monkeypatch.setattr(writing, "write_study", lambda study, scale, cells, out: asked.append(cells) or [])
+    monkeypatch.setattr(writing, "write_study", lambda study, scale, cells, out, **_: asked.append(cells) or [])
     run("main", out)
     assert set(asked[0]) == {BASE, SFT, TRIM, more}
 
@@ -109,7 +110,7 @@ def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that
 ) -> None:
     monkeypatch.setattr(execution, "CellJob", StubJob)
     monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
-    monkeypatch.setattr(writing, "write_study", lambda *_: 1 / 0)
+    monkeypatch.setattr(writing, "write_study", lambda *_, **__: 1 / 0)
     blocked = StudyFolder(tmp_path).run(SFT)
     blocked.parent.mkdir(parents=True)
     blocked.touch()  # where a run directory belongs
@@ -151,3 +152,33 @@ def test_a_worker_that_is_killed_costs_time_and_nothing_else(
         before, after = (folder.joinpath(name).read_bytes() for folder in (undisturbed, out))
         assert sorted(before.splitlines()) == sorted(after.splitlines()), name
     assert not [path for path in out.rglob(".*") if path.name not in (".claim", ".lock", ".settling")]
+
+
+def test_an_objective_of_ones_own_is_trained_and_scored_by_its_name_and_loaded_only_where_it_is_named(
+    finished: tuple[Path, StudyOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = finished
+    name = "examples.own_objective:Contest"
+    settings = StudySettings(names=("objectives",), objectives=(name,), smoke=True, out=out, workers=1)
+    (outcome,) = run_study(settings)
+    cell = Cell(model="lab", objective=name)
+    assert outcome.failures() == [] and set(outcome.cells.seconds) == {cell}  # base and SFT were there
+    assert RunDirectory(outcome.cells.done[cell]).read_manifest()["objective"]["name"] == name
+    table, curves = (out / "tables" / "objectives" / file for file in ("objectives.md", "figures/weights.csv"))
+    assert "| Contest | " in table.read_text()
+    assert curves.read_text().startswith("gap,probability,SFT,TrimSFT,Contest\n-8,")
+
+    def refuse(*_: object) -> object:
+        raise AssertionError("code was loaded")
+
+    monkeypatch.setattr(names, "load_objective", refuse)
+    rebuild_tables("objectives", out)
+    assert curves.read_text().startswith("gap,probability,SFT,TrimSFT\n-8,")
+    assert f"--objective {name}" in table.read_text().replace("\\", "")
+    assert {one.cell for one in read_status(out)} >= {cell}
+    monkeypatch.undo()
+    monkeypatch.setattr(checks, "fingerprint_objective", lambda _: ["another"])
+    with pytest.raises(RunError, match=f"Contest/seed0 holds a run with other code of {name}; remove it"):
+        run_study(settings)
+    with pytest.raises(UsageError, match="objectives: has no effect here, got 'dft'"):
+        StudySettings(names=("main",), objectives=("dft",))

@@ -21,6 +21,7 @@ from trimsft.objectives.names import (
     PARAMETERS,
     BuiltinObjective,
     display_name,
+    fingerprint_objective,
     make_objective,
     parameters_of,
     require_known,
@@ -31,5 +32,6 @@ from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, T
 __all__ = [
     "BANDWIDTH", "DFT", "FSFT", "GAMMA", "MARGIN", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES", "PARAMETERS", "SFT",
     "Adapts", "BuiltinObjective", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens",
-    "display_name", "is_finite_number", "make_objective", "parameters_of", "require_known", "source_files",
+    "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "parameters_of", "require_known",
+    "source_files",
 ]  # fmt: skip

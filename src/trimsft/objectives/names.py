@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from typing import Any, TypeAlias, cast
 
+from trimsft.errors import UsageError
 from trimsft.objectives.base import Objective
-from trimsft.objectives.own import installed_objectives, load_objective, require_reference
+from trimsft.objectives.own import installed_objectives, load_objective, require_reference, source_files
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.options import unknown_name
 
@@ -40,11 +42,11 @@ def make_objective(name: str, **parameters: float) -> Objective:
     for parameter in parameters:
         if parameter not in known:
             takes = f"it takes {', '.join(known)}" if known else "it takes no parameters"
-            raise ValueError(f"objective {name!r} has no parameter {parameter!r}; {takes}")
+            raise UsageError(f"objective {name!r} has no parameter {parameter!r}; {takes}")
     if not inspect.isclass(kind):
         return cast("Objective", kind)
     if missing := next((each for each in known if known[each] is REQUIRED and each not in parameters), None):
-        raise ValueError(f"objective {name!r} needs its parameter {missing!r}; give it a default")
+        raise UsageError(f"objective {name!r} needs its parameter {missing!r}; give it a default")
     return cast("Objective", kind(**parameters))
 
 
@@ -61,6 +63,13 @@ def parameters_of(name: str) -> dict[str, Any]:
         return {}
     each = inspect.signature(kind).parameters.values()
     return {one.name: one.default for one in each if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+
+
+def fingerprint_objective(name: str) -> list[str] | None:
+    """SHA-256 of the files that an objective of one's own is in; None for those of the package, which has a version."""
+    if name in OBJECTIVES:
+        return None
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in source_files(name)]
 
 
 def require_known(name: str) -> None:

@@ -5,26 +5,28 @@
     >>> Cell(model="lab", objective="trim", fields=(("margin", 1.5),)) == Cell(model="lab", objective="trim")
     True
 
-What an objective takes and is not given stands at its default, so that one training is one cell in every study.
+What an objective takes and is not given stands at its default, so that one training is one cell in every study. Of an
+objective of one's own only what is given stands there: cells are read from folders, which must not load its code.
+
+    >>> Cell(model="lab", objective="my_module:MyObjective").name
+    'lab/my_module+MyObjective/seed0'
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trimsft import objectives
 from trimsft.errors import UsageError
-from trimsft.objectives import OBJECTIVES, PAPER_NAMES, make_objective
-from trimsft.options import unknown_name
+from trimsft.objectives import OBJECTIVES, display_name, make_objective, parameters_of, require_known
 from trimsft.runs.secrets import is_secret
 
 BASE = "base"
-NAMES = {BASE: "Base", **PAPER_NAMES}  # what tables call each objective
+BANDED = ("trim", "trim-e", "trim-h")  # the objectives of a plane of margins and bandwidths
 PARAMETERS = tuple(objectives.PARAMETERS)  # what objectives take; these come first in a name
 OWN = ("objective", "seed", "output_dir", "model_name_or_path")
 """Fields of `trimsft train` that a cell or its study sets itself."""
@@ -59,7 +61,10 @@ class Cell:
             if fields:
                 raise _without_effect(*next(iter(fields.items())), "'base', which is not trained")
             return {}
-        takes = takes_of(self.objective)
+        require_known(self.objective)
+        if self.objective not in OBJECTIVES:
+            return fields
+        takes = [name for name in takes_of(self.objective) if name in PARAMETERS]
         for name in PARAMETERS:
             if name in fields and name not in takes:
                 raise _without_effect(name, fields[name], repr(self.objective))
@@ -73,8 +78,13 @@ class Cell:
     def name(self) -> str:
         """A relative path, readable and of this cell alone."""
         shown = sorted(self.fields, key=lambda field: field_rank(field[0]))
-        method = "-".join([self.objective, *(f"{name}{_text(value)}" for name, value in shown)])
+        method = "-".join([self.folder_name, *(f"{name}{_text(value)}" for name, value in shown)])
         return f"{self.model}/{method}/seed{self.seed}"
+
+    @property
+    def folder_name(self) -> str:
+        """The objective as part of a path."""
+        return self.objective.replace(":", "+")
 
     @property
     def is_base(self) -> bool:
@@ -89,7 +99,7 @@ class Cell:
     def band(self) -> tuple[float, float] | None:
         """(margin, bandwidth) of a trimmed objective."""
         margin, bandwidth = self.get("margin"), self.get("bandwidth")
-        return None if margin is None or bandwidth is None else (float(margin), float(bandwidth))
+        return (float(margin), float(bandwidth)) if self.objective in BANDED else None
 
     @property
     def shared_fields(self) -> tuple[tuple[str, Any], ...]:
@@ -101,7 +111,7 @@ class Cell:
         """TrimSFT (margin 1, bandwidth 0.5)."""
         order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
         settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
-        return f"{NAMES[self.objective]}{f' ({settings})' if settings else ''}"
+        return f"{method_name(self.objective)}{f' ({settings})' if settings else ''}"
 
     def get(self, field: str, default: Any = None) -> Any:
         """The value of a field that differs from the scale's."""
@@ -117,10 +127,27 @@ class Cell:
 
 
 def takes_of(objective: str) -> tuple[str, ...]:
-    """The parameters of an objective; an unknown one is refused with the nearest name."""
-    if objective not in OBJECTIVES:
-        raise unknown_name("objective", objective, OBJECTIVES)
-    return tuple(field.name for field in dataclasses.fields(OBJECTIVES[objective]))
+    """The parameters of an objective, which loads one of one's own; an unknown one is refused with the nearest name."""
+    return tuple(parameters_of(objective))
+
+
+def check_objectives(names: Sequence[str], *, field: str) -> None:
+    """Load every objective that the user names; refuse what is none, none at all, and two of one name."""
+    if not names:
+        raise UsageError("there is none", field=field, hint="name at least one")
+    for place, name in enumerate(names):
+        if any(method_name(name) == method_name(other) for other in names[:place]):
+            raise UsageError(f"two are called {method_name(name)}", field=field, value=name, hint="name each once")
+        try:
+            make_objective(name)
+        except UsageError as error:
+            error.field = field
+            raise
+
+
+def method_name(objective: str) -> str:
+    """What tables call an objective, or the base."""
+    return "Base" if objective == BASE else display_name(objective)
 
 
 def check_model_name(name: str) -> None:

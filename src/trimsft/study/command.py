@@ -8,20 +8,20 @@ for outcome in run_study(settings):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import one_line
+from trimsft.errors import UsageError, one_line
 from trimsft.options import option
-from trimsft.study.cells import Cell
+from trimsft.study.cells import Cell, check_objectives
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost, sum_costs
 from trimsft.study.running.execution import EXECUTORS, OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.studies import STUDIES, Study, belonging, find_studies, left_out_models
+from trimsft.study.studies import STUDIES, WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +64,23 @@ class StudySettings(RunOptions):
     """What `trimsft study run` is asked for."""
 
     names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
+    objectives: tuple[str, ...] = option(
+        (),
+        flags=("--objective",),
+        help="Of the study 'objectives': what it compares, by name or as my_module:MyObjective; repeat it for several.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objectives:
+            if not any(study.is_open for study in find_studies(self.names)):
+                hint = "it is for trimsft study run objectives"
+                raise UsageError("has no effect here", field="objectives", value=self.objectives[0], hint=hint)
+            check_objectives(self.objectives, field="objectives")
 
     def studies(self) -> list[Study]:
-        return find_studies(self.names)
+        own = objectives_study(self.objectives or WEIGHED)
+        return [own if study.is_open else study for study in find_studies(self.names)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,8 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
         outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
         files, error = list[Path](), ""
         try:
-            files = rebuild_tables(study.name, folder.out, focus=scale.focus_model) if outcome.done else []
+            if outcome.done:
+                files = rebuild_tables(study.name, folder.out, focus=scale.focus_model, load=settings.objectives)
         except Exception as failure:  # the runs are worth more than their table, which can be made again
             error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
         outcomes.append(StudyOutcome(study.name, outcome, files, error))
@@ -132,18 +147,19 @@ def study_notes(settings: StudySettings) -> list[str]:
     return left_out_models(settings.studies(), settings.to_scale())
 
 
-def rebuild_tables(name: str, out: Path, *, focus: str = "") -> list[Path]:
+def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[str] = ()) -> list[Path]:
     """The tables of a study from what is finished in a folder, whoever asked for it and when.
 
     Args:
         focus: the model of a study that takes one only; by default the folder's first.
+        load: objectives of one's own whose code may be loaded, since the user has named them.
     """
     from trimsft.study.tables.writing import write_study
 
     (study,), folder = find_studies([name]), StudyFolder(out)
     scale = folder.read_scale()
     scale = replace(scale, focus=focus or scale.focus)
-    return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out)
+    return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out, load=load)
 
 
 # ---- what is printed

@@ -1,4 +1,4 @@
-"""The paper's studies as declarations: which cells each is made of, and what must be known of them.
+"""The paper's studies, and one of our own, as declarations: which cells each has, and what must be known of them.
 
     >>> STUDIES["half-trims"].paper
     ('tab:variants', 'tab:variants-complete')
@@ -10,7 +10,9 @@ Cells are shared: the ablation's (1, 1) is the half trims', and `main` is all th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from trimsft.objectives import OBJECTIVES
 from trimsft.options import unknown_name
 from trimsft.paper import scores
 from trimsft.study.cells import BASE, Cell
@@ -19,6 +21,8 @@ from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
 COMPARED = (BASE, "sft", "fsft", "dft", "trim")  # the methods of Table 1
+WEIGHED = tuple(name for name in ("sft", "dft", "trim", "auto-trim") if name in OBJECTIVES)
+"""What `objectives` compares where nothing else is asked for."""
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
 
 
@@ -31,6 +35,7 @@ class Study:
     paper: tuple[str, ...]  # laTeX labels of the tables and figures
     runs: Callable[[Scale], Iterable[Cell]]  # the cells at seed 0
     need: str  # either "scores" (evaluated on the benchmarks) or "tokens" (measured on training rows)
+    is_open: bool = False  # every objective at its defaults belongs to it, if it was asked for
 
     @property
     def needs(self) -> frozenset[str]:
@@ -52,8 +57,21 @@ def expand(runs: Iterable[Cell], seeds: Iterable[int]) -> list[Cell]:
 
 def belonging(cells: Iterable[Cell], studies: Iterable[Study], scale: Scale) -> list[Cell]:
     """Those of the cells, of whatever seed, that one of the studies is made of."""
+    studies = list(studies)
     runs = {run for study in studies for run in study.runs(scale)}
-    return [cell for cell in cells if cell.setting in runs]
+    is_open = any(study.is_open for study in studies)
+    return [cell for cell in cells if cell.setting in runs or (is_open and _is_plain(cell, scale))]
+
+
+def _is_plain(cell: Cell, scale: Scale) -> bool:
+    """Whether all of its fields stand at their defaults, on the scale's one model."""
+    return cell.setting == Cell(model=scale.focus_model, objective=cell.objective)
+
+
+def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
+    """These objectives against SFT and the base."""
+    title, runs = "objectives by name, your own among them", partial(_objectives, names)
+    return Study("objectives", title, (), runs, SCORES, is_open=True)
 
 
 def find_studies(names: Sequence[str]) -> list[Study]:
@@ -110,6 +128,10 @@ def _focus(scale: Scale) -> list[Cell]:
     return _compared([scale.focus_model])
 
 
+def _objectives(names: Sequence[str], scale: Scale) -> list[Cell]:
+    return [Cell(model=scale.focus_model, objective=name) for name in (BASE, "sft", *names)]
+
+
 _base = _from_paper()
 _ablation = _from_paper("bandwidth_ablation", "margin_ablation")
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
@@ -123,5 +145,6 @@ _ALL = (
     Study("weights", "how many tokens count, by margin and bandwidth", ("tab:weight-diagnostic",), _base, TOKENS),
     Study("gradient-mass", "where the gradient goes, by gap", ("tab:gradient-mass",), _base, TOKENS),
     Study("categories", "weights and gradient mass by kind of token", ("tab:token-category",), _base, TOKENS),
+    objectives_study(),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -17,10 +17,10 @@ from trimsft.report.figures.curves import gap_distribution, position_curves, rel
 from trimsft.report.figures.planes import effective_ratio_map, movement_maps, score_map
 from trimsft.report.figures.settings import ablation_curves, field_curves
 from trimsft.report.figures.style import Drawing, Spread
-from trimsft.report.figures.weighting import weighting_functions
+from trimsft.report.figures.weighting import weight_curves, weighting_functions
 
 __all__ = [
     "Drawing", "Spread", "ablation_curves", "category_bars", "effective_ratio_map", "field_curves", "gap_distribution",
     "movement_maps", "position_curves", "reliability_diagram", "sampling_bars", "score_bars", "score_map",
-    "training_curves", "weighting_functions",
+    "training_curves", "weight_curves", "weighting_functions",
 ]  # fmt: skip

@@ -1,11 +1,13 @@
-"""Figure 1 of the paper: the weight of a token against its logit gap.
+"""Figure 1 of the paper, the weight of a token against its logit gap; and the same for any objectives.
+
+A figure takes the competitor for the only other token, so that p = sigmoid(gap).
 
 python -m trimsft.report.figures docs/figures
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trimsft.objectives import SFT, BuiltinObjective, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard
-from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line
+from trimsft.head.problem import weigh
+from trimsft.objectives import SFT, BuiltinObjective, Objective, TokenStats, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.report.colours import METHOD_LINES, VALUE_LINES, Line, lines_of
 from trimsft.report.figures.style import COLUMN, SMALL, STYLE, Drawing, draw_line, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_GAP = r"logit gap $\Delta$ (gold $-$ strongest competitor)"
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,15 @@ class _Curve:
     behind: bool = False  # drawn wide and pale, for other curves to run along it
 
     def weights(self, gaps: Tensor) -> Tensor:
-        """With the competitor as the only other token, so that p = sigmoid(gap)."""
-        competitor = torch.zeros_like(gaps, dtype=torch.int64)
-        return self.objective.weights(
-            TokenStats(nll=F.softplus(-gaps), gap=gaps, gold_logit=gaps, competitor=competitor)
-        )
+        return self.objective.weights(_tokens(gaps))
+
+
+def _tokens(gaps: Tensor) -> TokenStats:
+    """One token for each gap, and one competitor."""
+    other = torch.zeros_like(gaps, dtype=torch.int64)
+    nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
+    entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
+    return TokenStats(nll=nll, gap=gaps, gold_logit=gaps, competitor=other, entropy=entropy, gold=other + 1)
 
 
 _SFT = _Curve("sft", "SFT", SFT(), Line(METHOD_LINES["sft"].colour, ""), behind=True)
@@ -70,13 +80,34 @@ def weighting_functions(*, column: bool = False) -> Drawing:
         return drawn.with_data(["gap", *(curve.column for curve in curves)], rows)
 
 
+def weight_curves(objectives: Mapping[str, Objective]) -> Drawing:
+    """The weights of objectives, by label, over the gap and over the probability."""
+    gaps = torch.linspace(-8, 8, 641)
+    lines = lines_of(objectives)
+    weights = {label: weigh(objective, _tokens(gaps)) for label, objective in objectives.items()}
+    with drawing(6.0, 2.6, STYLE) as drawn:
+        panels = drawn.figure.subplots(1, 2, sharey=True)
+        for axes, x, label in zip(panels, (gaps, gaps.sigmoid()), (_GAP, "probability of the gold token"), strict=True):
+            for name in objectives:
+                draw_line(axes, x, weights[name], name, lines[name], marker=False)
+            axes.set_xlabel(label)
+            axes.set_xlim(round(float(x[0])), round(float(x[-1])))
+        panels[0].set_ylabel("token weight $w$")
+        panels[0].set_xticks(range(-8, 9, 4))
+        panels[0].set_ylim(-0.03, 1.06 * max(1.0, *(float(each.max()) for each in weights.values())))
+        drawn.figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        columns = [gaps, gaps.sigmoid(), *weights.values()]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return drawn.with_data(["gap", "probability", *objectives], rows)
+
+
 def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> None:
     for curve in curves:
         line = draw_line(axes, gaps, curve.weights(gaps), curve.label, curve.line, marker=False)
         if curve.behind:
             line.set(linewidth=4.5, alpha=0.4, zorder=1)
     axes.set_title(title, loc="left")
-    axes.set_xlabel(r"logit gap $\Delta$ (gold $-$ strongest competitor)")
+    axes.set_xlabel(_GAP)
     axes.set_xlim(float(gaps[0]), float(gaps[-1]))
     axes.set_ylim(-0.03, 1.06)
     axes.set_yticks(np.linspace(0, 1, 5))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from trimsft import lab
 from trimsft.errors import UsageError, one_line
 from trimsft.lab import TIERS, FineTuning
-from trimsft.objectives import BANDWIDTH, MARGIN, OBJECTIVES, PAPER_OBJECTIVES
-from trimsft.options import check_options, option, unknown_name
+from trimsft.objectives import BANDWIDTH, MARGIN, PAPER_OBJECTIVES
+from trimsft.options import check_options, option
 from trimsft.runs import RunDirectory, write_whole
-from trimsft.study.cells import BASE, NAMES, Cell, takes_of
+from trimsft.study.cells import BASE, Cell, check_objectives, method_name, takes_of
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import LAB, LAB_BASE, ModelAt, Scale
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trimsft.study.running.watch import Progress
 
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
+METHODS = tuple(PAPER_OBJECTIVES)
 FAST = {"methods": ("sft", "trim"), "rows": 600, "problems": 16, "table_rows": 40}
 _NOT_RECORDED = ("out", "fast", "workers")
 
@@ -45,7 +46,11 @@ class QuickstartSettings:
     )
     fast: bool = option(False, flags=("--fast",), help="Train SFT and TrimSFT only, in under a minute.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
-    methods: tuple[str, ...] = tuple(PAPER_OBJECTIVES)
+    methods: tuple[str, ...] = option(
+        METHODS,
+        flags=("--method",),
+        help="Objective, by name or as my_module:MyObjective; repeat it for several (default: the paper's six).",
+    )
     rows: int = 1200  # rows of training data: one epoch
     batch: int = 24
     learning_rate: float = 5e-4
@@ -66,15 +71,15 @@ class QuickstartSettings:
     def __post_init__(self) -> None:
         check_options(self)
         for name, value in FAST.items() if self.fast else ():
-            object.__setattr__(self, name, value)
+            if name != "methods" or self.methods == METHODS:
+                object.__setattr__(self, name, value)
         for name in ("seed", "rows", "batch", "problems", "samples", "max_tokens", "table_rows"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < (name != "seed"):
                 raise UsageError(f"must be a whole number of at least {int(name != 'seed')}", field=name, value=value)
         if self.device not in ("cpu", "cuda"):
             raise UsageError("must be cpu or cuda", field="device", value=self.device)
-        if unknown := next((method for method in self.methods if method not in OBJECTIVES), None):
-            raise unknown_name("methods", unknown, OBJECTIVES)
+        check_objectives(self.methods, field="methods")
         self.task(self.rows, self.seed)  # refuses shares that are none
 
     def task(self, rows: int, seed: int) -> FineTuning:
@@ -99,9 +104,8 @@ class QuickstartSettings:
         """A cell for each method, the base first."""
         cells = [Cell(model="lab", objective=BASE, seed=self.seed)]
         for name in self.methods:
-            fields = tuple(
-                (field, getattr(self, field)) for field in ("margin", "bandwidth") if field in takes_of(name)
-            )
+            takes = takes_of(name) if name in PAPER_OBJECTIVES else ()
+            fields = tuple((field, getattr(self, field)) for field in ("margin", "bandwidth") if field in takes)
             cells.append(Cell(model="lab", objective=name, seed=self.seed, fields=fields))
         return cells
 
@@ -133,10 +137,10 @@ class QuickstartFolder(StudyFolder):
         """The settings say it all."""
 
     def run(self, cell: Cell) -> Path:
-        return self.out / cell.objective
+        return self.out / cell.folder_name
 
     def log(self, cell: Cell) -> Path:
-        return self.out / "logs" / f"{cell.objective}.log"
+        return self.out / "logs" / f"{cell.folder_name}.log"
 
     def training_data(self, seed: int) -> Path:
         return self.out / "data" / "train.jsonl"
@@ -169,7 +173,7 @@ class QuickstartOutcome:
         failures = {cell.objective: error for cell, error in self.cells.failed.items()}
         return {
             "settings": self.settings.as_dict(),
-            "labels": {name: NAMES[name] for name in (BASE, *self.settings.methods)},
+            "labels": {name: method_name(name) for name in (BASE, *self.settings.methods)},
             "scores": {} if self.results is None else self.results.as_dict(),
             "failures": failures | ({"report": self.report_error} if self.report_error else {}),
             "seconds": {cell.objective: steps for cell, steps in self.cells.seconds.items()}
@@ -205,20 +209,26 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
     if not done:
         return None, ""
     settings = folder.settings
-    fast = " --fast" if settings.fast else ""
-    command = f"trimsft quickstart{fast} --seed {settings.seed} --out {folder.out}"
+    options = " --fast" if settings.fast else ""
+    if settings.methods not in (METHODS, FAST["methods"]):
+        options += "".join(f" --method {name}" for name in settings.methods)
+    command = f"trimsft quickstart{options} --seed {settings.seed} --out {folder.out}"
     try:
         from trimsft.report.page.build import write_report
 
         page = write_report(
             folder.out / "report.html",
-            {NAMES[cell.objective]: folder.run(cell) for cell in done},
-            title="TrimSFT quickstart: six objectives on the lab",
+            {method_name(cell.objective): folder.run(cell) for cell in done},
+            title=f"TrimSFT quickstart: {_counted(settings.methods)} on the lab",
             settings={"command": command, **settings.as_dict()},
         )
     except Exception as error:
         return None, one_line(error)
     return page, ""
+
+
+def _counted(methods: Sequence[str]) -> str:
+    return "six objectives" if methods == METHODS else ", ".join(map(method_name, methods))
 
 
 # ---- what is printed
@@ -238,7 +248,7 @@ def quickstart_progress(settings: QuickstartSettings, console: Console) -> Progr
 
 
 def _label(cell: Cell) -> str:
-    return NAMES[cell.objective]
+    return method_name(cell.objective)
 
 
 def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:

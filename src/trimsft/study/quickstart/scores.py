@@ -17,7 +17,7 @@ from trimsft.report.table import DOWN, UP
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_runs
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import BenchmarkScore, macro
-from trimsft.study.cells import BASE, NAMES
+from trimsft.study.cells import BASE, method_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +66,7 @@ class Results:
             return None
         if metric not in self._comparisons:
             others = {other: scores for other, scores in self.scores.items() if other != BASELINE}
-            made = compare_runs(self.scores[BASELINE], others, metric, name=NAMES[BASELINE])
+            made = compare_runs(self.scores[BASELINE], others, metric, name=method_name(BASELINE))
             self._comparisons[metric] = {(one.candidate, one.benchmark): one for one in made}
         return self._comparisons[metric].get((name, tier))
 
@@ -110,7 +110,7 @@ def main_table(results: Results) -> Table:
         table.add_section()
         table.add_row(f"[bold]{results.metrics[metric]}[/]")
         for name in results.scores:
-            table.add_row(f"  {NAMES[name]}", *(_cell(results, name, metric, column) for column in columns))
+            table.add_row(f"  {method_name(name)}", *(_cell(results, name, metric, column) for column in columns))
     return table
 
 
@@ -119,7 +119,7 @@ def other_table(results: Results) -> Table:
     metrics = list(results.metrics)[2:]
     table = _table("mean over tiers", *(results.metrics[metric] for metric in metrics))
     for name in results.scores:
-        table.add_row(f"  {NAMES[name]}", *(_cell(results, name, metric, AVERAGE) for metric in metrics))
+        table.add_row(f"  {method_name(name)}", *(_cell(results, name, metric, AVERAGE) for metric in metrics))
     return table
 
 
@@ -199,7 +199,7 @@ def _others(results: Results) -> str:
         names = [name for name in others if results.direction(name, SAMPLED) == direction]
         names.sort(key=lambda name: -results.score(name, SAMPLED).value)
         if names:
-            listed = [f"{NAMES[name]} ({_percent(results.score(name, SAMPLED).value)})" for name in names]
+            listed = [f"{method_name(name)} ({_percent(results.score(name, SAMPLED).value)})" for name in names]
             parts.append(f"{place}: {_listed(listed)}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
@@ -209,7 +209,7 @@ def _best(results: Results) -> str:
     """Only where the method of the paper is not itself the highest."""
     best = max(results.trained(), key=lambda name: results.score(name, SAMPLED).value, default=METHOD)
     is_told = METHOD in results.scores and best not in (METHOD, BASELINE)
-    return f"The highest here is {NAMES[best]}, not TrimSFT." if is_told else ""
+    return f"The highest here is {method_name(best)}, not TrimSFT." if is_told else ""
 
 
 def _greedy(results: Results) -> str:

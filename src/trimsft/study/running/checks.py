@@ -3,6 +3,7 @@
 check_settings(scale, folder)       # and data and names: asks nobody, so a dry run does it, too
 check_at_hand(scale)                # models and benchmarks, which may mean asking the hub
 refuse_lost_weights(job)            # cells that could not be measured again
+refuse_changed_objectives(job)      # cells whose objective has been edited since
 scale = with_attention(scale, folder)
 
 Each would otherwise fail in every cell, some of them after hours of training.
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.objectives import OBJECTIVES, fingerprint_objective
+from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.job import CellJob
@@ -84,6 +87,20 @@ def refuse_lost_weights(job: CellJob) -> None:
             hint="ask for the benchmarks they have, or take another folder, with all benchmarks or --keep-weights from "
             "the start",
         )
+
+
+def refuse_changed_objectives(job: CellJob) -> None:
+    """What was trained with other code of an objective is not mixed with what is trained now."""
+    for cell in job.cells.values():
+        if cell.is_base or cell.objective in OBJECTIVES:
+            continue
+        recorded = RunDirectory(job.folder.run(cell)).read_manifest().get("objective")
+        before = recorded.get("fingerprint") if isinstance(recorded, dict) else None
+        if before and before != fingerprint_objective(cell.objective):
+            raise RunError(
+                f"{job.folder.run(cell)} holds a run with other code of {cell.objective}",
+                hint="remove it to train it again, or choose another folder",
+            )
 
 
 # ---- attention

@@ -22,7 +22,7 @@ from trimsft.options import unknown_name
 from trimsft.runs import holder_of
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.checks import refuse_lost_weights, with_attention
+from trimsft.study.running.checks import refuse_changed_objectives, refuse_lost_weights, with_attention
 from trimsft.study.running.job import CellJob, all_needs
 from trimsft.study.running.training import updates_of
 from trimsft.study.running.workers import Busy, Done, Failed, Message, Team, Told
@@ -100,6 +100,7 @@ def run_cells(
     scale = with_attention(scale, folder)
     job = CellJob(folder, scale, needs, {cell.name: cell for cell in cells})
     refuse_lost_weights(job)
+    refuse_changed_objectives(job)
     missing = sum(bool(job.missing(cell)) for cell in cells)
     campaign = _Campaign(job, retries, on_event)
     # both refuse what is not there, before anything is written

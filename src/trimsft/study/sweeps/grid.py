@@ -104,7 +104,8 @@ def _read_axis(text: str) -> Axis:
     if not equals or not field or not listed:
         raise _refused("must be FIELD=VALUES, such as margin=0:6:1 or bandwidth=0.5,1,2", value=text)
     coerce = _reader_of(field)
-    words = _range(field, listed) if ":" in listed else [word.strip() for word in listed.split(",")]
+    is_range = ":" in listed and field != OBJECTIVE  # module:Attribute is none
+    words = _range(field, listed) if is_range else [word.strip() for word in listed.split(",")]
     values = tuple(coerce(word) for word in words)
     for number, value in enumerate(values):
         if value in values[:number]:

@@ -23,7 +23,7 @@ from trimsft.report.figures.style import spread_percent
 from trimsft.report.page.build import write_report
 from trimsft.report.table import Cell, Table, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
-from trimsft.study.cells import NAMES, field_rank, shown
+from trimsft.study.cells import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
 from trimsft.study.tables.notes import unanswered_note
@@ -115,7 +115,7 @@ def _page(swept: Swept, out: Path, command: str) -> list[Path]:
     if not swept.slice():
         return []
     shown = [summary for summary in (swept.rival, swept.best) if summary is not None]
-    runs = {NAMES[summary.setting.objective]: _run_of(summary, out) for summary in shown}
+    runs = {method_name(summary.setting.objective): _run_of(summary, out) for summary in shown}
     settings = dict(swept.best.setting.fields) | ({"command": command} if command else {})
     return [write_report(out / "report.html", runs, title="Sweep", settings=settings, sweep=out / "sweep.json")]
 
@@ -140,7 +140,7 @@ def sweep_table(swept: Swept, *, brief: bool = False) -> Table:
     for point in [*swept.beside, *swept.points]:
         chosen = swept.on is not None and point is swept.best
         cells = [
-            Cell(NAMES[point.setting.objective], bold=chosen),
+            Cell(method_name(point.setting.objective), bold=chosen),
             *(Cell(shown(point.setting.get(field))) for field in fields),
             *(Cell.of(point.interval(swept.metric, *of), bold=chosen) for of in columns.values()),
         ]
@@ -296,7 +296,7 @@ class _Figures:
         if sft:
             points[BASELINE] = sft
         scores = {
-            NAMES[name]: {point.setting.get(field): self.spread(point) for point in of_method}
+            method_name(name): {point.setting.get(field): self.spread(point) for point in of_method}
             for name, of_method in points.items()
         }
         is_line = not sft and len(self.swept.baselines) == 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from trimsft.study.cells import NAMES, Cell
+from trimsft.study.cells import Cell, method_name
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of
@@ -110,7 +110,7 @@ def _above(summaries: Summaries, model: str, *, high: str, low: str, metric: str
     metric = metric.format(samples=samples)
     difference = paired(a, b, metric, *names)
     once = "" if min(a.seeds, b.seeds) > 1 else ", one training each"
-    text = f": {NAMES[high]} {_against(a, b, metric)}, {percent_text(difference, '+')}{once}"
+    text = f": {method_name(high)} {_against(a, b, metric)}, {percent_text(difference, '+')}{once}"
     return _Judgement(verdict_of(difference), text, samples)
 
 
@@ -230,4 +230,4 @@ def _margins(summaries: Sequence[Summary]) -> str:
 def _against(a: Summary, b: Summary, metric: str = "average") -> str:
     names = in_common([a, b])
     ours, theirs = (100 * summary.interval(metric, *names).value for summary in (a, b))
-    return f"{ours:.1f}, {NAMES[b.setting.objective]} {theirs:.1f}"
+    return f"{ours:.1f}, {method_name(b.setting.objective)} {theirs:.1f}"

@@ -1,13 +1,14 @@
 """The figures of a study: the paper's own, drawn from our results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trimsft import paper
+from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.scoring.compare import AVERAGE
-from trimsft.study.cells import BASE, NAMES, Cell
+from trimsft.study.cells import BASE, Cell, method_name
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow
 from trimsft.study.tables.summaries import Summaries, in_common
@@ -32,10 +33,17 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
+def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
+    """The weights of the objectives over gap and probability; of one's own, those that may be loaded."""
+    names = dict.fromkeys(setting.objective for setting in settings if not setting.is_base)
+    made = {name: make_objective(name) for name in names if name in OBJECTIVES or name in load}
+    return figures.weight_curves({method_name(name): made[name] for name in made}).save(folder / "weights.svg")
+
+
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
     """Figure 4 for `gaps`; R_eff over the plane for `weights`; bars for `categories`."""
     if study == "gaps":
-        labelled = {NAMES[objective]: table for objective, table in tables.items()}
+        labelled = {method_name(objective): table for objective, table in tables.items()}
         margin, bandwidth = DEFAULT_BAND
         drawing = figures.gap_distribution(labelled, margin=margin, bandwidth=bandwidth)
         return drawing.save(folder / "gap_distribution.svg")
@@ -50,7 +58,7 @@ def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing
     theirs: dict[str, dict[str, float]] = {}
     for row in rows:
         if row.metric == "average" and row.setting.model == model:
-            name = NAMES[row.setting.objective]
+            name = method_name(row.setting.objective)
             ours.setdefault(row.benchmark, {})[name] = spread_percent(row.ours)
             if row.paper is not None:
                 theirs.setdefault(row.benchmark, {})[name] = 100 * row.paper
@@ -65,7 +73,7 @@ def _passes(summaries: Summaries, model: str, samples: int) -> figures.Drawing:
         for setting, summary in summaries.items():
             for benchmark in summary.benchmarks if setting.model == model else ():
                 bars = metrics.setdefault(title, {}).setdefault(benchmark, {})
-                bars[NAMES[setting.objective]] = spread_percent(summary.interval(metric, benchmark))
+                bars[method_name(setting.objective)] = spread_percent(summary.interval(metric, benchmark))
     return figures.sampling_bars(metrics)
 
 

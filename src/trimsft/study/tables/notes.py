@@ -9,9 +9,10 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from trimsft.objectives import OBJECTIVES
 from trimsft.report.tables.paper import paper_model
 from trimsft.study.cells import Cell
 from trimsft.study.scales import SCALES, Scale
@@ -50,6 +51,15 @@ def unanswered_note(summaries: Summaries) -> list[str]:
     named = ", ".join(f"{labels[setting]} {100 * shares[setting]:.0f} %" for setting in many[:MOST_NAMED])
     more = f", and {len(many) - MOST_NAMED} more" if len(many) > MOST_NAMED else ""
     return [f"Samples without an answer, where they are {100 * MANY:.0f} % or more: {named}{more}."]
+
+
+def undrawn_note(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
+    """Objectives of one's own whose weights are not drawn: reading a folder loads no code."""
+    own = dict.fromkeys(cell.objective for cell in cells if not cell.is_base and cell.objective not in OBJECTIVES)
+    left = [name for name in own if name not in load]
+    again = "trimsft study run objectives" + "".join(f" --objective {name}" for name in left)
+    note = f"Weights are not drawn of objectives whose code this command was not told to load: {again}."
+    return [note] if left else []
 
 
 def study_title(title: str, scale: Scale, samples: int) -> str:

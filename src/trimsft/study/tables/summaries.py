@@ -20,7 +20,7 @@ from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_
 from trimsft.scoring.metrics import difference_bounds
 from trimsft.scoring.records import load_run
 from trimsft.scoring.scores import BenchmarkScore, over_runs, require_same_problems
-from trimsft.study.cells import NAMES, Cell
+from trimsft.study.cells import Cell, method_name
 from trimsft.study.folder import StudyFolder
 
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]
@@ -93,7 +93,9 @@ def labels_of(settings: Iterable[Cell]) -> dict[Cell, str]:
     labels = {}
     for setting in settings:
         alike = [s for s in settings if (s.model, s.objective) == (setting.model, setting.objective)]
-        name = setting.label if len(alike) > 1 else NAMES[setting.objective]
+        name = setting.label if len(alike) > 1 else method_name(setting.objective)
+        if any(method_name(s.objective) == name for s in settings if s.objective != setting.objective):
+            name = setting.objective  # two modules have an attribute of this name
         labels[setting] = f"{setting.model}, {name}" if several else name
     return labels
 

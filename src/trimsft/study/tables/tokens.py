@@ -20,7 +20,7 @@ from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences
 from trimsft.scoring.intervals import Array, Interval
-from trimsft.study.cells import BASE, NAMES
+from trimsft.study.cells import BASE, method_name
 from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN
 from trimsft.study.tables.variance import OPEN, verdict_of
@@ -63,7 +63,7 @@ def token_records(study: str, model: str, tables: Mapping[str, TokenTable]) -> R
         table = tables[BASE]
         examples = table.metadata.get("data", {}).get("rows", "unknown")
         return makers[study](table, f"{model}, {len(table):,} tokens of {examples} examples.")
-    records = confidences({NAMES[objective]: table for objective, table in tables.items()}, BAND)
+    records = confidences({method_name(objective): table for objective, table in tables.items()}, BAND)
     note = "One training (seed 0) of each method, however many seeds were trained."
     return replace(records, notes=[*records.notes, note])
 
@@ -92,7 +92,7 @@ def token_table(records: Records, model: str) -> Table:
 def _cell(records: Records, row: Mapping[str, Value], name: str, with_difference: bool) -> Cell:
     value, text = row[name], records.text(row, name)
     if value is None or isinstance(value, str):
-        return Cell(NAMES.get(text, text) if name == "objective" else text)
+        return Cell(method_name(text) if name == "objective" else text)
     data = None if math.isnan(value) else float(value)
     if not name.endswith("_ours"):
         return Cell(text, data=data)
@@ -259,8 +259,8 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
             difference = _gap_difference(tables[more], tables[less], below)
             value = f"{_text(difference, 2)}" if below is None else f"{_text(difference, 1)} points"
             sentence = (
-                f"{'mean gap' if below is None else small}, {NAMES[more]} minus {NAMES[less]}: {value}; one training "
-                "(seed 0) of each, interval over examples alone."
+                f"{'mean gap' if below is None else small}, {method_name(more)} minus {method_name(less)}: {value}; "
+                "one training (seed 0) of each, interval over examples alone."
             )
             claims.append(_claim(name, difference, sentence, small=small))
     return claims

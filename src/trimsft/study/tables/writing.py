@@ -17,23 +17,24 @@ of their ids:
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError
+from trimsft.objectives import OBJECTIVES
 from trimsft.report.table import Table, csv_of, escape_markdown, render, to_latex
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import RESAMPLES
 from trimsft.scoring.scores import BenchmarkScore
-from trimsft.study.cells import BASE, NAMES, Cell
+from trimsft.study.cells import BASE, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
 from trimsft.study.tables import scores
 from trimsft.study.tables.claims import Claim, score_claims
-from trimsft.study.tables.figures import score_figures, token_figures
+from trimsft.study.tables.figures import score_figures, token_figures, weight_figure
 from trimsft.study.tables.notes import (
     missing_note,
     partial_note,
@@ -41,20 +42,35 @@ from trimsft.study.tables.notes import (
     scale_note,
     study_title,
     unanswered_note,
+    undrawn_note,
 )
 from trimsft.study.tables.summaries import Results, Summaries, labels_of, load_results, summarise
 from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
 from trimsft.tokens.table import TokenTable, read_token_table
 
-_METRICS = {"main": ("average", "greedy"), "passes": ("pass@{samples}", "majority@{samples}")}
+_METRICS: dict[str, tuple[str, ...]] = {
+    "main": ("average", "greedy"),
+    "passes": ("pass@{samples}", "majority@{samples}"),
+    "objectives": ("average", "greedy", "pass@{samples}"),
+}
 """By study; average elsewhere."""
 MOST_ON_A_PAGE = 8  # runs; more would be read by nobody
 
 
 def write_study(
-    study: Study, scale: Scale, cells: Sequence[Cell], out: Path, *, resamples: int = RESAMPLES
+    study: Study,
+    scale: Scale,
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    resamples: int = RESAMPLES,
+    load: Collection[str] = (),
 ) -> list[Path]:
-    """Everything that the finished ones of these cells have data for; returns the files written."""
+    """Everything that the finished ones of these cells have data for; returns the files written.
+
+    Args:
+        load: objectives of one's own whose code may be loaded; weights of others are not drawn.
+    """
     folder = StudyFolder(out)
     results = load_results(cells, out, partial=True) if study.need == SCORES else {}
     tables = _token_tables(folder, cells) if study.need == TOKENS else {}
@@ -70,9 +86,10 @@ def write_study(
         *partial_note(results, folder.names_of(scale)),
         *missing_note(missing),
         *scores.contradictions(study.paper),
+        *(undrawn_note(cells, load) if study.is_open else []),
     ]
     own = [claim for claim in judged if claim.study == study.name]
-    writer = _Writer(study, scale, out / "tables" / study.name, notes, own)
+    writer = _Writer(study, scale, out / "tables" / study.name, notes, own, load)
     files: list[Path] = []
     if results:
         files += writer.write_scores(summarise(results, resamples=resamples))
@@ -163,6 +180,7 @@ class _Writer:
     folder: Path
     notes: Sequence[str]
     claims: Sequence[Claim]
+    load: Collection[str] = ()
 
     def write_scores(self, summaries: Summaries) -> list[Path]:
         notes = [*unanswered_note(summaries), *self.notes]
@@ -173,6 +191,8 @@ class _Writer:
         title = study_title(self.study.title, self.scale, samples)
         tables = [table for metric in metrics for table in self._score_tables(title, summaries, rows, metric)]
         figures = score_figures(self.study.name, summaries, rows, samples, self.folder / "figures")
+        if self.study.is_open:
+            figures += weight_figure(summaries, self.load, self.folder / "figures")
         record = {
             "study": self.study.name,
             "title": title,
@@ -192,7 +212,7 @@ class _Writer:
             title = metric
         if metric.startswith("majority@"):
             title = f"best-of-{metric.partition('@')[2]} by majority vote"
-        notes = () if metric == "average" else ("The paper prints no numbers of this metric.",)
+        notes = () if metric == "average" or not self.study.paper else ("The paper prints no numbers of this metric.",)
         known = list(dict.fromkeys(row.setting.model for row in of_metric if row.paper is not None))
         differs, differs_from_scale = protocol_note(self.scale, known), scale_note(self.scale)
         tables = [
@@ -204,7 +224,7 @@ class _Writer:
 
     def _rank(self, setting: Cell) -> tuple[Any, ...]:
         """Models as the scale has them; then as the paper's table goes."""
-        models, methods = list(self.scale.models), list(NAMES)
+        models, methods = list(self.scale.models), [BASE, *OBJECTIVES]
         model = models.index(setting.model) if setting.model in models else len(models)
         method = methods.index(setting.objective) if setting.objective in methods else len(methods)
         band = setting.band or (-1.0, -1.0)
