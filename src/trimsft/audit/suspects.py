@@ -41,7 +41,7 @@ class Found:
 
 def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, *, only: str | None = None) -> Found:
     """Rank the spans that hold a token of this score or a higher one; `only` judges tokens of one category."""
-    scores = token_scores(gaps)
+    scores, texts = token_scores(gaps), TokenTexts(tokenizer)
     if only is not None:
         scores[gaps.category != CATEGORIES.index(only)] = -np.inf
     row_scores: dict[int, float] = {}
@@ -53,7 +53,7 @@ def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, 
             row_scores[row] = round(highest, 3)
         low = start + np.flatnonzero(scores[start:end] >= threshold)
         if len(low):
-            line = _Row(source.numbers[row], source.places[row], source.pairs[row]["solution"], tokenizer)
+            line = _Row(source, row, token_spans(source.pairs[row]["solution"], tokenizer), texts)
             suspects += [line.suspect(token, gaps, scores) for token in low.tolist()]
     return Found(_apart(suspects), row_scores)
 
@@ -61,9 +61,9 @@ def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, 
 class _Row:
     """One row of the data, to show spans of."""
 
-    def __init__(self, number: int, place: str, solution: str, tokenizer: Any) -> None:
-        self._number, self._place, self._solution = number, place, solution
-        self._spans, self._texts = token_spans(solution, tokenizer), TokenTexts(tokenizer)
+    def __init__(self, source: Source, row: int, spans: list[Span], texts: TokenTexts) -> None:
+        self._number, self._place = source.numbers[row], source.places[row]
+        self._solution, self._spans, self._texts = source.pairs[row]["solution"], spans, texts
 
     def _span(self, position: int) -> Span:
         """The characters of a token; eos stands at the end of the solution."""
@@ -76,7 +76,7 @@ class _Row:
         start, end = whole_word(self._solution, *at)
         first = token  # of the word: the first token that is not the model's choice
         for earlier in range(token - 1, -1, -1):
-            if gaps.example[earlier] != gaps.example[token] or self._span(gaps.position[earlier])[0] < start:
+            if gaps.example[earlier] != gaps.example[token] or self._span(gaps.position[earlier])[1] <= start:
                 break
             first = earlier if gaps.latest[earlier] < 0 else first
         begun = self._solution[start : self._span(gaps.position[first])[0]]
