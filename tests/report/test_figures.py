@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from tests.tokens.tiny import make_table
 from trimsft import paper
+from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 from trimsft.report import figures
 from trimsft.report.colours import METHOD_LINES, VALUE_LINES, lines_of
 from trimsft.report.figures import Drawing
@@ -190,7 +191,8 @@ def test_bars_are_as_wide_as_they_must_be() -> None:
 def test_methods_look_the_same_in_every_figure() -> None:
     labels = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
     lines = lines_of(labels)
-    assert list(lines.values()) == list(METHOD_LINES.values())
+    assert list(lines.values()) == [METHOD_LINES[name] for name in ("base", *PAPER_OBJECTIVES)]
+    assert set(METHOD_LINES) == {"base", *OBJECTIVES}
     assert lines_of(["trim"])["trim"] == lines_of(["mine", "TrimSFT"])["TrimSFT"] == lines["TrimSFT"]
     for look in ("colour", "dark", "dashes", "marker"):  # each alone tells all of them apart
         assert len({getattr(line, look) for line in lines.values()}) == 7

@@ -36,7 +36,7 @@ def test_the_objective_it_describes(settings, objective) -> None:
         ({"objective": "sft", "bandwidth": 1.0}, "bandwidth: 1.0 has no effect with objective='sft'; remove it"),
         ({"objective": "trim", "gamma": 3.0}, "gamma: 3.0 has no effect with objective='trim'"),
         ({"objective": "fsft", "margin": 0.0}, "margin: 0.0 has no effect with objective='fsft'"),
-        ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h"),
+        ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a number, got nan"),
         ({"loss_type": "dft"}, "loss_type: 'dft' would be ignored here.*objective='dft'"),
         ({"loss_type": "other"}, "loss_type: 'other' .* leave it at 'nll'"),

@@ -8,8 +8,10 @@ from typing import Any, TypeAlias, cast
 
 from trimsft.errors import UsageError
 from trimsft.objectives.base import Objective
+from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.own import installed_objectives, load_objective, require_reference, source_files
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 from trimsft.options import unknown_name
 
 PARAMETERS = {"margin": MARGIN, "bandwidth": BANDWIDTH, "gamma": GAMMA}
@@ -25,9 +27,32 @@ PAPER_OBJECTIVES: dict[str, type[BuiltinObjective]] = {
     "trim-h": TrimSFTHard,
 }
 """Those of the paper, in the order of its tables."""
-OBJECTIVES: dict[str, type[BuiltinObjective]] = {**PAPER_OBJECTIVES}
+OBJECTIVES: dict[str, type[Any]] = {
+    **PAPER_OBJECTIVES,
+    "p-alpha": PAlpha,
+    "p-threshold": PThreshold,
+    "eaft": EAFT,
+    "infosft": InfoSFT,
+    "talr": TALR,
+    "iw-sft": ImportanceSFT,
+    "psft": ProximalSFT,
+    "asft": ASFT,
+    "rho-1": Rho1,
+}
 PAPER_NAMES = dict(zip(PAPER_OBJECTIVES, ("SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"), strict=True))
 """What the paper calls them, in the order of its tables."""
+NAMES = PAPER_NAMES | {
+    "p-alpha": "p^alpha",
+    "p-threshold": "p threshold",
+    "eaft": "EAFT",
+    "infosft": "InfoSFT",
+    "talr": "TALR",
+    "iw-sft": "iw-SFT",
+    "psft": "PSFT",
+    "asft": "ASFT",
+    "rho-1": "Rho-1",
+}
+"""What tables call each objective of the package."""
 REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
@@ -86,4 +111,4 @@ def display_name(name: str) -> str:
     >>> display_name("trim-e"), display_name("my_package.my_module:MyObjective")
     ('TrimSFT-E', 'MyObjective')
     """
-    return PAPER_NAMES.get(name) or name.rpartition(":")[2]
+    return NAMES.get(name) or name.rpartition(":")[2]

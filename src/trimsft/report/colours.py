@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trimsft.objectives import OBJECTIVES, PAPER_NAMES
+from trimsft.objectives import OBJECTIVES
+from trimsft.objectives.names import NAMES
 
 BASE = "base"
 Objectives: TypeAlias = Mapping[str, str | None]
@@ -42,6 +43,15 @@ METHOD_LINES = {
     "trim": Line("#0072B2", "#56B4E9", (), "o"),
     "trim-e": Line("#2C96CF", "#9AD4F5", (7, 1.5), "<"),
     "trim-h": Line("#D55E00", "#FF8A3D", (3, 1.5, 1, 1.5, 1, 1.5), ">"),
+    "p-alpha": Line("#5E7A1E", "#A9C95A", (5, 1), "P"),
+    "p-threshold": Line("#7A5195", "#C09BDB", (), "X"),
+    "eaft": Line("#A23B3B", "#F08A8A", (3, 1), "h"),
+    "infosft": Line("#3B4CC0", "#98A5F0", (6, 1, 1, 1), "p"),
+    "talr": Line("#8D5524", "#D6A77A", (1.5, 1), "d"),
+    "iw-sft": Line("#117A8B", "#6FC7D6", (), "*"),
+    "psft": Line("#C2185B", "#F48FB1", (4, 1, 1, 1, 1, 1), "8"),
+    "asft": Line("#4A6B52", "#9CC5A6", (8, 2), "H"),
+    "rho-1": Line("#4A5568", "#B4BECC", (2, 2), "1"),
 }
 """By the name of the objective; "base" is the model before training."""
 OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
@@ -62,7 +72,7 @@ def _letters(text: str) -> str:
 _METHODS = {
     BASE: BASE,
     **{_letters(name): name for name in OBJECTIVES},
-    **{_letters(name): objective for objective, name in PAPER_NAMES.items()},
+    **{_letters(name): objective for objective, name in NAMES.items()},
     **{_letters(kind.__name__): objective for objective, kind in OBJECTIVES.items()},
 }
 

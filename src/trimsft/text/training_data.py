@@ -25,6 +25,7 @@ from trimsft.errors import DataError
 from trimsft.head import IGNORED
 from trimsft.text.encoding import Keep, encode_pairs, kept_window
 from trimsft.text.readers import counted, is_text, read_file
+from trimsft.text.reference import add_reference
 from trimsft.text.rows import DataConfig, Kind, kind_of, load_rows, log
 from trimsft.text.templates import PromptTemplate, choose_template
 
@@ -47,6 +48,9 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
     test_rows = load_rows(config, split="test") if with_eval else None
     if kind_of(rows.column_names, config, config.dataset_name) == "trl":
         _refuse_rendering_settings(config)
+    if config.reference is not None and with_eval:
+        problem = "has no log-probabilities for an evaluation"
+        raise DataError(problem, field="reference", value=config.reference, hint="set eval_strategy to 'no'")
     overlap = None
     if benchmarks is not None:
         overlap = find_overlap(rows[config.problem_column], benchmarks)
@@ -59,7 +63,15 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
 
 def _encoded(rows: Dataset, tokenizer: Any, config: DataConfig, overlap: OverlapReport | None, name: str) -> Encoded:
     kind = kind_of(rows.column_names, config, name)
-    return Encoded(rows if kind == "trl" else encode(rows, tokenizer, config), overlap, kind)
+    if kind == "trl":
+        return Encoded(rows, overlap, kind)
+    encoded = encode(rows, tokenizer, config)
+    if config.reference is not None:
+        pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
+        plain = [{"problem": problem, "solution": solution} for problem, solution in pairs]
+        template = choose_template(config.template, tokenizer, config.system_prompt)
+        encoded = add_reference(encoded, config.reference, plain, template)
+    return Encoded(encoded, overlap, kind)
 
 
 def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
@@ -93,7 +105,7 @@ def _encode_batch(
 def _refuse_rendering_settings(config: DataConfig) -> None:
     """Options about problems and solutions do nothing to data that TRL renders."""
     defaults = DataConfig()
-    for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete"):
+    for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference"):
         if getattr(config, name) != getattr(defaults, name):
             columns = f"{config.problem_column!r} and {config.solution_column!r}"
             problem = f"has no effect on data without {columns} ({config.dataset_name})"

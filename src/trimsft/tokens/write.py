@@ -8,7 +8,6 @@ A start that was cut short is continued by the same call; see `trimsft.tokens.pa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from trimsft.runs import environment, find_weights
 from trimsft.text.encoding import Encoder, checked_rows, load_tokenizer
 from trimsft.text.models import load_model
 from trimsft.text.readers import and_more, counted
+from trimsft.text.reference import fingerprint_rows
 from trimsft.text.templates import choose_template, resolve_template_name
 from trimsft.tokens import passes
 from trimsft.tokens.heads import Reader
@@ -219,14 +219,11 @@ class _Inputs:
 
     def facts(self, rows: Rows, *, top: int, dtype: str) -> dict[str, Any]:
         """By which a second start is known to be about the same table."""
-        digest = hashlib.sha256()
-        for row in rows:
-            digest.update(json.dumps([row["problem"], row["solution"]]).encode())
         return {
             "schema": VERSION,
             "model": _name(self.source),
             "model_sha256": fingerprint_model(self.source),
-            "data": {"rows": len(rows), "sha256": digest.hexdigest()},
+            "data": {"rows": len(rows), "sha256": fingerprint_rows(rows)},
             **self.names,
             "top": top,
             "dtype": dtype,

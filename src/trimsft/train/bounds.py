@@ -71,7 +71,7 @@ OPAQUE = {"optim_args", "lora_target_modules", "lora_task_type", "torch_compile_
 """What only the libraries can judge, beside dictionaries."""
 PATHS = {
     "output_dir", "model_name_or_path", "dataset_name", "dataset_test_file", "benchmarks_dir", "chat_template_path",
-    "resume_from_checkpoint",
+    "resume_from_checkpoint", "reference",
 }  # fmt: skip
 """What is, or may be, files and folders, joined by commas."""
 NOT_SET = {"max_steps": -1, "debug": None}

@@ -8,6 +8,7 @@ from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
 from trl import SFTConfig
 
+from trimsft.errors import UsageError
 from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
@@ -25,6 +26,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     `objective="sft"` trains as `SFTTrainer` does.
     """
 
+    _VALID_DICT_FIELDS = [*SFTConfig._VALID_DICT_FIELDS, "objective_parameters"]  # noqa: RUF012
+
     # not as `choices`: make_objective names the nearest too
     objective: str = _setting(
         "trim", f"What each token is worth: {', '.join(OBJECTIVES)}, or one of your own as my_module:MyObjective."
@@ -36,6 +39,9 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         PARAMETERS["bandwidth"], "trim, trim-e, trim-h: how fast weights fall off around the margin (tau)."
     )
     gamma: float = _setting(PARAMETERS["gamma"], "fsft: the focusing exponent.")
+    objective_parameters: dict[str, Any] | str | None = _setting(  # noqa: RUF009
+        None, 'Parameters of any objective by name, as JSON or YAML: {"alpha": 2} for p-alpha.'
+    )
     global_batch: int | None = _setting(
         None,
         "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
@@ -114,4 +120,10 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         for name, value in given.items():
             if name not in takes:
                 raise ValueError(f"{name}: {value} has no effect with objective={self.objective!r}; remove it")
-        return make_objective(self.objective, **given)
+        more = self.objective_parameters or {}
+        if not isinstance(more, dict):
+            hint = 'write them as {"alpha": 2}'
+            raise UsageError("must be names and values", field="objective_parameters", value=more, hint=hint)
+        if twice := next((name for name in more if name in given), None):
+            raise UsageError(f"{twice!r} is given twice", field="objective_parameters", hint="give it once")
+        return make_objective(self.objective, **given, **more)

@@ -106,7 +106,8 @@ def patch(
 
     Without labels the model is what it was: logits, generation and saving are unchanged. With labels it returns a
     `TrimOutput`: the loss and the statistics of each trained token, but no logits. `num_items_in_batch` and
-    `shift_labels` are understood as transformers' own losses do. Patching again replaces the settings.
+    `shift_labels` are understood as transformers' own losses do; `reference_logprobs`, of the shape of the labels that
+    it goes with, is for objectives that compare with a reference model. Patching again replaces the settings.
 
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
         model(input_ids, labels=labels).loss.backward()
@@ -193,6 +194,7 @@ def _fused_forward(
     labels: Tensor | None = None,
     shift_labels: Tensor | None = None,
     num_items_in_batch: Tensor | int | None = None,
+    reference_logprobs: Tensor | None = None,
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
@@ -207,7 +209,9 @@ def _fused_forward(
     if shift_labels is None:
         assert labels is not None
         shift_labels = shifted(labels)
-    call = _Call(settings, shift_labels, num_items_in_batch)
+        if reference_logprobs is not None:
+            reference_logprobs = shifted(reference_logprobs, fill=0)
+    call = _Call(settings, shift_labels, num_items_in_batch, reference_logprobs)
     with call.through(self.get_output_embeddings()):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
@@ -240,10 +244,10 @@ def _place_of_labels(kind: Any) -> int:
 class _Call:
     """One use of the fused head in place of a model's own."""
 
-    def __init__(self, settings: FusedHead, labels: Tensor, normalizer: Tensor | float | None) -> None:
-        self.settings = settings
-        self.labels = labels
-        self.normalizer = normalizer
+    def __init__(
+        self, settings: FusedHead, labels: Tensor, normalizer: Tensor | float | None, reference: Tensor | None
+    ) -> None:
+        self.settings, self.labels, self.normalizer, self.reference = settings, labels, normalizer, reference
         self.results: list[LossOutput] = []
         self.placeholder = torch.empty(0)  # what the head returned in place of logits, after its hooks
 
@@ -274,6 +278,7 @@ class _Call:
             self.labels.to(weight.device),
             settings.objective,
             bias=bias,
+            reference=None if self.reference is None else self.reference.to(weight.device),
             ignore_index=IGNORED,
             normalizer=self.normalizer,
             logit_scale=settings.logit_scale,
@@ -344,9 +349,9 @@ def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) ->
     )
 
 
-def shifted(labels: Tensor) -> Tensor:
+def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:
     """The label each position predicts: one to the left, nothing for the last. The one place that shifts."""
-    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
+    return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
 
 
 def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:

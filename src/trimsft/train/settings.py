@@ -29,6 +29,7 @@ from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.bounds import check_fields, doubtful
 from trimsft.train.config import TrimSFTConfig
+from trimsft.train.references import check_reference
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
 logger = logging.getLogger("trimsft")
@@ -109,6 +110,7 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         data, args, model = (_made(kind, raw) for kind in KINDS)
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
+    check_reference(args.objective, args.make_objective(), data.reference, packing=args.packing)
     resumed = args.resume_from_checkpoint
     if resumed and str(resumed).lower() != "true" and not Path(resumed).is_dir():
         hint = "true takes the newest checkpoint"

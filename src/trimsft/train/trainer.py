@@ -19,15 +19,17 @@ from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.errors import DataError
+from trimsft.errors import DataError, UsageError
 from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
 from trimsft.text.encoding import Keep
+from trimsft.text.reference import COLUMN
 from trimsft.text.training_data import LengthReport, measure_lengths
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
+from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
 from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
 
@@ -122,6 +124,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
             )  # fmt: skip
         finally:
             args.model_init_kwargs = given
+        self.data_collator = with_reference(self.data_collator, self.objective, self.train_dataset)
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             raise ValueError(
@@ -165,6 +168,9 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         """Tokenise at full length first, so that what truncation will cost can be said."""
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
+        has_reference = COLUMN in dataset.column_names
+        if has_reference and packing:
+            raise UsageError(f"drops the column {COLUMN}", field="packing", value=True, hint="turn it off")
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
         dataset = super()._prepare_dataset(
@@ -179,7 +185,12 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
                 f"the longest has {report.longest:,} tokens",
                 field="max_length",
             )
-        return dataset
+        return cut_reference(dataset, args.truncation_mode) if has_reference else dataset
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if COLUMN not in self._signature_columns:
+            self._signature_columns.append(COLUMN)
 
     def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
         splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
@@ -214,6 +225,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         if self.compute_loss_func is not None or self.label_smoother is not None:
+            inputs.pop(COLUMN, None)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
@@ -230,7 +242,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         if not return_outputs:
             return loss
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
-            return loss, model(**{name: value for name, value in inputs.items() if name != "labels"})
+            return loss, model(**{name: value for name, value in inputs.items() if name not in ("labels", COLUMN)})
 
     def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> TrimOutput:
         step, micro_batch = self._micro_batch
@@ -393,7 +405,8 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
     if isinstance(objective, str):
         raise TypeError(f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer")
     plain = TrimSFTConfig.__dataclass_fields__
-    for name in ("objective", "gamma"):  # margin and bandwidth say which region the telemetry calls the middle
+    # margin and bandwidth say which region the telemetry calls the middle
+    for name in ("objective", "gamma", "objective_parameters"):
         if getattr(args, name) != plain[name].default:
             raise ValueError(
                 f"{name}: {getattr(args, name)!r} of TrimSFTConfig has no effect beside the trainer's own objective; "
