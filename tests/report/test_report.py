@@ -57,6 +57,19 @@ def test_a_report_from_python_goes_into_the_run_and_says_what_cannot_be_compared
     assert len(both.warnings) == 1 and "'trim' and 'other' are not about the same tokens" in both.warnings[0]
 
 
+def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_run_alone_loads_no_code() -> None:
+    Path("mine.py").write_text("open('loaded', 'x').close()\ndef half(tokens):\n    return tokens.gap * 0 + 0.5\n")
+    make_table(Path("runs/own/tokens.parquet"), TEXTS)
+    Path("runs/own/config.yaml").write_text("objective: mine:half\n")
+    read = run("report", "runs/own", "--out", "out")
+    assert read.exit_code == 0 and not Path("loaded").exists()
+    assert "own: trained with mine:half, whose code is loaded only where --objective mine:half asks for" in read.stderr
+    named = run("report", "runs/own", "--out", "out", "--objective", "mine:half")
+    assert named.exit_code == 0 and Path("loaded").exists() and "trained with" not in named.stderr
+    assert "own,mine:half,0.5,0,1," in Path("out/tables/objectives.csv").read_text()
+    assert "half stands in this table only" in Path("out/report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

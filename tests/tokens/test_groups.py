@@ -11,6 +11,7 @@ from tests.tokens.by_hand import hand_table, reordered
 from trimsft.objectives import PAPER_OBJECTIVES, SFT, TrimSFT
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.groups import by_category, by_end, by_tenth, ending, per_example
+from trimsft.tokens.statistics.weighting import objectives_of
 
 BAND = {"margin": 1.0, "bandwidth": 1.0}
 FAR = math.exp(-2)  # the weight at gaps -1 and 3
@@ -89,7 +90,7 @@ def test_endings_by_hand() -> None:
         token_id=[2, 2, 6, 2, 7, 8],  # one stands within, the third was cut
         eos_id=2,
     )
-    found = ending(table, {"margin": 1.0, "bandwidth": 1.0})
+    found = ending(table, objectives_of(BAND))
     assert found is not None and found.known
     assert (found.examples, found.ended) == (3, 2)
     assert found.mean_nll == 1.0 and found.median_gap == 0 and found.median_rank == 2.5

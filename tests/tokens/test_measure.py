@@ -54,6 +54,8 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     again = run(*words)
     assert again.exit_code == 0 and "R_eff" in again.stdout and "Wrote" not in again.stderr
     assert "tokens-llama.parquet is there already, made with the same inputs; left as it is" in again.stderr
+    flat = json.loads(run(*words, "--objective", "trimsft.objectives:SFT", "--json").stdout)["tables"][0]
+    assert (flat["objective"], flat["effective_ratio"], flat["high_weight"]) == ("trimsft.objectives:SFT", 1.0, 100.0)
     other = run(folder, "--data", data, "--limit", 6)
     assert other.exit_code == 2
     assert "tokens-llama.parquet: is there, made with other inputs (data: was 5 rows" in other.stderr

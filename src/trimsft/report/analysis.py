@@ -7,11 +7,11 @@ analysis/tables/<name>.md, .csv       for reading, for computing
 analysis/figures/<name>.svg, .pdf, .png, .csv
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trimsft.objectives import PARAMETERS
+from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
 from trimsft.report.page.sweep import Sweep, read_sweep
@@ -23,6 +23,7 @@ from trimsft.runs.files import write_whole
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.gaps import Movement, movement
 from trimsft.tokens.statistics.groups import by_tenth
+from trimsft.tokens.statistics.weighting import objectives_of
 from trimsft.tokens.table import incomparable
 
 
@@ -36,20 +37,27 @@ class Analysis:
 
 
 def write_analysis(
-    out: Path, runs: Mapping[str, Path], *, parameters: Mapping[str, float] | None = None, sweep: Path | None = None
+    out: Path,
+    runs: Mapping[str, Path],
+    *,
+    parameters: Mapping[str, float] | None = None,
+    objectives: Sequence[str] = (),
+    sweep: Path | None = None,
 ) -> Analysis:
     """Write every table and figure that the runs have data for.
 
     Args:
         runs: run directories or token tables by label; the first is the base that the others are held against.
         parameters: margin, bandwidth and gamma; the paper's where not given.
+        objectives: names of others beside the paper's; one's own are loaded.
         sweep: a sweep.json, or the folder of one, for Figure 3.
     """
     for name in parameters or {}:
         if name not in PARAMETERS:
             raise unknown_name("parameters", name, tuple(PARAMETERS))
     values = checked_parameters(parameters or {})
-    writer = _Writer(Path(out), read_runs(runs), values, None if sweep is None else read_sweep(Path(sweep)))
+    weighing = objectives_of(values, objectives)
+    writer = _Writer(Path(out), read_runs(runs), values, weighing, None if sweep is None else read_sweep(Path(sweep)))
     writer.draw(figures.weighting_functions(column=True), "weighting_functions")
     if writer.tables:
         writer.write_the_papers_tables()
@@ -68,6 +76,7 @@ class _Writer:
     out: Path
     runs: list[Run]
     parameters: Mapping[str, float]
+    weighing: Mapping[str, Objective]
     sweep: Sweep | None
     records: list[Records] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -108,10 +117,10 @@ class _Writer:
         calibrated = {label: calibration(table) for label, table in self.tables.items()}
         side_by_side = [
             token_tables.confidences(self.tables, self.band),
-            token_tables.objectives(self.tables, self.parameters, self.band),
+            token_tables.objectives(self.tables, self.weighing, self.band),
             *token_tables.groups(self.tables, tenths, self.band),
             token_tables.calibrations(self.tables, calibrated),
-            token_tables.endings(self.tables, self.parameters),
+            token_tables.endings(self.tables, self.weighing),
         ]
         if others := ", ".join(self.incomparable):
             note = f"Of other tokens than {first}, or after other prompts, so not to be compared with it: {others}."

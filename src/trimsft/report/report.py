@@ -8,9 +8,10 @@ Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trimsft.errors import UsageError
-from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
+from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN, OBJECTIVES
 from trimsft.options import check_options, option
 
 
@@ -25,6 +26,11 @@ class ReportSettings:
     margin: float = option(MARGIN, help="Margin of TrimSFT's weights.")
     bandwidth: float = option(BANDWIDTH, help="Bandwidth of TrimSFT's weights.", above=0)
     gamma: float = option(GAMMA, help="Exponent of FSFT's weights.", least=0)
+    objectives: tuple[str, ...] = option(
+        (),
+        flags=("--objective",),
+        help="Weigh tokens by this objective, too, by name or as my_module:MyObjective; repeat it for several.",
+    )
     sweep: Path | None = option(None, help="Folder or sweep.json of a sweep, which is shown as a heatmap.")
     title: str | None = option(None, help="Title of the page.")
 
@@ -46,19 +52,26 @@ class ReportFiles:
     folder: Path
     page: Path
     others: tuple[Path, ...]  # tables and figures
-    warnings: tuple[str, ...]  # why token tables cannot be compared
+    warnings: tuple[str, ...]  # why token tables cannot be compared, whose weights are not shown
 
 
 def make_report(settings: ReportSettings) -> ReportFiles:
     """Write the page, tables and figures; nothing is written where a run or a parameter is refused."""
     from trimsft.report.analysis import write_analysis
     from trimsft.report.page.build import write_report
-    from trimsft.report.runs import named_runs
+    from trimsft.report.runs import named_runs, read_runs
 
     runs = named_runs(settings.runs)
     first = next(iter(runs.values()))
     folder = settings.out or (first if len(runs) == 1 and first.is_dir() else Path("report"))
     title = settings.title or (" and ".join(runs) if len(runs) < 3 else f"{len(runs)} runs")
-    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, sweep=settings.sweep)
-    analysis = write_analysis(folder, runs, parameters=settings.parameters, sweep=settings.sweep)
-    return ReportFiles(folder, page, tuple(analysis.files), tuple(analysis.incomparable.values()))
+    named: dict[str, Any] = {"objectives": settings.objectives, "sweep": settings.sweep}
+    page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
+    analysis = write_analysis(folder, runs, parameters=settings.parameters, **named)
+    trained = {run.label: run.objective or "sft" for run in read_runs(runs)}
+    unloaded = [
+        f"{label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"
+        for label, name in trained.items()
+        if name not in (*OBJECTIVES, *settings.objectives)
+    ]
+    return ReportFiles(folder, page, tuple(analysis.files), (*analysis.incomparable.values(), *unloaded))

@@ -98,9 +98,9 @@ class Run:
 
     @cached_property
     def objective(self) -> str | None:
-        """The name of the objective that it was trained with, where that is known."""
+        """The name of the objective that it was trained with, as given, where that is known; its code is not loaded."""
         config = None if self.folder.is_file() else self.directory.read_config()
-        if config is not None and str(config.get("objective")) in OBJECTIVES:
+        if config is not None and config.get("objective") is not None:
             return str(config["objective"])
         method = method_of(self.label)
         return method if method in OBJECTIVES else None

@@ -127,8 +127,9 @@ class Cell:
 
 
 def takes_of(objective: str) -> tuple[str, ...]:
-    """The parameters of an objective, which loads one of one's own; an unknown one is refused with the nearest name."""
-    return tuple(parameters_of(objective))
+    """The fields that an objective takes, which loads one of one's own; an unknown one is refused with the nearest."""
+    known = parameters_of(objective)
+    return tuple(name for name in PARAMETERS if name in known)
 
 
 def check_objectives(names: Sequence[str], *, field: str) -> None:

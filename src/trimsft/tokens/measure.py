@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import TrimSFTError
-from trimsft.objectives import BANDWIDTH, MARGIN, TrimSFT
+from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
 from trimsft.text.rows import DataConfig, MissingColumns, kind_of, load_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
-from trimsft.tokens.statistics.weighting import confidence, diagnose
+from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table
 from trimsft.tokens.write import alike, write_token_table
 
@@ -34,7 +34,8 @@ class Summary:
     mean_nll: float
     median_gap: float
     first_choice_percent: float  # percent of the tokens that no other one has a larger logit than
-    effective_ratio: float  # R_eff of TrimSFT's weights at the paper's margin and bandwidth
+    objective: str  # whose weights the last two are about, at its defaults: for TrimSFT the paper's band
+    effective_ratio: float  # R_eff of the weights
     high_weight_percent: float  # percent of the tokens with such a weight above one half
 
 
@@ -63,6 +64,7 @@ class TokenTables:
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:
     """A table for each model over the same rows; models that are no runs are rendered like the runs among them."""
     places = settings.places()  # before rows are read
+    objective = make_objective(settings.objective)
     rows = read_rows(settings)
     options = {name: getattr(settings, name) for name in _PASSED_ON}
     options["device"] = settings.device.split(",") if "," in settings.device else settings.device
@@ -77,7 +79,9 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
             pending.append(place)
             continue
         tables[model] = read_token_table(place)
-        summaries.append(_summarise(tables[model], model, place, is_new=_stamp(place) != before))
+        weighed = diagnose(tables[model], objective, margin=MARGIN, bandwidth=BANDWIDTH)
+        is_new = _stamp(place) != before
+        summaries.append(_summarise(tables[model], model, place, settings.objective, weighed, is_new=is_new))
     return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
 
 
@@ -113,9 +117,10 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return (status.st_ino, status.st_mtime_ns) if path.exists() and (status := path.stat()) else None
 
 
-def _summarise(table: TokenTable, model: str, path: Path, *, is_new: bool) -> Summary:
+def _summarise(
+    table: TokenTable, model: str, path: Path, objective: str, weighed: Diagnostics, *, is_new: bool
+) -> Summary:
     sure = confidence(table, margin=MARGIN, bandwidth=BANDWIDTH)
-    trimmed = diagnose(table, TrimSFT(), margin=MARGIN, bandwidth=BANDWIDTH)
     return Summary(
         model=model,
         path=str(path),
@@ -127,6 +132,7 @@ def _summarise(table: TokenTable, model: str, path: Path, *, is_new: bool) -> Su
         mean_nll=sure.mean_nll,
         median_gap=sure.median_gap,
         first_choice_percent=sure.first_choice_percent,
-        effective_ratio=trimmed.effective_ratio,
-        high_weight_percent=trimmed.high_weight_percent,
+        objective=objective,
+        effective_ratio=weighed.effective_ratio,
+        high_weight_percent=weighed.high_weight_percent,
     )

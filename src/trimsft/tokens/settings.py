@@ -41,6 +41,9 @@ class TokenSettings:
         flags=("--drop-incomplete",),
         help="Drop and count rows without problem or solution, instead of refusing the data.",
     )
+    objective: str = option(
+        "trim", help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective."
+    )
     top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
     device: str = option("auto", help="auto (all GPUs, else cpu), cpu, cuda or cuda:N; several joined by commas.")
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)

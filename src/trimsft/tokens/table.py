@@ -99,7 +99,7 @@ class TokenTable:
         return (slice(start, start + _AT_ONCE) for start in range(0, len(self), _AT_ONCE))
 
     def stats(self, rows: slice = slice(None)) -> TokenStats:
-        """What objectives weigh; the gold logit itself is not in the table, and no objective asks for it."""
+        """What objectives weigh; the gold logit itself is not in the table, and none of the package asks for it."""
         gap = torch.from_numpy(self.columns["gap"][rows].copy())
         return TokenStats(
             nll=torch.from_numpy(self.columns["nll"][rows].copy()),

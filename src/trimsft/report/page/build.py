@@ -10,7 +10,7 @@ the two stand in the Content-Security-Policy, which allows nothing else.
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ def write_report(
     *,
     title: str,
     settings: Mapping[str, Any] | None = None,
+    objectives: Sequence[str] = (),
     sweep: Path | None = None,
 ) -> Path:
     """Write the page; returns its path.
@@ -53,12 +54,14 @@ def write_report(
             file of a token table, wherever it is, does as well.
         settings: what was run, for the reader. margin, bandwidth and gamma, where they are among them, are the
             parameters that weights are computed with; else the paper's. `command` is shown as the command.
+        objectives: names of those that are weighed beside the paper's; one's own are loaded.
         sweep: a sweep.json, or the folder of one, whose settings are shown as a heatmap.
     """
     read, settings = read_runs(runs), settings or {}
     parameters = checked_parameters(settings)
     evaluation = evaluation_parts(read)
-    tokens = token_parts(read, parameters, max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"]))))
+    budget = max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"])))
+    tokens = token_parts(read, parameters, budget, objectives)
     audits = audit_parts(read)
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "audit": audits, "tokens": tokens}
     if not any(run.scores for run in read):

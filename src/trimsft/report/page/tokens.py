@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trimsft.objectives import PAPER_NAMES, PAPER_OBJECTIVES, TokenStats
+from trimsft.objectives import PAPER_NAMES, PAPER_OBJECTIVES, Objective, TokenStats, display_name
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
 from trimsft.report.page.packing import cells_each, corpus_cells
@@ -20,7 +20,7 @@ from trimsft.report.runs import Run
 from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
-from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of
+from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
 
 GAP_EDGES = (-6.0, -3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0)
@@ -30,8 +30,15 @@ _WRITTEN_TOKENS = 600
 Tables = Mapping[str, TokenTable]
 
 
-def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: int = BUDGET) -> dict[str, Any]:
-    """Variables of tokens.html.j2; its data takes so many characters at most, if one example does."""
+def token_parts(
+    runs: Sequence[Run], parameters: Mapping[str, float], budget: int = BUDGET, objectives: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Variables of tokens.html.j2; its data takes so many characters at most, if one example does.
+
+    Args:
+        objectives: names of those that the table of weights has beside the paper's; the viewer knows the paper's.
+    """
+    weighing = objectives_of(parameters, objectives)
     tables = {run.label: run.table for run in runs if run.table}  # and it is not empty
     parts: dict[str, Any] = {
         "sections": [],
@@ -54,7 +61,8 @@ def token_parts(runs: Sequence[Run], parameters: Mapping[str, float], budget: in
         "gap_chart": _gap_chart(tables, lines, parameters),
         "legend": [(legend_mark(lines[label]), label) for label in tables],
         "confidences": [(label, confidence(table, **band)) for label, table in tables.items()],
-        "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, parameters),
+        "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, band, weighing),
+        "not_in_viewer": [display_name(name) for name in weighing if name not in PAPER_OBJECTIVES],
         "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
         "margins": _margins(tables),
@@ -129,14 +137,14 @@ def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str
     return density_chart(grid, densities, lines, weights, "TrimSFT")
 
 
-def _diagnostics(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float]) -> list[dict[str, Any]]:
+def _diagnostics(
+    runs: Sequence[Run], tables: Tables, band: Mapping[str, float], weighing: Mapping[str, Objective]
+) -> list[dict[str, Any]]:
     """For each objective: what it makes of the first run's tokens, and of those of the run trained with it."""
-    band = {name: parameters[name] for name in ("margin", "bandwidth")}
     trained = {run.objective: run.label for run in reversed(runs[1:])}  # the first of each
     rows = []
-    for name in PAPER_OBJECTIVES:
-        objective = objective_of(name, parameters)
+    for name, objective in weighing.items():
         before = diagnose(tables[runs[0].label], objective, **band)
         after = diagnose(tables[trained[name]], objective, **band) if name in trained else None
-        rows.append({"name": PAPER_NAMES[name], "before": before, "after": after})
+        rows.append({"name": display_name(name), "before": before, "after": after})
     return rows

@@ -5,7 +5,7 @@ Shares are in percent where a note or column says so, as the paper prints them.
 
 from collections.abc import Mapping
 
-from trimsft.objectives import PAPER_OBJECTIVES
+from trimsft.objectives import Objective
 from trimsft.report.table import Records, Value
 from trimsft.tokens.statistics.calibration import Calibration, calibration
 from trimsft.tokens.statistics.gaps import QUANTILES, Movement
@@ -31,11 +31,11 @@ def confidences(tables: Tables, band: Mapping[str, float]) -> Records:
     return Records("confidence", title, rows, [note], _DIGITS)
 
 
-def objectives(tables: Tables, parameters: Mapping[str, float], band: Mapping[str, float]) -> Records:
+def objectives(tables: Tables, weighing: Mapping[str, Objective], band: Mapping[str, float]) -> Records:
     rows: Rows = []
     for label, table in tables.items():
-        for name in PAPER_OBJECTIVES:
-            weighed = diagnose(table, objective_of(name, parameters), **band)
+        for name, objective in weighing.items():
+            weighed = diagnose(table, objective, **band)
             row: dict[str, Value] = {"run": label, "objective": name, "mean_weight": weighed.mean_weight}
             row |= {"high_weight": weighed.high_weight_percent, "r_eff": weighed.effective_ratio}
             rows.append(row | _by_region(weighed.mass_percent, "mass_"))
@@ -105,19 +105,19 @@ def calibrations(tables: Tables, by_width: Mapping[str, Calibration]) -> Records
     return Records("calibration", "How sure, and how often right", rows, [note])
 
 
-def endings(tables: Tables, parameters: Mapping[str, float]) -> Records | None:
+def endings(tables: Tables, weighing: Mapping[str, Objective]) -> Records | None:
     rows: Rows = []
     guessed = []
     for label, table in tables.items():
-        end = ending(table, parameters)
+        end = ending(table, weighing)
         if end is None:
             continue
         guessed += [] if end.known else [label]
         row: dict[str, Value] = {"run": label, "examples": end.examples, "ended": end.ended}
         row |= {"mean_nll": end.mean_nll, "median_gap": end.median_gap, "median_rank": end.median_rank}
         row |= {"first_choice": end.first_choice_percent, "share_of_tokens": end.tokens_percent}
-        row |= {f"weight_{name}": end.mean_weight[name] for name in PAPER_OBJECTIVES}
-        rows.append(row | {f"mass_{name}": end.mass_percent[name] for name in PAPER_OBJECTIVES})
+        row |= {f"weight_{name}": end.mean_weight[name] for name in weighing}
+        rows.append(row | {f"mass_{name}": end.mass_percent[name] for name in weighing})
     if not rows:
         return None
     notes = ["The eos of every solution that has one: mean weight, and percent of all gradient mass, by objective."]

@@ -221,6 +221,7 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
             {method_name(cell.objective): folder.run(cell) for cell in done},
             title=f"TrimSFT quickstart: {_counted(settings.methods)} on the lab",
             settings={"command": command, **settings.as_dict()},
+            objectives=[name for name in settings.methods if name not in PAPER_OBJECTIVES],
         )
     except Exception as error:
         return None, one_line(error)

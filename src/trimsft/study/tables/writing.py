@@ -286,7 +286,8 @@ class _Writer:
             seeds = len({cell.seed for cell in runs if cell.model == model})
             if seeds > 1:
                 title += f" (seed 0 of {seeds}: intervals over seeds are in {self.study.name}.md)"
-            files.append(write_report(self.folder / name, {labels[s]: by_setting[s] for s in shown}, title=title))
+            of_labels = {labels[s]: by_setting[s] for s in shown}
+            files.append(write_report(self.folder / name, of_labels, title=title, objectives=list(self.load)))
         return files
 
 

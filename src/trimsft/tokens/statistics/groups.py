@@ -8,14 +8,13 @@ Percentages of a grouping are of all tokens of the table, or of all gradient mas
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.objectives import PAPER_OBJECTIVES, TrimSFT, WeighsTokens
+from trimsft.objectives import Objective, TrimSFT, WeighsTokens
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.weighting import Array, objective_of, region_of, sums_by, weights_of
+from trimsft.tokens.statistics.weighting import Array, objectives_of, region_of, sums_by, weights_of
 from trimsft.tokens.table import TokenTable
 
 Numbers = NDArray[np.int64]
@@ -156,8 +155,8 @@ class Ending:
     mass_percent: Mapping[str, float]  # their share of all gradient mass, by objective
 
 
-def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> Ending | None:
-    """None where no example ends."""
+def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None) -> Ending | None:
+    """The end of the solutions as these objectives weigh it, by default the paper's; None where no example ends."""
     place, length = places(table)
     where, eos = place == length - 1, table.metadata.get("eos_id")
     if eos is not None:
@@ -166,8 +165,8 @@ def ending(table: TokenTable, parameters: Mapping[str, Any] | None = None) -> En
         return None
     norm = table["gradient_norm"].astype(np.float64)
     mean_weight, mass_percent = {}, {}
-    for name in PAPER_OBJECTIVES:
-        weights = weights_of(objective_of(name, parameters), table)
+    for name, objective in (objectives or objectives_of()).items():
+        weights = weights_of(objective, table)
         masses = weights * norm
         mean_weight[name] = float(weights[where].mean())
         mass_percent[name] = 100 * float(masses[where].sum() / masses.sum()) if masses.sum() > 0 else float("nan")

@@ -12,15 +12,17 @@ Shares are in percent. Where nothing has any weight they are not defined: NaN.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.errors import UsageError
 from trimsft.head.problem import weigh
-from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective
+from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
+from trimsft.objectives.base import needs_of
 from trimsft.tokens.table import TokenTable
 
 Array: TypeAlias = NDArray[np.float64]
@@ -95,10 +97,21 @@ def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float)
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
     """The weight of each token of a table, by the objective's own formula, which knows one token at a time."""
+    if "reference" in needs_of(objective):
+        raise UsageError(f"{objective!r} needs a reference model, of which a token table knows nothing")
     weights: Array = np.empty(len(table))
     for rows in table.slices():
         weights[rows] = weigh(objective, table.stats(rows)).numpy()
+    if not np.isfinite(weights).all():
+        hint = "a token table knows nll, gap, entropy and competitor, not the gold logit"
+        raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=hint)
     return weights
+
+
+def objectives_of(parameters: Mapping[str, Any] | None = None, named: Iterable[str] = ()) -> dict[str, Objective]:
+    """By name the paper's, with those of the parameters that they take, then those that are named: these are loaded."""
+    papers = {name: objective_of(name, parameters) for name in PAPER_OBJECTIVES}
+    return {**papers, **{name: make_objective(name) for name in named if name not in papers}}
 
 
 def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> BuiltinObjective:

@@ -1,0 +1,192 @@
+"""An objective of one's own, by name: what may be named, what is refused, and that every way in weighs the same."""
+
+import copy
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+import trimsft
+from examples.own_objective import Contest
+from tests.train.tiny_run import make_fields
+from trimsft import DFT, TokenStats, linear_cross_entropy, make_objective
+from trimsft.errors import RunError, UsageError
+from trimsft.runs import JsonLines
+from trimsft.study.cells import Cell
+from trimsft.study.quickstart import QuickstartSettings
+from trimsft.study.sweeps.grid import points, read_axes
+from trimsft.train import make_settings, train_model
+
+NAME = "examples.own_objective:Contest"
+CODE = """
+from dataclasses import dataclass
+from trimsft import DFT, TokenStats
+@dataclass(frozen=True)
+class Scaled:
+    margin: float = 3.0
+    def weights(self, tokens):
+        return tokens.gap * 0 + self.margin
+class Needy:
+    def __init__(self, alpha): self.alpha = alpha
+    def weights(self, tokens): return tokens.gap * 0
+thing = DFT()
+def half(tokens): return tokens.gap * 0 + 0.5
+def two(tokens, more): return tokens.gap
+number = 3
+"""
+Write = Callable[..., str]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module into the current folder; returns its name, which no other test has."""
+    monkeypatch.chdir(tmp_path)
+    written = []
+
+    def write(code: str = CODE) -> str:
+        written.append(f"mine{next(_numbers)}")
+        (tmp_path / f"{written[-1]}.py").write_text(code)
+        return written[-1]
+
+    yield write
+    for name in written:
+        sys.modules.pop(name, None)
+
+
+def tokens(*gaps: float) -> TokenStats:
+    gap = torch.tensor(gaps)
+    return TokenStats(
+        nll=F.softplus(-gap), gap=gap, gold_logit=gap, competitor=torch.zeros(len(gaps), dtype=torch.int64)
+    )
+
+
+def test_a_class_an_object_and_a_function_of_the_current_folder_are_objectives(module: Write) -> None:
+    name, path = module(), list(sys.path)
+    assert make_objective(f"{name}:Scaled").margin == 3 and make_objective(f"{name}:Scaled", margin=1.0).margin == 1
+    assert make_objective(f"{name}:thing") == DFT()
+    assert make_objective(f"{name}:half")(tokens(1.0, 2.0)).tolist() == [0.5, 0.5]
+    assert sys.path == path
+
+
+@pytest.mark.parametrize(
+    ("attribute", "parameters", "message"),
+    [
+        ("Scald", {}, r"^objective: module 'MODULE' has no 'Scald'; did you mean 'Scaled'\?$"),
+        ("number", {}, "^objective: 'MODULE:number' weighs no tokens; name a class whose objects have weights"),
+        ("two", {}, "^objective: 'MODULE:two' weighs no tokens"),
+        ("Scaled", {"tau": 1.0}, "^objective 'MODULE:Scaled' has no parameter 'tau'; it takes margin$"),
+        ("half", {"tau": 1.0}, "^objective 'MODULE:half' has no parameter 'tau'; it takes no parameters$"),
+        ("Needy", {}, "^objective 'MODULE:Needy' needs its parameter 'alpha'"),
+        ("a b", {}, "^objective: must be module:Attribute, such as .*, got 'MODULE:a b'$"),
+    ],
+)
+def test_what_is_no_objective_is_refused_in_one_line(
+    module: Write, attribute: str, parameters: dict[str, float], message: str
+) -> None:
+    name = module()
+    with pytest.raises(UsageError, match=message.replace("MODULE", name)):
+        make_objective(f"{name}:{attribute}", **parameters)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (None, "^objective: 'nowhere.at_all:X': no module 'nowhere'; install it, or start where nowhere is in the"),
+        ("import absent_package", "cannot be imported \\(ModuleNotFoundError: No module named 'absent_package'\\)$"),
+        ("def (", "cannot be imported \\(SyntaxError: "),
+        ("raise SystemExit(3)", "cannot be imported \\(SystemExit: 3\\)$"),
+    ],
+)
+def test_modules_that_cannot_be_imported(module: Write, code: str | None, message: str) -> None:
+    name = "nowhere.at_all:X" if code is None else f"{module(code)}:X"
+    with pytest.raises(UsageError, match=message):
+        make_objective(name)
+
+
+def test_installed_packages_offer_objectives_by_name_but_not_two_the_same(
+    module: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = module()
+    for package, offered in {"one": "half", "other": "thing"}.items():
+        info = tmp_path / "site" / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        listed = f"[trimsft.objectives]\nmy-{package} = {name}:{offered}\nshared = {name}:{offered}\n"
+        (info / "entry_points.txt").write_text(listed)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert make_objective("my-other") == DFT()
+    assert make_settings({"model_name_or_path": "m", "objective": "my-one"}).args.objective == "my-one"
+    with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing; name"):
+        make_objective("shared")
+    with pytest.raises(UsageError, match=r"unknown name 'my-on'; did you mean 'my-one'\?"):
+        make_objective("my-on")
+
+
+def test_a_head_and_a_patched_model_weigh_by_it() -> None:
+    torch.manual_seed(0)
+    hidden, weight, labels = torch.randn(6, 8), torch.randn(11, 8), torch.randint(0, 11, (6,))
+    out = linear_cross_entropy(hidden, weight, labels, make_objective(NAME))
+    share = torch.sigmoid(out.tokens.gap / 2)
+    torch.testing.assert_close(out.weights, 4 * share * (1 - share))
+    torch.testing.assert_close(out.loss, (out.weights * out.tokens.nll).mean())
+
+
+def test_a_training_by_name_is_recorded_with_its_code_and_refused_when_that_changes(
+    module: Write, tmp_path: Path
+) -> None:
+    name = f"{module(CODE)}:half"
+    fields = make_fields(tmp_path, max_steps=2, save_steps=1, objective=name, output_dir=str(tmp_path / "run"))
+    result = train_model(**fields)
+    assert JsonLines(result.run.telemetry_path).read()[0]["mean_weight"] == 0.5
+    recorded = result.run.read_manifest()["objective"]
+    assert recorded["name"] == name and len(recorded["fingerprint"]) == 1
+    model = AutoModelForCausalLM.from_pretrained(fields["model_name_or_path"])
+    plain = copy.deepcopy(model)
+    trimsft.patch(model, make_objective(name))
+    ids = torch.tensor([[5, 6, 7, 8, 9]])
+    torch.testing.assert_close(model.eval()(ids, labels=ids).loss, 0.5 * plain.eval()(ids, labels=ids).loss)
+    assert train_model(**fields).was_finished
+    (tmp_path / f"{name.partition(':')[0]}.py").write_text(CODE.replace("0.5", "0.25"))
+    with pytest.raises(RunError, match=f"whose objective was another: {name} has changed since; restore it"):
+        train_model(**fields)
+
+
+def test_settings_of_train_reach_it_and_what_it_does_not_take_is_refused(module: Write) -> None:
+    name, model = module(), {"model_name_or_path": "m"}
+    assert make_settings({**model, "objective": f"{name}:Scaled"}).args.make_objective().margin == 3
+    assert make_settings({**model, "objective": f"{name}:Scaled", "margin": 2}).args.make_objective().margin == 2
+    assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
+    with pytest.raises(UsageError, match=f"gamma: 1.0 has no effect with objective='{name}:Scaled'; remove it"):
+        make_settings({**model, "objective": f"{name}:Scaled", "gamma": 1.0})
+
+
+def test_sweeps_and_the_quickstart_take_it_and_a_cell_that_is_read_loads_nothing(module: Write) -> None:
+    name = module()
+    grid = points(read_axes([f"objective=dft,{name}:Scaled", "margin=1,2"]), "lab")
+    assert [cell.label for cell in grid] == ["DFT", "Scaled (margin 1)", "Scaled (margin 2)"]
+    settings = QuickstartSettings(methods=("sft", f"{name}:half"), fast=True)
+    assert [cell.name for cell in settings.cells()[1:]] == ["lab/sft/seed0", f"lab/{name}+half/seed0"]
+    assert settings.folder().run(settings.cells()[2]).name == f"{name}+half"
+    with pytest.raises(UsageError, match=r"^methods: two are called half"):
+        QuickstartSettings(methods=(f"{name}:half", f"{name}2:half"))
+    with pytest.raises(UsageError, match=r"^methods: module .* has no 'none'"):
+        QuickstartSettings(methods=(f"{name}:none",))
+    cell = Cell(model="lab", objective="not_there_at_all:Thing", fields=(("margin", 2.0),))
+    assert Cell.from_dict(cell.as_dict()) == cell and cell.band is None
+    with pytest.raises(UsageError, match="must be module:Attribute"):
+        Cell(model="lab", objective="../../up:X")
+
+
+def test_the_example_is_short_and_its_weights_are_what_it_says() -> None:
+    weights = Contest().weights(tokens(0.0, 2.0, -2.0))
+    torch.testing.assert_close(weights, torch.tensor([1.0, 0.7864477, 0.7864477]))
+    source = importlib.import_module("examples.own_objective").__file__
+    code = Path(str(source)).read_text().partition("@dataclass")[2]
+    assert len(code.strip().splitlines()) <= 15
