@@ -72,6 +72,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
+      trimsft study run objectives --objective dft --objective my_module:MyObjective
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
     """
     from trimsft.study.running.cost import show_cost

@@ -27,7 +27,7 @@ def train(
       --config FILE            a recipe, see the folder recipes/
       --model_name_or_path     hub name or folder
       --dataset_name           hub name, or a local .jsonl .json .parquet .csv (.gz)
-      --objective              sft fsft dft trim trim-e trim-h
+      --objective              sft fsft dft trim trim-e trim-h, others, or my_module:MyObjective
       --margin --bandwidth     where and how wide the band of trained gaps is
       --output_dir             the run directory
       --dry-run                memory, steps and time, without training
