@@ -9,9 +9,19 @@ import torch.nn.functional as F
 
 from trimsft import linear_cross_entropy
 from trimsft.errors import UsageError
-from trimsft.objectives import Adapts, TokenStats
-from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
-from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
+from trimsft.objectives import (
+    ASFT,
+    EAFT,
+    TALR,
+    Adapts,
+    ImportanceSFT,
+    InfoSFT,
+    PAlpha,
+    ProximalSFT,
+    PThreshold,
+    Rho1,
+    TokenStats,
+)
 
 from .head.oracle import EPS, device_of, make_head
 

@@ -72,6 +72,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "ablation": (3.3, ablation),
     "weighting": (6.0, lambda table: figures.weighting_functions()),
+    "objectives": (9.0, lambda table: figures.objective_curves()),
 }
 """With their widths in inches: a column, or a page of two."""
 

@@ -16,8 +16,8 @@ from torch._compile import _disable_dynamo
 from trimsft.head import chunked
 from trimsft.head import reference as plain
 from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, BackendUnavailable, Problem, Solution, has_triton
-from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number
-from trimsft.objectives.base import needs_of, without
+from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
+from trimsft.objectives.base import without
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)

@@ -13,8 +13,10 @@ forward pass says about one token, `TokenStats`:
 Nothing here imports torch: who only needs the names and the defaults does not wait for it.
 """
 
-from trimsft.objectives.base import Adapts, Objective, TokenStats, WeighsTokens, is_finite_number
+from trimsft.objectives.base import Adapts, Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
+from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.names import (
+    NAMES,
     OBJECTIVES,
     PAPER_NAMES,
     PAPER_OBJECTIVES,
@@ -28,10 +30,12 @@ from trimsft.objectives.names import (
 )
 from trimsft.objectives.own import source_files
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 
 __all__ = [
-    "BANDWIDTH", "DFT", "FSFT", "GAMMA", "MARGIN", "OBJECTIVES", "PAPER_NAMES", "PAPER_OBJECTIVES", "PARAMETERS", "SFT",
-    "Adapts", "BuiltinObjective", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard", "WeighsTokens",
-    "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "parameters_of", "require_known",
-    "source_files",
+    "ASFT", "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES",
+    "PAPER_OBJECTIVES", "PARAMETERS", "SFT", "TALR", "Adapts", "BuiltinObjective", "ImportanceSFT", "InfoSFT",
+    "Objective", "PAlpha", "PThreshold", "ProximalSFT", "Rho1", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
+    "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "needs_of",
+    "parameters_of", "require_known", "source_files",
 ]  # fmt: skip

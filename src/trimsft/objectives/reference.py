@@ -99,7 +99,7 @@ class Rho1(FollowsUpdates):
     bound is the one that would have been right for the update before, to 0.05; until the first one has ended it is 0.
     The paper also divides by the number of chosen tokens, here the loss is divided by all.
 
-    *Rho-1: Not All Tokens Are What You Need* (2024, arXiv:2404.07965), with the share of its 1B model.
+    *Rho-1: Not All Tokens Are What You Need* (2024, arXiv:2404.07965).
     """
 
     share: float = 0.6

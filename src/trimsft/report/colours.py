@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trimsft.objectives import OBJECTIVES
-from trimsft.objectives.names import NAMES
+from trimsft.objectives import NAMES, OBJECTIVES
 
 BASE = "base"
 Objectives: TypeAlias = Mapping[str, str | None]

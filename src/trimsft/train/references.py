@@ -12,8 +12,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
-from trimsft.objectives import OBJECTIVES, Objective
-from trimsft.objectives.base import needs_of
+from trimsft.objectives import OBJECTIVES, Objective, needs_of
 from trimsft.text.reference import COLUMN
 
 _HINT = "trimsft tokens REFERENCE --data DATA makes the table that --reference takes"

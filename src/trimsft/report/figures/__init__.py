@@ -14,6 +14,7 @@ column.
 
 from trimsft.report.figures.bars import category_bars, sampling_bars, score_bars
 from trimsft.report.figures.curves import gap_distribution, position_curves, reliability_diagram, training_curves
+from trimsft.report.figures.objectives import objective_curves
 from trimsft.report.figures.planes import effective_ratio_map, movement_maps, score_map
 from trimsft.report.figures.settings import ablation_curves, field_curves
 from trimsft.report.figures.style import Drawing, Spread
@@ -21,6 +22,6 @@ from trimsft.report.figures.weighting import weight_curves, weighting_functions
 
 __all__ = [
     "Drawing", "Spread", "ablation_curves", "category_bars", "effective_ratio_map", "field_curves", "gap_distribution",
-    "movement_maps", "position_curves", "reliability_diagram", "sampling_bars", "score_bars", "score_map",
-    "training_curves", "weight_curves", "weighting_functions",
+    "movement_maps", "objective_curves", "position_curves", "reliability_diagram", "sampling_bars", "score_bars",
+    "score_map", "training_curves", "weight_curves", "weighting_functions",
 ]  # fmt: skip
