@@ -11,7 +11,7 @@ from datasets import Dataset
 from tests.train.tiny import PAIRS, make_batch, make_model, make_ours, make_tokenizer
 from tests.train.tiny_run import make_data, make_fields
 from trimsft import patch
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import DataError, RunError, UsageError
 from trimsft.objectives.family import PAlpha
 from trimsft.objectives.reference import ASFT, ProximalSFT
 from trimsft.text.encoding import load_tokenizer
@@ -60,6 +60,15 @@ def test_a_model_that_is_its_own_reference_begins_with_dft_or_sft(fields, table,
         # to weights of about 0.004
         assert loss_of(mine) == pytest.approx(loss_of(plain), rel=16 * 2**-24 / 10 / 0.004)
         assert loss_of(mine) > 0.01
+
+
+def test_a_run_is_not_continued_with_another_table(fields, table, tmp_path) -> None:
+    own = shutil.copy(table, tmp_path / "own.parquet")
+    again = {**fields, **STEP, "objective": "asft", "reference": own, "output_dir": tmp_path / "run"}
+    assert not train_model(**again).was_finished and train_model(**again).was_finished
+    write_token_table(fields["model_name_or_path"], rows_of(fields), Path(own), limit=5, overwrite=True)
+    with pytest.raises(RunError, match="holds a run whose data was another"):
+        train_model(**again)
 
 
 def test_rows_are_matched_with_their_table(fields, table, tmp_path) -> None:

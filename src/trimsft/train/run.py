@@ -28,6 +28,7 @@ from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprin
 from trimsft.runs.parsing import checked
 from trimsft.text.models import is_finite
 from trimsft.text.readers import list_files
+from trimsft.text.reference import table_of
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
@@ -309,9 +310,11 @@ def _model_fingerprint(settings: Settings) -> str | None:
 
 
 def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
-    if not settings.data.is_local:
-        return None
-    return {str(file): fingerprint_file(file) for file in list_files(settings.data.dataset_name)}
+    """The fingerprints of local files, a reference's token table among them."""
+    files = list_files(settings.data.dataset_name) if settings.data.is_local else []
+    if settings.data.reference is not None:
+        files = [*files, table_of(settings.data.reference)]
+    return {str(file): fingerprint_file(file) for file in files} or None
 
 
 def _objective_fingerprint(settings: Settings) -> list[str] | None:
