@@ -2,7 +2,7 @@
 
     python benchmarks/audit.py --out runs/audit --results docs/results/audit_cpu.json
     python benchmarks/audit.py --out runs/audit --conditions gsm8k math --model SmolLM2-135M-Instruct --data DATA \
-        --learning-rate 5e-5 --rows 300 --results docs/results/audit_smollm2.json
+        --template plain --learning-rate 5e-5 --updates 12 --rows 300 --results docs/results/audit_smollm2.json
 
 In the lab the wrong steps are known: some rows at three rates, in the format that the base knows and in one that it has
 never seen. In GSM8K and MATH one digit of one number is altered in a share of the rows; DATA is a folder with
@@ -114,7 +114,7 @@ def _measure(folder: Path, rows: Sequence[Row], options: argparse.Namespace, see
         seed=seed,
         learning_rate=options.learning_rate,
         updates=options.updates,
-        template="plain",
+        template=options.template,
         device=options.device,
     )
     began = time.perf_counter()
@@ -198,6 +198,7 @@ def _settings_told(options: argparse.Namespace) -> dict[str, Any]:
         "rows": options.rows,
         "learning_rate": options.learning_rate,
         "updates": options.updates,
+        "template": options.template,
         "altered": options.altered,
     }
     return {**told, **own, "model": Path(options.model).name if options.model else "the lab's own"}
@@ -229,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help="Folder of the rows that are altered.")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--updates", type=int, default=AuditSettings.updates)
+    parser.add_argument("--template", default="auto")
     parser.add_argument("--device", default="cpu")
     return parser
 

@@ -218,6 +218,7 @@ def broken(model, tmp_path) -> Path:
     [
         (("--folds", 1), "--folds: must be at least 2, got 1"),
         (("--no-training", "--updates", 7), "--updates: has no effect without training, got 7; leave it out"),
+        (("--model", ""), "--model: is empty; name a local one, or one of the hub"),
         (("--device", "tpu"), "--device: unknown name 'tpu'"),
         (("--show", -1), "--show: must be at least 0, got -1"),
         (("--learning-rate", 0), "--learning-rate: must be above 0, got 0.0"),

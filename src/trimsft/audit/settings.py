@@ -59,8 +59,9 @@ class AuditSettings:
     def __post_init__(self) -> None:
         check_options(self)
         check_template_name(self.template)
-        if not self.data.strip():
-            raise UsageError("is empty", field="data", hint="name a dataset of the hub or a local file")
+        for name in ("data", "model"):
+            if not getattr(self, name).strip():
+                raise UsageError("is empty", field=name, hint="name a local one, or one of the hub")
         if not self.training:
             self._refuse_training_options()
 
