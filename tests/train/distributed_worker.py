@@ -27,7 +27,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.train.tiny import make_tokenizer
 from trimsft import TrimSFT
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer, patch
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse, patch
+from trimsft.train.run import train as train_run
+from trimsft.train.stopping import Stopping
 
 VOCABULARY, OUT_OF_REACH = 64, 4
 STEPS, BATCH = 10, 8
@@ -81,6 +83,31 @@ def train(case: Case, folder: Path) -> None:
         facts["patience"] = backend.options._timeout.total_seconds()
     (folder / f"rank-{trainer.args.process_index}.json").write_text(json.dumps(facts))
     trainer.save_model(str(folder / "model"))
+
+
+def end_by_command(words: list[str], folder: Path, fails: bool) -> None:
+    """One rank of `trimsft train`: notes which threads gloo has after a step and, in the same process, at the end."""
+    after_step, on_step_end = set(), Stopping.on_step_end
+
+    def observe(*args: Any, **kwargs: Any) -> None:
+        on_step_end(*args, **kwargs)
+        after_step.update(_gloo_threads())
+        if fails:
+            raise FloatingPointError
+
+    Stopping.on_step_end = observe  # type: ignore[method-assign]
+    error = None
+    try:
+        train_run(parse(words))
+    except FloatingPointError as raised:
+        error = raised  # kept, as it is while a command ends
+    facts = {"after_step": sorted(after_step), "at_end": _gloo_threads(), "failed": error is not None}
+    (folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(facts))
+
+
+def _gloo_threads() -> list[str]:
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    return [name for name in names if "gloo" in name]
 
 
 class _Recording(TrimSFTTrainer):

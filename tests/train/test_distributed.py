@@ -18,7 +18,17 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tests.train.distributed_worker import LAYOUTS, PATIENCE, STEPS, Case, make_model, train, train_all, train_by_hand
+from tests.train.distributed_worker import (
+    LAYOUTS,
+    PATIENCE,
+    STEPS,
+    Case,
+    end_by_command,
+    make_model,
+    train,
+    train_all,
+    train_by_hand,
+)
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
 from trimsft.train.telemetry import QUANTILES
@@ -225,6 +235,19 @@ def test_a_patched_model_can_be_sharded_by_hand(layout, by_hand) -> None:
         return
     assert distance(weights, expected) < rounding(expected)
     torch.testing.assert_close(losses, expected_losses, rtol=LOSS_ERROR, atol=1e-7)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the threads of a process are listed by Linux")
+@pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
+def test_no_thread_of_gloo_outlives_a_training(fails, tmp_path) -> None:
+    """One that does may abort the process while Python ends, and torchrun then calls a finished training failed."""
+    words = as_words(make_fields(tmp_path, output_dir=tmp_path / "run", max_steps=2, save_strategy="no"))
+    for process in ranks(end_by_command, words, tmp_path, fails, count=2, log=tmp_path / "log"):
+        assert process.code == 0, process.err[-4000:]
+    for rank in range(2):
+        facts = json.loads((tmp_path / f"rank-{rank}.json").read_text())
+        assert facts["failed"] == fails
+        assert facts["after_step"] and facts["at_end"] == []
 
 
 # --multi_gpu means several processes; with --cpu, accelerate starts one unless there is mpirun

@@ -35,6 +35,7 @@ from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoin
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import log_estimate
 from trimsft.train.lost_ranks import naming_lost_ranks
+from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping
@@ -85,7 +86,7 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
-    with naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
+    with ended_process_groups(), naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
         if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
             metrics = _recorded(run, "train")

@@ -49,6 +49,9 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
     def __exit__(self, *failure: object) -> None:
         restore(self._before)
+        if self._group is not None and distributed.is_initialized():
+            distributed.destroy_process_group(self._group)
+        self._group = None
 
     def _heed(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:
