@@ -1,22 +1,20 @@
 """The weights of every objective of the package, over the gap and over the probability.
 
-As in Figure 1 of the paper the competitor is taken for the only other token, so that p = sigmoid(gap); a reference
-gives the gold token the probability 1/2. Objectives that follow the training stand where they begin.
+Tokens are those of `tokens_at`. Objectives that follow the training stand where they begin.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trimsft.head.problem import weigh
-from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, TokenStats, display_name, make_objective, needs_of
+from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, display_name, make_objective, needs_of
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.figures.style import STYLE, Drawing, draw_line, drawing
+from trimsft.report.figures.weighting import tokens_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 def objective_curves() -> Drawing:
     """A column of two panels for the paper's objectives, one for the others, one for those with a reference."""
     gaps = torch.linspace(-6, 6, 481)
-    weights = {name: weigh(make_objective(name), _tokens(gaps)) for name in OBJECTIVES}
+    weights = {name: weigh(make_objective(name), tokens_at(gaps)) for name in OBJECTIVES}
     with_reference = [name for name in OBJECTIVES if "reference" in needs_of(OBJECTIVES[name])]
     groups = {
         "The paper's": list(PAPER_OBJECTIVES),
@@ -47,15 +45,6 @@ def objective_curves() -> Drawing:
         columns = [gaps, gaps.sigmoid(), *weights.values()]
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return drawn.with_data(["gap", "probability", *weights], rows)
-
-
-def _tokens(gaps: Tensor) -> TokenStats:
-    """One token for each gap, and one competitor."""
-    gold = torch.zeros_like(gaps, dtype=torch.int64)
-    nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
-    entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
-    reference = torch.full_like(gaps, -math.log(2))
-    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold, reference)
 
 
 def _draw(axes: Axes, x: Tensor, curves: dict[str, Tensor], label: str, ticks: Sequence[float]) -> None:

@@ -1,12 +1,13 @@
 """Figure 1 of the paper, the weight of a token against its logit gap; and the same for any objectives.
 
-A figure takes the competitor for the only other token, so that p = sigmoid(gap).
+A figure takes the competitor for the only other token, so that p = sigmoid(gap), see `tokens_at`.
 
 python -m trimsft.report.figures docs/figures
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,15 +38,16 @@ class _Curve:
     behind: bool = False  # drawn wide and pale, for other curves to run along it
 
     def weights(self, gaps: Tensor) -> Tensor:
-        return self.objective.weights(_tokens(gaps))
+        return self.objective.weights(tokens_at(gaps))
 
 
-def _tokens(gaps: Tensor) -> TokenStats:
-    """One token for each gap, and one competitor."""
-    other = torch.zeros_like(gaps, dtype=torch.int64)
+def tokens_at(gaps: Tensor) -> TokenStats:
+    """A token for each gap, with the competitor as the only other one; a reference gives both the probability 1/2."""
+    gold = torch.zeros_like(gaps, dtype=torch.int64)
     nll, nll_of_other = F.softplus(-gaps), F.softplus(gaps)
     entropy = nll * (-nll).exp() + nll_of_other * (-nll_of_other).exp()
-    return TokenStats(nll=nll, gap=gaps, gold_logit=gaps, competitor=other, entropy=entropy, gold=other + 1)
+    reference = torch.full_like(gaps, -math.log(2))
+    return TokenStats(nll, gaps, gaps, gold + 1, entropy, gold, reference)
 
 
 _SFT = _Curve("sft", "SFT", SFT(), Line(METHOD_LINES["sft"].colour, ""), behind=True)
@@ -84,7 +86,7 @@ def weight_curves(objectives: Mapping[str, Objective]) -> Drawing:
     """The weights of objectives, by label, over the gap and over the probability."""
     gaps = torch.linspace(-8, 8, 641)
     lines = lines_of(objectives)
-    weights = {label: weigh(objective, _tokens(gaps)) for label, objective in objectives.items()}
+    weights = {label: weigh(objective, tokens_at(gaps)) for label, objective in objectives.items()}
     with drawing(6.0, 2.6, STYLE) as drawn:
         panels = drawn.figure.subplots(1, 2, sharey=True)
         for axes, x, label in zip(panels, (gaps, gaps.sigmoid()), (_GAP, "probability of the gold token"), strict=True):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from trimsft import paper
 from trimsft.objectives import OBJECTIVES, make_objective
-from trimsft.objectives.base import needs_of
 from trimsft.report import figures
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.scoring.compare import AVERAGE
@@ -35,14 +34,10 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
 
 
 def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
-    """The weights of the objectives over gap and probability; of one's own, those that may be loaded.
-
-    Those that need a reference model are no function of the two.
-    """
+    """The weights of the objectives over gap and probability; of one's own, those that may be loaded."""
     names = dict.fromkeys(setting.objective for setting in settings if not setting.is_base)
     made = {name: make_objective(name) for name in names if name in OBJECTIVES or name in load}
-    drawn = {method_name(name): one for name, one in made.items() if "reference" not in needs_of(one)}
-    return figures.weight_curves(drawn).save(folder / "weights.svg")
+    return figures.weight_curves({method_name(name): made[name] for name in made}).save(folder / "weights.svg")
 
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:
