@@ -28,7 +28,6 @@ from trimsft.objectives.names import (
     parameters_of,
     require_known,
 )
-from trimsft.objectives.own import source_files
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 
@@ -37,5 +36,5 @@ __all__ = [
     "PAPER_OBJECTIVES", "PARAMETERS", "SFT", "TALR", "Adapts", "BuiltinObjective", "ImportanceSFT", "InfoSFT",
     "Objective", "PAlpha", "PThreshold", "ProximalSFT", "Rho1", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
     "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "needs_of",
-    "parameters_of", "require_known", "source_files",
+    "parameters_of", "require_known",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
-from trimsft.objectives import OBJECTIVES, source_files
+from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
 from trimsft.text.models import is_finite
@@ -217,7 +217,7 @@ def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
     inputs = {
         "model": _model_fingerprint(settings),
         "data": _data_fingerprint(settings),
-        "objective": _objective_fingerprint(settings),
+        "objective": fingerprint_objective(settings.args.objective),
     }
     for what, now in inputs.items():
         recorded = _recorded(run, what)
@@ -299,7 +299,7 @@ def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
             "fingerprint": _data_fingerprint(settings),
             "lengths": {name: str(report) for name, report in trainer.length_reports.items()},
         },
-        "objective": {"name": settings.args.objective, "fingerprint": _objective_fingerprint(settings)},
+        "objective": {"name": settings.args.objective, "fingerprint": fingerprint_objective(settings.args.objective)},
         "processes": settings.args.world_size,
     }
 
@@ -316,12 +316,6 @@ def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
     if settings.data.reference is not None:
         files = [*files, table_of(settings.data.reference)]
     return {str(file): fingerprint_file(file) for file in files} or None
-
-
-def _objective_fingerprint(settings: Settings) -> list[str] | None:
-    """Hashes of the files of an objective of one's own; those of the package go by its version."""
-    name = settings.args.objective
-    return None if name in OBJECTIVES else [fingerprint_file(file) for file in source_files(name)]
 
 
 # after the training -------------------------------------------------------------------------------------------------
