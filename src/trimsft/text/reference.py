@@ -1,7 +1,7 @@
 """Log-probabilities of a reference model beside the rows to train on, from a table that `trimsft tokens` has made.
 
-    input_ids           prompt tokens | It     is     \\\\boxed{2}. <eos>
-    labels              -100 ... -100 | It     is     \\\\boxed{2}. <eos>
+    input_ids           prompt tokens | It     is     \\boxed{2}. <eos>
+    labels              -100 ... -100 | It     is     \\boxed{2}. <eos>
     reference_logprobs  nan  ...  nan | -0.11  -0.02  ...
 
 The table must be of the same rows, rendered alike and tokenised alike; a token that it lacks has nan.
