@@ -70,7 +70,7 @@ def _is_plain(cell: Cell, scale: Scale) -> bool:
 
 def objectives_study(names: Sequence[str] = WEIGHED) -> Study:
     """These objectives against SFT and the base."""
-    title, runs = "objectives by name, your own among them", partial(_objectives, names)
+    title, runs = "average@8 of objectives by name, your own among them", partial(_objectives, names)
     return Study("objectives", title, (), runs, SCORES, is_open=True)
 
 
