@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -112,10 +112,8 @@ def patch(
         model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
         model(input_ids, labels=labels).loss.backward()
     """
-    attach(
-        model,
-        fused_head(model, objective, skip_below=skip_below, low_memory=low_memory, backend=backend, entropy=entropy),
-    )
+    settings = {"skip_below": skip_below, "low_memory": low_memory, "backend": backend, "entropy": entropy}
+    attach(model, fused_head(model, objective, **settings))
     return model
 
 
@@ -228,8 +226,7 @@ def _fused_forward(
 
 
 def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
-    kind: Any = type(model)
-    place = _place_of_labels(kind)
+    place = _place_of_labels(type(model))
     if len(args) > place and args[place] is not None and hasattr(model, "trimsft_head"):
         raise TypeError("labels: a patched model takes them by name, labels=..., not by their position")
 
@@ -241,15 +238,16 @@ def _place_of_labels(kind: Any) -> int:
     return names.index("labels") if "labels" in names else sys.maxsize
 
 
+@dataclass(eq=False)
 class _Call:
     """One use of the fused head in place of a model's own."""
 
-    def __init__(
-        self, settings: FusedHead, labels: Tensor, normalizer: Tensor | float | None, reference: Tensor | None
-    ) -> None:
-        self.settings, self.labels, self.normalizer, self.reference = settings, labels, normalizer, reference
-        self.results: list[LossOutput] = []
-        self.placeholder = torch.empty(0)  # what the head returned in place of logits, after its hooks
+    settings: FusedHead
+    labels: Tensor
+    normalizer: Tensor | float | None
+    reference: Tensor | None
+    results: list[LossOutput] = field(default_factory=list)
+    placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
 
     @contextmanager
     def through(self, head: Any) -> Iterator[None]:
