@@ -162,6 +162,9 @@ def test_settings_of_train_reach_it_and_what_it_does_not_take_is_refused(module:
     name, model = module(), {"model_name_or_path": "m"}
     assert make_settings({**model, "objective": f"{name}:Scaled"}).args.make_objective().margin == 3
     assert make_settings({**model, "objective": f"{name}:Scaled", "margin": 2}).args.make_objective().margin == 2
+    recipe = Path("recipe.yaml")
+    recipe.write_text(f"model_name_or_path: m\nobjective: {name}:Needy\nobjective_parameters: {{alpha: 4}}\n")
+    assert make_settings({"config": recipe}).args.make_objective().alpha == 4
     assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
     with pytest.raises(UsageError, match=f"gamma: 1.0 has no effect with objective='{name}:Scaled'; remove it"):
         make_settings({**model, "objective": f"{name}:Scaled", "gamma": 1.0})

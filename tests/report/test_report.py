@@ -68,6 +68,16 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
     assert named.exit_code == 0 and Path("loaded").exists() and "trained with" not in named.stderr
     assert "own,mine:half,0.5,0,1," in Path("out/tables/objectives.csv").read_text()
     assert "half stands in this table only" in Path("out/report.html").read_text()
+    Path("broken.py").write_text(
+        "def logit(tokens):\n    return tokens.gold_logit\ndef gold(tokens):\n    return -tokens.gold\n"
+    )
+    for name, why in {
+        "logit": "gives tokens a weight that is not finite",
+        "gold": "cannot weigh a token table (TypeE",
+    }.items():
+        refused = run("report", "runs/own", "--out", "other", "--objective", f"broken:{name}")
+        assert refused.exit_code == 2 and why in refused.stderr and refused.stderr.count("\n") == 1
+    assert not Path("other").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from trimsft.scoring.compare import AVERAGE
 from trimsft.study.cells import BASE, Cell, method_name
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow
-from trimsft.study.tables.summaries import Summaries, in_common
+from trimsft.study.tables.summaries import Summaries, in_common, labels_of
 from trimsft.study.tables.tokens import BAND
 from trimsft.tokens.table import TokenTable
 
@@ -35,9 +35,10 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
 
 def weight_figure(settings: Iterable[Cell], load: Collection[str], folder: Path) -> list[Path]:
     """The weights of the objectives over gap and probability; of one's own, those that may be loaded."""
-    names = dict.fromkeys(setting.objective for setting in settings if not setting.is_base)
-    made = {name: make_objective(name) for name in names if name in OBJECTIVES or name in load}
-    return figures.weight_curves({method_name(name): made[name] for name in made}).save(folder / "weights.svg")
+    labels = labels_of(setting for setting in settings if not setting.is_base)
+    drawn = {label: setting.objective for setting, label in labels.items() if setting.objective in (*OBJECTIVES, *load)}
+    curves = figures.weight_curves({label: make_objective(name) for label, name in drawn.items()})
+    return curves.save(folder / "weights.svg")
 
 
 def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, one_line
 from trimsft.head.problem import weigh
 from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
 from trimsft.objectives.base import needs_of
@@ -32,6 +32,7 @@ HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight
 _BINS_PER_UNIT = 64
 """A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1."""
 _REACH = 60.0  # gaps beyond it count as it: no band of the plane has any weight there
+_KNOWN = "a token table knows nll, gap, entropy and competitor, not the gold id and its logit"
 _TAKES = {name: kind.__dataclass_fields__ for name, kind in PAPER_OBJECTIVES.items()}
 
 
@@ -101,10 +102,13 @@ def weights_of(objective: Objective, table: TokenTable) -> Array:
         raise UsageError(f"{objective!r} needs a reference model, of which a token table knows nothing")
     weights: Array = np.empty(len(table))
     for rows in table.slices():
-        weights[rows] = weigh(objective, table.stats(rows)).numpy()
+        try:
+            weights[rows] = weigh(objective, table.stats(rows)).numpy()
+        except Exception as error:  # whatever the code of others does
+            problem = f"{objective!r} cannot weigh a token table ({type(error).__name__}: {one_line(error)})"
+            raise UsageError(problem, hint=_KNOWN) from error
     if not np.isfinite(weights).all():
-        hint = "a token table knows nll, gap, entropy and competitor, not the gold logit"
-        raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=hint)
+        raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=_KNOWN)
     return weights
 
 
