@@ -226,7 +226,8 @@ def _fused_forward(
 
 
 def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
-    place = _place_of_labels(type(model))
+    kind: Any = type(model)
+    place = _place_of_labels(kind)
     if len(args) > place and args[place] is not None and hasattr(model, "trimsft_head"):
         raise TypeError("labels: a patched model takes them by name, labels=..., not by their position")
 
