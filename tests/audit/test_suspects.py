@@ -9,20 +9,21 @@ from tests.tokens.tiny import make_tokenizer
 from trimsft.audit.folds import Gaps, deal
 from trimsft.audit.source import Source
 from trimsft.audit.spans import token_spans, whole_word
-from trimsft.audit.suspects import find_suspects, token_scores
+from trimsft.audit.suspects import find_suspects, novelty, token_scores
 
 
-def gaps_of(
-    *rows: list[float], after: list[list[float]] | None = None, competitor: int = 0, entropy=None, category=None
-) -> Gaps:
+def gaps_of(*rows: list[float], after=None, entropies=None, category=None, competitor: int = 0) -> Gaps:
     before = np.array(list(chain(*rows)), dtype=np.float32)
+    nothing = np.zeros(len(before), dtype=np.float32)
+    entropy = [nothing, nothing] if entropies is None else [np.array(one, dtype=np.float32) for one in entropies]
     return Gaps(
         example=np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows]),
         position=np.concatenate([np.arange(len(row), dtype=np.int32) for row in rows]),
         before=before,
         after=None if after is None else np.array(list(chain(*after)), dtype=np.float32),
+        entropy_before=entropy[0],
+        entropy_after=None if after is None else entropy[1],
         competitor=np.full(len(before), competitor, dtype=np.int32),
-        entropy=np.zeros(len(before), dtype=np.float32) if entropy is None else np.array(entropy, dtype=np.float32),
         category=np.zeros(len(before), dtype=np.int8) if category is None else np.array(category, dtype=np.int8),
     )
 
@@ -65,11 +66,18 @@ def test_rows_are_dealt_once_and_alike() -> None:
     assert all(part == sorted(part) for part in parts)
 
 
-def test_the_score_is_the_latest_gap_over_one_and_entropy() -> None:
-    after = [[-6.0, 3.0], [-1.0]]
-    gaps = gaps_of([-8.0, 2.0], [-10.0], after=after, entropy=[0.5, 0.0, 1.0])
-    assert token_scores(gaps).tolist() == [4.0, -3.0, 0.5]
-    assert token_scores(gaps_of([-8.0, 2.0])).tolist() == [8.0, -2.0]
+def test_the_score_trusts_the_model_as_given_where_it_knows_the_data() -> None:
+    # nothing is new: both count alike; -8 at entropy 1 is 4, -6 at entropy 0.5 is 4
+    known = gaps_of(
+        [-8.0] + [9.0] * 39, after=[[-6.0] + [9.0] * 39], entropies=[[1.0] + [0.0] * 39, [0.5] + [0.0] * 39]
+    )
+    assert novelty(known.before) == 0 and token_scores(known)[:2].tolist() == [4.0, -9.0]
+    other = gaps_of([-8.0] + [9.0] * 39, after=[[-2.0] + [9.0] * 39])
+    assert token_scores(other)[0] == 5.0
+    # everything is: only what the training leaves low counts
+    new = gaps_of([-8.0, -9.0], [-10.0], after=[[-6.0, 3.0], [-1.0]], entropies=[[0.0] * 3, [0.5, 0.0, 1.0]])
+    assert novelty(new.before) == 1 and token_scores(new).tolist() == [4.0, -3.0, 0.5]
+    assert token_scores(gaps_of([-8.0, 2.0], entropies=[[1.0, 0.0], []])).tolist() == [4.0, -2.0]
 
 
 def test_other_categories_are_not_judged() -> None:

@@ -144,8 +144,9 @@ class Gaps:
     position: NDArray[np.int32]  # within the solution
     before: NDArray[np.float32]
     after: NDArray[np.float32] | None  # under the model that has not seen its row; None without training
+    entropy_before: NDArray[np.float32]
+    entropy_after: NDArray[np.float32] | None
     competitor: NDArray[np.int32]  # the token that the latest model would rather write
-    entropy: NDArray[np.float32]  # of the latest model
     category: NDArray[np.int8]  # indexes into `trimsft.tokens.categories.CATEGORIES`
 
     @property
@@ -171,7 +172,8 @@ def read_gaps(folder: AuditFolder, settings: AuditSettings, rows: int) -> Gaps:
         position=table["position"],
         before=table["gap"],
         after=latest["gap"] if settings.training else None,
+        entropy_before=table["entropy"],
+        entropy_after=latest["entropy"] if settings.training else None,
         competitor=latest["competitor_id"],
-        entropy=latest["entropy"],
         category=table["category"],
     )

@@ -33,7 +33,7 @@ class Suspect:
     expected: str  # what the model would have written: the span up to its worst token, then the model's own choice
     gap_before: float  # of the worst token, under the model as it was given
     gap_after: float | None  # under a model trained on other rows; None without training
-    score: float  # of the worst token: how far below the model's own choice, and how sure of that the model is
+    score: float  # of the worst token, see `trimsft.audit.suspects`
     left: str  # what stands before the span, a few words of it
     right: str
 

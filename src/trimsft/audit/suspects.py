@@ -1,11 +1,13 @@
 """Which tokens look wrong, and the spans that they stand in.
 
-The score of a token is how far it lies below the model's own choice, in logits, the less the less sure the model is:
+A token looks wrong to a model that is sure of another one: s = -gap / (1 + entropy). Where many continuations are as
+good (a large entropy), a low gap says little. The score joins what two models say, the one that was given and one that
+was trained on other rows:
 
-    score = -gap / (1 + entropy)
+    score = (1 - x) / 2 * s_before + (1 + x) / 2 * s_after
 
-where the model has been trained on other rows, if at all. What is new to it is low before that and not after; what is
-wrong stays low. Where many continuations are as good (a large entropy), a low gap says little.
+x says how much of the data is news to the model as it was given (`novelty`). Where nothing is, both count alike; where
+much is, only the trained one does, because what is new is low before and not after, and what is wrong stays low.
 """
 
 from dataclasses import dataclass
@@ -21,13 +23,29 @@ from trimsft.audit.spans import Span, token_spans, whole_word
 from trimsft.text.visible import TokenTexts
 from trimsft.tokens.categories import CATEGORIES
 
+MISSING = (0.3, 1.5)
+"""Mean depth of gaps below 0 up to which data is known, and from which it is new."""
 REACH = 40  # characters of the solution that are kept on each side of a span
 
 
 def token_scores(gaps: Gaps) -> NDArray[np.float32]:
-    """The score of each token."""
-    scores: NDArray[np.float32] = -gaps.latest / (1 + gaps.entropy)
-    return scores
+    """The score of each token; without a training that of the model as it was given."""
+    before: NDArray[np.float32] = -gaps.before / (1 + gaps.entropy_before)
+    if gaps.after is None or gaps.entropy_after is None:
+        return before
+    x = novelty(gaps.before)
+    return (1 - x) / 2 * before + (1 + x) / 2 * -gaps.after / (1 + gaps.entropy_after)
+
+
+def novelty(gaps: NDArray[np.float32]) -> float:
+    """How much of the data a model does not support, from 0 to 1: the mean depth of gaps below 0, within bounds.
+
+    >>> [round(novelty(np.array([depth, 5.0])), 3) for depth in (-0.5, -1.8, -9.0)]
+    [0.0, 0.5, 1.0]
+    """
+    low, high = MISSING
+    missing = float(np.maximum(0, -gaps).mean())
+    return min(1.0, max(0.0, (missing - low) / (high - low)))
 
 
 @dataclass(frozen=True)
