@@ -19,7 +19,6 @@ import argparse
 import json
 import random
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,14 +116,12 @@ def _measure(folder: Path, rows: Sequence[Row], options: argparse.Namespace, see
         template=options.template,
         device=options.device,
     )
-    began = time.perf_counter()
     audit(settings)
-    seconds = time.perf_counter() - began
     ways = {"base": replace(settings, **_without_training()), "trained": settings}
     ways |= {f"{way}, numbers only": replace(one, only="numeric") for way, one in ways.items()}
     wrong = {number: row["wrong"] for number, row in enumerate(rows) if row["wrong"]}
     counts = {"rows": len(rows), "wrong_rows": len(wrong), "wrong_spans": sum(map(len, wrong.values()))}
-    return {**counts, "seconds": round(seconds, 1), **{way: _scores(one, wrong) for way, one in ways.items()}}
+    return {**counts, **{way: _scores(one, wrong) for way, one in ways.items()}}
 
 
 def _without_training() -> dict[str, Any]:
