@@ -180,5 +180,7 @@ def test_an_objective_of_ones_own_is_trained_and_scored_by_its_name_and_loaded_o
     monkeypatch.setattr(checks, "fingerprint_objective", lambda _: ["another"])
     with pytest.raises(RunError, match=f"Contest/seed0 holds a run with other code of {name}; remove it"):
         run_study(settings)
+    with pytest.raises(UsageError, match="reference"):  # before anything is trained
+        run_study(StudySettings(names=("objectives",), objectives=("rho-1",), smoke=True, out=out))
     with pytest.raises(UsageError, match="objectives: has no effect here, got 'dft'"):
         StudySettings(names=("main",), objectives=("dft",))

@@ -115,7 +115,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
         on_event: called with every change of a cell, such as a `Progress`.
     """
     studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
-    check_settings(scale, folder)
+    check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
     check_at_hand(scale)
     outcomes = []
     for study in studies:
@@ -133,7 +133,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
 def study_cost(settings: StudySettings) -> Cost:
     """What the studies would take together, cells that they share once; nothing is written."""
     studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
-    check_settings(scale, folder)
+    check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
     needs: dict[Cell, frozenset[str]] = {}
     for study in studies:
         for cell in study.cells(scale):

@@ -11,7 +11,7 @@ Each would otherwise fail in every cell, some of them after hours of training.
 
 import importlib.util
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -28,11 +28,13 @@ from trimsft.text.models import load_config
 logger = logging.getLogger("trimsft")
 
 
-def check_settings(scale: Scale, folder: StudyFolder) -> None:
-    """Read the settings of each model as its training would, and look whether files and names are there."""
+def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()) -> None:
+    """Read the settings of each model and of these cells as training would; look whether files and names are there."""
     from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
     from trimsft.text.readers import list_files
 
+    for cell in cells:
+        training_settings(folder, scale, cell)
     for model in scale.models:
         data = training_settings(folder, scale, Cell(model=model, objective="sft")).data
         try:
