@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from trimsft.objectives import FSFT as FSFT
     from trimsft.objectives import OBJECTIVES as OBJECTIVES
     from trimsft.objectives import SFT as SFT
+    from trimsft.objectives import AutoTrim as AutoTrim
     from trimsft.objectives import Objective as Objective
     from trimsft.objectives import TokenStats as TokenStats
     from trimsft.objectives import TrimSFT as TrimSFT
     from trimsft.objectives import TrimSFTEasy as TrimSFTEasy
     from trimsft.objectives import TrimSFTHard as TrimSFTHard
     from trimsft.objectives import make_objective as make_objective
+    from trimsft.train import AdvanceObjective as AdvanceObjective
     from trimsft.train import TrimSFTConfig as TrimSFTConfig
     from trimsft.train import TrimSFTTrainer as TrimSFTTrainer
+    from trimsft.train import advance as advance
     from trimsft.train import patch as patch
     from trimsft.train import train_model as train_model
     from trimsft.train import unpatch as unpatch
@@ -36,10 +39,10 @@ _HOMES = {
     "evaluate": ("evaluate_model",),
     "head": ("LossOutput", "linear_cross_entropy"),
     "objectives": (
-        "DFT", "FSFT", "OBJECTIVES", "SFT", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
-        "make_objective",
+        "DFT", "FSFT", "OBJECTIVES", "SFT", "AutoTrim", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy",
+        "TrimSFTHard", "make_objective",
     ),
-    "train": ("TrimSFTConfig", "TrimSFTTrainer", "patch", "train_model", "unpatch"),
+    "train": ("AdvanceObjective", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "train_model", "unpatch"),
 }  # fmt: skip
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_ROOMS]

@@ -19,14 +19,14 @@ def test_kernels_compile_for_hopper() -> None:
     done = subprocess.run([sys.executable, __file__, "90"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     compiled = [line.split() for line in done.stdout.splitlines()]
-    assert len(compiled) == 14
+    assert len(compiled) == 15
     assert all(int(size) > 1000 for _, size in compiled)
 
 
 POINTERS = {
     "*bf16": ("logits", "out", "hidden", "weight", "bias", "tensor"),
     "*fp32": (
-        *("nll", "gap", "gold_logit", "weights", "normalizer", "factor"),
+        *("nll", "gap", "gold_logit", "weights", "normalizer", "factor", "gates"),
         *("nll_out", "gap_out", "gold_out", "entropy_out", "weights_out", "floats_out"),
     ),
     "*fp64": ("ledger",),
@@ -40,11 +40,11 @@ TYPES = {name: kind for kind, names in POINTERS.items() for name in names}
 
 def variants() -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each kernel with the constants it is compiled for."""
-    from trimsft.objectives import PAPER_OBJECTIVES
     from trimsft.head import kernels
+    from trimsft.objectives import PAPER_OBJECTIVES
 
     sizes = {"LANES": 256, "WIDTH": 8, "BLOCK_H": 512, "STAGES": 4}
-    for number, name in enumerate(["function", *PAPER_OBJECTIVES]):
+    for number, name in enumerate(["function", "auto-trim", *PAPER_OBJECTIVES]):
         options = dict.fromkeys(("HAS_BIAS", "HAS_SOFTCAP", "WITH_ENTROPY"), bool(number % 2))
         yield kernels.row_statistics, options | {"OBJECTIVE": name} | sizes
     for softcap in (False, True):

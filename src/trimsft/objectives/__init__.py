@@ -13,6 +13,7 @@ forward pass says about one token, `TokenStats`:
 Nothing here imports torch: who only needs the names and the defaults does not wait for it.
 """
 
+from trimsft.objectives.auto import AutoTrim
 from trimsft.objectives.base import Adapts, Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.names import (
@@ -33,8 +34,8 @@ from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 
 __all__ = [
     "ASFT", "BANDWIDTH", "DFT", "EAFT", "FSFT", "GAMMA", "MARGIN", "NAMES", "OBJECTIVES", "PAPER_NAMES",
-    "PAPER_OBJECTIVES", "PARAMETERS", "SFT", "TALR", "Adapts", "BuiltinObjective", "ImportanceSFT", "InfoSFT",
-    "Objective", "PAlpha", "PThreshold", "ProximalSFT", "Rho1", "TokenStats", "TrimSFT", "TrimSFTEasy", "TrimSFTHard",
-    "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective", "needs_of",
-    "parameters_of", "require_known",
+    "PAPER_OBJECTIVES", "PARAMETERS", "SFT", "TALR", "Adapts", "AutoTrim", "BuiltinObjective", "ImportanceSFT",
+    "InfoSFT", "Objective", "PAlpha", "PThreshold", "ProximalSFT", "Rho1", "TokenStats", "TrimSFT", "TrimSFTEasy",
+    "TrimSFTHard", "WeighsTokens", "display_name", "fingerprint_objective", "is_finite_number", "make_objective",
+    "needs_of", "parameters_of", "require_known",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import inspect
 from typing import Any, TypeAlias, cast
 
 from trimsft.errors import UsageError
+from trimsft.objectives.auto import AutoTrim
 from trimsft.objectives.base import Objective
 from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
 from trimsft.objectives.own import installed_objectives, load_objective, require_reference, source_files
@@ -29,6 +30,7 @@ PAPER_OBJECTIVES: dict[str, type[BuiltinObjective]] = {
 """Those of the paper, in the order of its tables."""
 OBJECTIVES: dict[str, type[Any]] = {
     **PAPER_OBJECTIVES,
+    "auto-trim": AutoTrim,
     "p-alpha": PAlpha,
     "p-threshold": PThreshold,
     "eaft": EAFT,
@@ -42,6 +44,7 @@ OBJECTIVES: dict[str, type[Any]] = {
 PAPER_NAMES = dict(zip(PAPER_OBJECTIVES, ("SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"), strict=True))
 """What the paper calls them, in the order of its tables."""
 NAMES = PAPER_NAMES | {
+    "auto-trim": "AutoTrim",
     "p-alpha": "p^alpha",
     "p-threshold": "p threshold",
     "eaft": "EAFT",

@@ -42,6 +42,7 @@ METHOD_LINES = {
     "trim": Line("#0072B2", "#56B4E9", (), "o"),
     "trim-e": Line("#2C96CF", "#9AD4F5", (7, 1.5), "<"),
     "trim-h": Line("#D55E00", "#FF8A3D", (3, 1.5, 1, 1.5, 1, 1.5), ">"),
+    "auto-trim": Line("#D1006F", "#FF6DB3", (), "H"),
     "p-alpha": Line("#5E7A1E", "#A9C95A", (5, 1), "P"),
     "p-threshold": Line("#7A5195", "#C09BDB", (), "X"),
     "eaft": Line("#A23B3B", "#F08A8A", (3, 1), "h"),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimsft.train.adapting import AdvanceObjective, advance
     from trimsft.train.config import TrimSFTConfig
     from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
     from trimsft.train.trainer import TrimSFTTrainer
 
 __all__ = [
+    "AdvanceObjective",
     "FusedHead",
     "Settings",
     "TrainResult",
     "TrimOutput",
     "TrimSFTConfig",
     "TrimSFTTrainer",
+    "advance",
     "make_settings",
     "parse",
     "patch",
@@ -30,6 +33,7 @@ __all__ = [
 _HOMES = {
     "TrimSFTConfig": "config",
     "TrimSFTTrainer": "trainer",
+    **dict.fromkeys(("AdvanceObjective", "advance"), "adapting"),
     **dict.fromkeys(("FusedHead", "TrimOutput", "patch", "unpatch"), "patching"),
     **dict.fromkeys(("TrainResult", "train", "train_model"), "run"),
     **dict.fromkeys(("Settings", "make_settings", "parse"), "settings"),

@@ -26,7 +26,7 @@ from transformers.utils import ModelOutput
 from trimsft.errors import UsageError
 from trimsft.head import DEFAULT_SKIP_BELOW, IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import Objective, TokenStats
+from trimsft.objectives import Adapts, Objective, TokenStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +125,7 @@ def fused_head(model: Any, objective: Objective, **settings: Any) -> FusedHead:
 
 def attach(model: Any, head: FusedHead) -> None:
     """Let a model compute its loss by this head until `unpatch`."""
-    base = _inside_peft(model)
+    base = inside_peft(model)
     base.trimsft_head = head
     _put_before(base, _fused_forward)
 
@@ -135,7 +135,7 @@ def unpatch(model: Model) -> Model:
 
     A model that was never patched is left as it is.
     """
-    base = _inside_peft(model)
+    base = inside_peft(model)
     head = base.get_output_embeddings()
     base.__dict__.pop("trimsft_head", None)
     _take_off(base)
@@ -222,6 +222,8 @@ def _fused_forward(
         check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
     output = _output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
+    if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
+        settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
 
 
@@ -369,7 +371,7 @@ def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
 
 def _base_of(model: Any) -> Any:
     """The transformers model itself; what cannot be fused is refused here."""
-    base = _inside_peft(model)
+    base = inside_peft(model)
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
         raise TypeError(f"model: must be a transformers model, got {type(model).__name__}")
     head = base.get_output_embeddings()
@@ -384,7 +386,8 @@ def _base_of(model: Any) -> Any:
     return base
 
 
-def _inside_peft(model: Any) -> Any:
+def inside_peft(model: Any) -> Any:
+    """The model itself, where PEFT has wrapped it."""
     return model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
 
 

@@ -15,7 +15,7 @@ and its line on the terminal, in place of the dictionary that Trainer prints:
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,14 @@ class Band:
 class Telemetry:
     """Sums over the tokens of one mode (train or eval) since the last `collect`."""
 
-    def __init__(self, band: Band, eos_ids: tuple[int, ...]) -> None:
+    def __init__(self, band: Band, eos_ids: tuple[int, ...], fixed: tuple[int, ...] = ()) -> None:
         self.band = band
         self.eos_ids = eos_ids
-        self._totals: Tensor | None = None  # the sums, then how many gaps fell into each bin
+        self.fixed = fixed
+        self.starved: list[int] = []
+        """Those of `fixed`, ids that every row has, which hardly count and are not known either; of the last log."""
+        # the sums, then how many gaps fell into each bin, then count, weight and probability of each fixed part
+        self._totals: Tensor | None = None
         self._since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
@@ -68,11 +72,15 @@ class Telemetry:
         totals[_SUMS.index("seen")] += seen
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
         totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
+        if self.fixed:
+            is_fixed = (labels[:, None] == torch.tensor(self.fixed, device=labels.device)).to(totals.dtype)
+            parts = torch.stack([torch.ones_like(weights), weights, tokens.prob]).to(totals.dtype)
+            totals[len(_SUMS) + _BINS :] += (parts @ is_fixed).flatten()
 
     def _totals_on(self, device: torch.device) -> Tensor:
         if self._totals is None:
             wide = torch.float32 if device.type == "mps" else torch.float64
-            self._totals = torch.zeros(len(_SUMS) + _BINS, device=device, dtype=wide)
+            self._totals = torch.zeros(len(_SUMS) + _BINS + 3 * len(self.fixed), device=device, dtype=wide)
         return self._totals
 
     def pending_tokens(self, device: torch.device) -> Tensor:
@@ -116,7 +124,9 @@ class Telemetry:
         speed = {"tokens_per_second": total["seen"] / seconds, "seen_tokens": total["seen"]}
         if total["tokens"] == 0:
             return speed if total["seen"] else {}
-        return {**_figures(total), **_quantiles(everything[len(_SUMS) :]), **speed}
+        bins, rest = everything[len(_SUMS) :][:_BINS], everything[len(_SUMS) + _BINS :]
+        self.starved = _starved(self.fixed, rest)
+        return {**_figures(total), **_quantiles(bins), **speed}
 
     def reset(self) -> None:
         """Forget what was counted since the last `collect`."""
@@ -159,6 +169,13 @@ def _figures(total: dict[str, float]) -> dict[str, float]:
     return figures
 
 
+def _starved(fixed: tuple[int, ...], sums: list[float]) -> list[int]:
+    """Which fixed parts have next to no weight although the model does not know them."""
+    each = len(fixed)
+    rows = zip(fixed, sums[:each], sums[each : 2 * each], sums[2 * each :], strict=True)
+    return [token for token, count, weight, prob in rows if count and weight < 0.01 * count and prob < 0.5 * count]
+
+
 def _quantiles(counts: list[float]) -> dict[str, float]:
     """Quantiles of the gap by linear interpolation within bins of 0.05."""
     cumulative = torch.tensor(counts, dtype=torch.float64).cumsum(0)
@@ -173,9 +190,12 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
     return quantiles
 
 
-def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weighs: bool) -> dict[str, str]:
+def warnings_for(
+    figures: dict[str, float], band: Band, starved: Sequence[str] = (), *, trims_low: bool, weighs: bool
+) -> dict[str, str]:
     """What a person should know about these figures, by a name under which it is said once.
 
+    starved: tokens of nearly every row that are neither known nor learned.
     trims_low: the objective gives tokens far below the margin no weight; weighs: its weights differ at all.
     """
     said = {}
@@ -183,8 +203,8 @@ def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weig
     if trims_low and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
             f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({lowest:g}): "
-            "the base model does not support this data and hardly learns from it; plain SFT (objective=sft), or a "
-            "warm-up with it, is advised"
+            "the base model does not support this data and hardly learns from it; objective=auto-trim, which begins as "
+            "plain SFT, or objective=sft is advised"
         )
     if weighs and figures["effective_ratio"] < 0.01:
         said["effective ratio"] = (
@@ -197,6 +217,12 @@ def warnings_for(figures: dict[str, float], band: Band, *, trims_low: bool, weig
         said["eos"] = (
             f"the end-of-sequence token has a mean weight of {figures['eos_weight']:.4f} and a mean probability of "
             f"{figures['eos_prob']:.3f}: the model does not learn when to stop; check the length of its answers"
+        )
+    if starved:
+        tokens = ", ".join(repr(token) for token in starved[:8])
+        said["format"] = (
+            f"tokens that nearly every row has are neither known nor learned, with a mean weight below 0.01: {tokens}; "
+            "the model will not write this format: use objective=auto-trim, or sft"
         )
     return said
 

@@ -10,6 +10,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +21,11 @@ from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
 from trimsft.errors import DataError, UsageError
-from trimsft.objectives import SFT, Objective, TrimSFT, TrimSFTEasy
+from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TrimSFT, TrimSFTEasy
 from trimsft.text.encoding import Keep
 from trimsft.text.reference import COLUMN
 from trimsft.text.training_data import LengthReport, measure_lengths
+from trimsft.train.adapting import FollowsTraining, RestoreObjective, fixed_parts
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
@@ -50,7 +52,7 @@ logger = logging.getLogger("trimsft")
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -103,9 +105,9 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         objective: Objective | None = None,
     ) -> None:
         args = _as_config(model, args)
-        self.objective: Objective = _choose_objective(args, objective)
+        chosen = _choose_objective(args, objective)
         self.length_reports: dict[str, LengthReport] = {}
-        self._refuse_other_losses(args, compute_loss_func)
+        _refuse_other_losses(args, chosen, compute_loss_func)
         _refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
         given = args.model_init_kwargs
         if isinstance(model, str):
@@ -124,15 +126,16 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
             )  # fmt: skip
         finally:
             args.model_init_kwargs = given
-        self.data_collator = with_reference(self.data_collator, self.objective, self.train_dataset)
+        self.data_collator = with_reference(self.data_collator, chosen, self.train_dataset)
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             raise ValueError(
                 "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
             )
+        fixed = fixed_parts(self.train_dataset)
         self.fused_head = fused_head(
             self.model,
-            self.objective,
+            replace(chosen, fixed=fixed) if isinstance(chosen, AutoTrim) and not chosen.fixed else chosen,
             skip_below=args.skip_below,
             low_memory=args.low_memory,
             backend=args.head_backend,
@@ -141,24 +144,16 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(self.objective, name, getattr(args, name)) for name in ("margin", "bandwidth")))
+        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in ("margin", "bandwidth")))
         eos_ids = _eos_ids(self.model, self._tokenizer)
-        self._telemetry = {mode: Telemetry(band, eos_ids) for mode in ("train", "eval")}
+        others = tuple(token for token in fixed if token not in eos_ids)  # eos has figures of its own
+        self._telemetry = {mode: Telemetry(band, eos_ids, others) for mode in ("train", "eval")}
         self._said: set[str] = set()
         self._evaluating: str | None = None
         self._micro_batch = (-1, 0)
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
-
-    def _refuse_other_losses(self, args: TrimSFTConfig, compute_loss_func: Callable[..., Any] | None) -> None:
-        if isinstance(self.objective, SFT):
-            return  # TRL's own code handles both then
-        if compute_loss_func is not None:
-            raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
-        if args.label_smoothing_factor:
-            raise ValueError(
-                f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'"
-            )
+        self.add_callback(RestoreObjective(self))
 
     # the data ---------------------------------------------------------------------------------------------------
 
@@ -308,6 +303,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         # be on one rank only and must not wait for the others
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
             figures = self._collect("train")
+            if isinstance(self.objective, Adapts):
+                figures |= self.objective.figures()
             self._total_train_tokens += int(figures.pop("seen_tokens", 0))
             logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
         elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
@@ -332,7 +329,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
         if "trained_tokens" not in figures:
             return figures
         trims_low, weighs = isinstance(self.objective, TrimSFT | TrimSFTEasy), not isinstance(self.objective, SFT)
-        said = warnings_for(figures, self._telemetry["train"].band, trims_low=trims_low, weighs=weighs)
+        starved = [self._tokenizer.decode([token]) for token in self._telemetry[mode].starved] if weighs else []
+        said = warnings_for(figures, self._telemetry["train"].band, starved, trims_low=trims_low, weighs=weighs)
         for name, text in said.items():
             if name not in self._said and self.is_world_process_zero():
                 logger.warning("%s", text)
@@ -349,6 +347,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, SFTTrainer):  # type: ignore[m
             "train_tokens": self._total_train_tokens + int(tokens),
             "loss_sum": self._total_loss_scalar + float(loss),
         }
+        self._remember_objective()
         super()._save_checkpoint(model, trial)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
@@ -381,6 +380,17 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     if settings["metric_for_best_model"] == "loss":  # the default where weights do not make a loss small
         settings["metric_for_best_model"] = None
     return TrimSFTConfig(**settings)
+
+
+def _refuse_other_losses(
+    args: TrimSFTConfig, objective: Objective, compute_loss_func: Callable[..., Any] | None
+) -> None:
+    if isinstance(objective, SFT):
+        return  # TRL's own code handles both then
+    if compute_loss_func is not None:
+        raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
+    if args.label_smoothing_factor:
+        raise ValueError(f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'")
 
 
 def _refuse_no_rows(**given: Any) -> None:

@@ -1,0 +1,182 @@
+"""AutoTrim: begins as SFT where the model does not support the data, ends trimmed; see docs/method.md.
+
+    w = x + (1 - x) p^a
+
+The gate x is 1 while support is missing and falls to 0 as it is gained; the exponent a rises late in the training. News
+is learned within tens of updates and noise is not, so what is still far below once the gate has closed is noise.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trimsft.objectives.base import TokenStats, require_number
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from typing_extensions import Self
+
+SHARPENING = (0.3, 0.7)
+"""Between these shares of the training the exponent rises from 1 to its end."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """How much support was missing: one column for all tokens, then one for each fixed part of the format.
+
+    The missing support of a token is max(0, -gap), in logits; NaN where no token was seen yet.
+    """
+
+    smoothed: Tensor
+    """The mean of an update, smoothed over updates."""
+    lowest: Tensor
+    """The lowest that it has been. What was given up on as noise must not open the gate again."""
+
+
+@dataclass(frozen=True)
+class AutoTrim:
+    """w = x + (1 - x) p^a, with a gate x that follows the missing support and an exponent a that follows the time.
+
+    Args:
+        closed_below: the missing support at which the gate is closed: weights are p^a.
+        open_above: the missing support from which on it is open: weights are 1, as in SFT.
+        smoothing: how much of the missing support of the updates before is kept at each update.
+        exponent: what a ends at; it begins at 1.
+        fixed: ids of the tokens that every row has, such as eos; each has a gate of its own besides, so that a format
+            the base has never seen is learned even where everything else is supported.
+    """
+
+    closed_below: float = 0.3
+    open_above: float = 1.5
+    smoothing: float = 0.8
+    exponent: float = 3.0
+    fixed: tuple[int, ...] = ()
+
+    # what it has seen of the training; `_with` changes it
+    _progress: ClassVar[float] = 0.0
+    _support: ClassVar[Support | None] = None
+    _seen: ClassVar[Tensor | None] = None
+
+    def __post_init__(self) -> None:
+        require_number(self, "closed_below", at_least=0)
+        require_number(self, "open_above", above=self.closed_below)
+        require_number(self, "smoothing", at_least=0, below=1)
+        require_number(self, "exponent", at_least=1)
+        vars(self)["fixed"] = tuple(self.fixed)  # a list, where settings come from a file
+
+    # what tokens are worth ------------------------------------------------------------------------------------------
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        gate = self.gates(tokens.nll, tokens.gold)
+        return gate + (1 - gate) * (-self.exponent_now * tokens.nll).exp()
+
+    @property
+    def exponent_now(self) -> float:
+        begin, end = SHARPENING
+        return 1 + (self.exponent - 1) * min(1.0, max(0.0, (self._progress - begin) / (end - begin)))
+
+    def gates(self, like: Tensor, gold: Tensor | None) -> Tensor:
+        """x of each token, in the dtype of `like`; without their ids, `gold`, fixed parts have no gate of their own."""
+        if self._support is None:
+            return like.new_ones(like.shape)
+        gates = self._gates(self._support.lowest).to(like)
+        if gold is None or not self.fixed:
+            return gates[0].expand_as(like)
+        return gates[self._columns(gold)]
+
+    def _gates(self, lowest: Tensor) -> Tensor:
+        """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
+        shared = ((lowest[:1] - self.closed_below) / (self.open_above - self.closed_below)).clamp(0, 1).nan_to_num(1)
+        # wider bounds: one word among several good ones has low gaps for ever, a format never seen is out of reach
+        own = ((lowest[1:] - self.open_above) / self.open_above).clamp(0, 1).nan_to_num(0)
+        import torch
+
+        return torch.cat([shared, own.maximum(shared)])
+
+    def _columns(self, gold: Tensor) -> Tensor:
+        """The column of `Support` that each token has a gate in: 0 but for fixed parts."""
+        is_fixed = gold[:, None] == _on(self.fixed, gold.device)
+        return (is_fixed * _on(tuple(range(1, len(self.fixed) + 1)), gold.device)).sum(dim=1)
+
+    # what it follows ------------------------------------------------------------------------------------------------
+
+    @property
+    def seen(self) -> Tensor | None:
+        return self._seen
+
+    def observe(self, tokens: TokenStats) -> Self:
+        import torch
+
+        wide = torch.float32 if tokens.gap.device.type == "mps" else torch.float64
+        missing = (-tokens.gap).clamp(min=0).to(wide)
+        sums = torch.stack([missing.sum(), missing.new_full((), len(tokens))])[:, None]
+        if self.fixed:
+            if tokens.gold is None:
+                raise TypeError("AutoTrim: tokens must know their gold ids where it is given ids of fixed parts")
+            is_fixed = (tokens.gold[:, None] == _on(self.fixed, tokens.gold.device)).to(wide)
+            sums = torch.cat([sums, torch.stack([missing @ is_fixed, is_fixed.sum(dim=0)])], dim=1)
+        return self._with(_seen=sums if self._seen is None else self._seen + sums)
+
+    def advance(self, progress: float, seen: Tensor | None = None) -> Self:
+        import torch
+
+        seen = self._seen if seen is None else seen
+        if seen is None:
+            return self._with(_progress=progress)
+        mean = seen[0] / seen[1]  # NaN where none was seen
+        support = Support(mean, mean)
+        if self._support is not None:
+            before, lowest = self._support.smoothed.to(seen), self._support.lowest.to(seen)
+            smoothed = torch.lerp(mean, before, self.smoothing)
+            smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
+            support = Support(smoothed, torch.fmin(lowest, smoothed))
+        return self._with(_progress=progress, _support=support, _seen=None)
+
+    def _with(self, **state: Any) -> Self:
+        following = copy.copy(self)
+        vars(following).update(state)  # past the frozen dataclass, whose fields do not change
+        return following
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}
+        if self._support is not None:
+            for name, values in vars(self._support).items():
+                state[name] = [None if math.isnan(value) else value for value in values.tolist()]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> Self:
+        import torch
+
+        support = None
+        if "lowest" in state:
+            columns = ([math.nan if one is None else one for one in state[name]] for name in ("smoothed", "lowest"))
+            support = Support(*(torch.tensor(column, dtype=torch.float64) for column in columns))
+        return self._with(fixed=tuple(state["fixed"]), _progress=state["progress"], _support=support, _seen=None)
+
+    def figures(self) -> dict[str, float]:
+        """The gate, the missing support, the exponent, and the flank of p^a: `margin` is the gap of weight 1/2 between
+        two tokens, `bandwidth` how far below it the weight is 1/10."""
+        exponent = self.exponent_now
+        half, tenth = (_gap_of(share ** (1 / exponent)) for share in (0.5, 0.1))
+        figures = {"gate": 1.0, "exponent": exponent, "margin": half, "bandwidth": half - tenth}
+        if self._support is not None:
+            gate = float(self._gates(self._support.lowest)[0])
+            figures |= {"gate": gate, "missing_support": float(self._support.smoothed[0])}
+        return figures
+
+
+def _gap_of(prob: float) -> float:
+    """The gap between two tokens of which one has this probability."""
+    return math.log(prob / (1 - prob))
+
+
+@functools.cache
+def _on(ids: tuple[int, ...], device: Any) -> Tensor:
+    """Ids as a tensor; copied to a device once."""
+    import torch
+
+    return torch.tensor(ids, dtype=torch.int64, device=device)

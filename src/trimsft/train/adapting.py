@@ -1,0 +1,131 @@
+"""Objectives that adapt, in a training: who tells them that an update has ended, and what a checkpoint keeps of them.
+
+A training counts the tokens of an update over all ranks before it begins; what the objective saw of the update before
+travels with that count, so that following the training costs no message of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, distributed, nn
+from transformers import TrainerCallback
+
+from trimsft.errors import RunError
+from trimsft.head import IGNORED
+from trimsft.objectives import Adapts, Objective
+from trimsft.train.patching import inside_peft
+
+STATE = "TrimSFTObjective"  # under this name a checkpoint keeps what the objective has seen
+
+
+def advance(model: nn.Module, progress: float) -> None:
+    """Tell the objective of a patched model that an update has ended; for objectives that adapt (`AutoTrim`).
+
+    Call it after `optimizer.step()`, on every rank; for a fixed objective it does nothing.
+
+    Args:
+        progress: how much of the training is done, in [0, 1].
+    """
+    head = inside_peft(model).trimsft_head
+    if isinstance(head.objective, Adapts):
+        seen = head.objective.seen
+        if seen is not None and distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(seen)
+        head.objective = head.objective.advance(progress, seen)
+
+
+class AdvanceObjective(TrainerCallback):  # type: ignore[misc]
+    """`advance` as a callback, for a patched model in `transformers.Trainer`; `TrimSFTTrainer` does it by itself."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        advance(getattr(model, "module", model), state.global_step / state.max_steps)
+
+
+class FollowsTraining:
+    """For a Trainer with a `fused_head`, before it among the bases: its objective may adapt."""
+
+    fused_head: Any
+    accelerator: Any
+    state: Any
+    _evaluating: str | None
+
+    @property
+    def objective(self) -> Objective:
+        """What each token is worth now."""
+        return self.fused_head.objective  # type: ignore[no-any-return]
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
+        """Called at the start of each update, and by evaluations."""
+        count_tokens = super()._get_num_items_in_batch  # type: ignore[misc]
+        objective = self.objective
+        if self._evaluating is not None or not isinstance(objective, Adapts) or objective.seen is None:
+            return count_tokens(batch_samples, device)
+        seen, gather, total = objective.seen, self.accelerator.gather, None
+
+        def gather_both(count: Tensor) -> Tensor:
+            nonlocal total
+            rows = gather(torch.cat([count.reshape(1).to(seen), seen.flatten()])[None])
+            total = rows[:, 1:].sum(dim=0).reshape(seen.shape)
+            return rows[:, 0].to(count.dtype)  # type: ignore[no-any-return]
+
+        self.accelerator.gather = gather_both
+        try:
+            count = count_tokens(batch_samples, device)
+        finally:
+            del self.accelerator.gather
+        self.fused_head.objective = self._advanced(self._sum_of(seen) if total is None else total)
+        return count
+
+    def _sum_of(self, seen: Tensor) -> Tensor:
+        return self.accelerator.gather(seen.flatten()[None]).sum(dim=0).reshape(seen.shape)  # type: ignore[no-any-return]
+
+    def _advanced(self, seen: Tensor | None) -> Adapts:
+        assert isinstance(self.objective, Adapts)
+        return self.objective.advance(self.state.global_step / self.state.max_steps, seen)
+
+    def _remember_objective(self) -> None:
+        """Put into the next checkpoint what the objective will be in the next update; every rank takes part."""
+        if isinstance(self.objective, Adapts):
+            seen = self.objective.seen
+            total = None if seen is None else self._sum_of(seen)
+            self.state.stateful_callbacks[STATE] = self._advanced(total).state_dict()
+
+
+class RestoreObjective(TrainerCallback):  # type: ignore[misc]
+    """A training begins with the objective as it was given, a resumed one with what the checkpoint says of it."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._head, self._first = trainer.fused_head, trainer.fused_head.objective
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._head.objective = self._first
+        kept = state.stateful_callbacks.get(STATE) if state.global_step else None
+        if kept is None or not isinstance(self._first, Adapts):
+            return
+        try:
+            self._head.objective = self._first.load_state_dict(kept)
+        except (KeyError, TypeError, ValueError) as error:
+            hint = "resume from an older checkpoint"
+            raise RunError("what the checkpoint says of the objective cannot be read", hint=hint) from error
+
+
+def fixed_parts(dataset: Any, *, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:
+    """Ids of trained tokens that nearly every row has: eos, the parts of a box, and common words.
+
+    Args:
+        share: how many of the rows have such a token at least.
+        rows: how many are looked at, evenly spread.
+        most: how many ids there are at most; the most frequent are kept.
+    """
+    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names or len(dataset) == 0:
+        return ()
+    places = np.unique(np.linspace(0, len(dataset) - 1, rows).astype(int))
+    counts: Counter[int] = Counter()
+    for labels in dataset.select(places)["labels"]:
+        counts.update({*labels} - {IGNORED})
+    return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(places)))
