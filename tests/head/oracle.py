@@ -108,7 +108,9 @@ def formula(
     nll_T = logits_TV.logsumexp(dim=1) - gold_T
     probs_TV = logits_TV.softmax(dim=1)
     entropy_T = torch.special.entr(probs_TV).sum(dim=1)
-    tokens = TokenStats(*(x.detach() for x in (nll_T, gold_T - other_T, gold_T, competitor_T, entropy_T)))
+    tokens = TokenStats(
+        *(x.detach() for x in (nll_T, gold_T - other_T, gold_T, competitor_T, entropy_T, gold_T1[:, 0]))
+    )
     weights_T = objective.weights(tokens) if hasattr(objective, "weights") else objective(tokens)
     return (weights_T * nll_T).sum() / (len(nll_T) if normalizer is None else normalizer), tokens, weights_T
 

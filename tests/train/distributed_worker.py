@@ -142,7 +142,10 @@ def _settings(case: Case, folder: Path) -> TrimSFTConfig:
     }  # fmt: skip
     if case.fsdp:
         usual |= {"fsdp": True, "fsdp_config": {"version": 2}}
-    return TrimSFTConfig(output_dir=str(folder / "train"), **usual | dict(case.settings))
+    settings = usual | dict(case.settings)
+    if "objective_parameters" in settings:
+        settings["objective_parameters"] = dict(settings["objective_parameters"])
+    return TrimSFTConfig(output_dir=str(folder / "train"), **settings)
 
 
 def _let_accelerate_shard_on_cpu() -> None:

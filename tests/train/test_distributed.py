@@ -45,6 +45,11 @@ SKIPPED_ERROR = 2e-3
 ADAM = (("optim", "adamw_torch"), ("learning_rate", 1e-3), ("max_grad_norm", 0.02))
 RECOMPUTED = (("gradient_checkpointing", True),)
 # DDP then waits for every gradient: a rank with nothing to train on must have some
+AUTO = (
+    ("objective", "auto-trim"), ("skip_below", 0.0),
+    # bounds between which the gate of this model moves
+    ("objective_parameters", (("closed_below", 0.0), ("open_above", 30.0))),
+)  # fmt: skip
 ALL_USED = (("ddp_find_unused_parameters", False),)
 EXACT = (("skip_below", 0.0),)
 
@@ -53,6 +58,7 @@ CASES = {
     "ddp, untied": Case(micro_batch=4, tied=False),
     "ddp, accumulated": Case(micro_batch=2, accumulation=2, settings=ALL_USED),
     "ddp, adam and clipping": Case(micro_batch=4, settings=ADAM),
+    "ddp, auto-trim": Case(micro_batch=2, accumulation=2, settings=AUTO),
     "fsdp2": Case(micro_batch=4, fsdp=True),
     "fsdp2, untied, recomputed": Case(micro_batch=4, fsdp=True, tied=False, settings=RECOMPUTED),
     "fsdp2, accumulated, untied": Case(micro_batch=2, accumulation=2, fsdp=True, tied=False),
@@ -145,12 +151,17 @@ def assert_same_training(got: Trained, expected: Trained) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_two_ranks_train_as_one_process_with_the_same_pieces(name, two, one) -> None:
     case = CASES[name]
-    settings = ADAM if case.settings == ADAM else ()
+    settings = case.settings if case.settings in (ADAM, AUTO) else ()
     pieces = Case(tied=case.tied, micro_batch=case.micro_batch, accumulation=2 * case.accumulation, settings=settings)
     expected = one(pieces)
     assert two[name].is_sharded == case.fsdp
     assert movement(expected.weights, tied=case.tied) > 100 * rounding(expected.weights)
     assert_same_training(two[name], expected)
+
+
+def test_the_gate_of_auto_trim_moves_on_two_ranks(two) -> None:
+    gates = [log["gate"] for log in two["ddp, auto-trim"].logs]
+    assert gates[0] == 1 and len({gate for gate in gates if 0 < gate < 1}) > 2
 
 
 def test_two_ranks_train_as_one_process_with_one_piece(two, one) -> None:

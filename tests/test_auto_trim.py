@@ -1,0 +1,155 @@
+"""AutoTrim: its weights by hand, what its gate follows, and the same through every backend."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimsft import AutoTrim, TokenStats
+from trimsft.objectives import Adapts
+
+from .head.oracle import BACKENDS, assert_close, device_of, exact, formula, fused, make_head
+
+BOX = 7
+
+
+def tokens_of(gaps, gold=None) -> TokenStats:
+    """Tokens with one competitor each: nll = log(1 + exp(-gap))."""
+    gap = torch.tensor(gaps, dtype=torch.float32)
+    ids = torch.zeros(len(gaps), dtype=torch.int64) if gold is None else torch.tensor(gold)
+    return TokenStats(torch.nn.functional.softplus(-gap), gap, gap, torch.ones_like(ids), gold=ids)
+
+
+def after(updates, objective=None, progress=0.0) -> AutoTrim:
+    """The objective after updates of these tokens."""
+    objective = AutoTrim() if objective is None else objective
+    for tokens in updates:
+        objective = objective.observe(tokens).advance(progress)
+    return objective
+
+
+def gate_of(objective) -> float:
+    return objective.figures()["gate"]
+
+
+def test_it_is_sft_before_it_has_seen_an_update() -> None:
+    objective, tokens = AutoTrim(), tokens_of([9.0, -9.0])
+    assert isinstance(objective, Adapts)
+    assert objective.weights(tokens).tolist() == [1, 1]
+    assert objective.observe(tokens).weights(tokens).tolist() == [1, 1]  # within an update nothing changes
+    assert gate_of(objective) == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "progress", "gate", "exponent"),
+    # D, and how much of the training is done: x = (D - 0.3) / 1.2 within 0 and 1; a = 1 + 2 (progress - 0.3) / 0.4
+    [(0.3, 0.0, 0.0, 1.0), (0.9, 0.3, 0.5, 1.0), (1.5, 0.5, 1.0, 2.0), (4.0, 0.7, 1.0, 3.0), (0.6, 1.0, 0.25, 3.0)],
+)
+def test_weights_by_hand(missing, progress, gate, exponent) -> None:
+    # one of two tokens misses twice the mean
+    objective = after([tokens_of([-2 * missing, 5.0])], progress=progress)
+    prob = [0.5, 0.25]
+    tokens = TokenStats(*[-torch.tensor(prob).log()] * 3, torch.zeros(2, dtype=torch.int64))
+    expected = [gate + (1 - gate) * p**exponent for p in prob]
+    # D from float32 gaps, and the exponential of float32 numbers near 1
+    torch.testing.assert_close(objective.weights(tokens), torch.tensor(expected), rtol=1e-6, atol=0)
+    figures = objective.figures()
+    assert figures["gate"] == pytest.approx(gate, abs=1e-6) and figures["exponent"] == pytest.approx(exponent)
+    # between two tokens of that gap, p^a is 1/2
+    half = 1 / (1 + math.exp(-figures["margin"]))
+    assert half**exponent == pytest.approx(0.5)
+    tenth = 1 / (1 + math.exp(figures["bandwidth"] - figures["margin"]))
+    assert tenth**exponent == pytest.approx(0.1)
+
+
+def test_what_was_given_up_on_does_not_open_the_gate_again() -> None:
+    learned = after([tokens_of([-3.0])] + [tokens_of([1.0])] * 20)
+    assert gate_of(learned) == 0
+    assert gate_of(after([tokens_of([-9.0])] * 20, learned)) == 0
+    assert after([tokens_of([-9.0])] * 20, learned).figures()["missing_support"] > 8
+
+
+def test_one_update_moves_it_by_a_fifth() -> None:
+    objective = after([tokens_of([-1.0]), tokens_of([2.0])])
+    assert objective.figures()["missing_support"] == pytest.approx(0.8)
+
+
+@given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=30), st.integers(0, 30), st.booleans())
+def test_how_an_update_is_cut_into_micro_batches_does_not_matter(gaps, cut, empty) -> None:
+    objective = AutoTrim(fixed=(0, 1))
+    gold = [place % 3 for place in range(len(gaps))]
+    whole = after([tokens_of(gaps, gold)], objective)
+    pieces = [tokens_of(gaps[part], gold[part]) for part in (slice(cut), slice(cut, None)) if gaps[part] or empty]
+    for piece in pieces:
+        objective = objective.observe(piece)
+    state, expected = objective.advance(0.0).state_dict(), whole.state_dict()
+    for name in ("smoothed", "lowest"):
+        for one, other in zip(state[name], expected[name], strict=True):
+            assert one == other is None or one == pytest.approx(other, rel=1e-13)  # sums of 30 float64 numbers
+
+
+def test_a_fixed_part_is_learned_where_all_else_is_supported() -> None:
+    """SmolLM2 on GSM8K: one backslash of each row at gap -9, and a mean that hardly shows it."""
+    row = tokens_of([6.0] * 49 + [-9.0], [0] * 49 + [BOX])
+    without, objective = after([row] * 5), after([row] * 5, AutoTrim(fixed=(BOX,)))
+    assert gate_of(without) == gate_of(objective) == 0
+    assert without.weights(row)[-1] < 1e-3
+    assert objective.weights(row)[-1] == 1 and objective.weights(row)[0] == without.weights(row)[0]
+    learned = after([tokens_of([6.0, 4.0], [0, BOX])] * 30, objective)
+    assert learned.weights(row)[-1] < 1e-3
+
+
+def test_a_fixed_part_that_was_not_seen_yet_goes_with_the_others() -> None:
+    objective = after([tokens_of([6.0])], AutoTrim(fixed=(BOX,)))
+    assert objective.weights(tokens_of([-9.0], [BOX])) < 1e-3
+    late = after([tokens_of([-9.0], [BOX])], objective)
+    assert late.weights(tokens_of([-9.0], [BOX])) == 1
+
+
+def test_an_update_without_tokens_leaves_the_gate_as_it_is() -> None:
+    assert gate_of(after([tokens_of([])])) == 1
+    objective = after([tokens_of([-0.9])])
+    assert gate_of(after([tokens_of([])], objective)) == gate_of(objective)
+
+
+def test_its_state_is_restored_bit_for_bit() -> None:
+    row = tokens_of([6.0, -0.7, 1 / 3], [0, BOX, 1])
+    objective = after([row] * 3, AutoTrim(fixed=(BOX, 99)), progress=0.45)
+    restored = AutoTrim().load_state_dict(json.loads(json.dumps(objective.state_dict())))
+    assert restored.fixed == objective.fixed
+    for one, other in ((restored, objective), (after([row], restored, 0.6), after([row], objective, 0.6))):
+        assert one.state_dict() == other.state_dict()
+        assert torch.equal(one.weights(row), other.weights(row))
+    first = AutoTrim().load_state_dict(json.loads(json.dumps(AutoTrim().state_dict())))
+    assert gate_of(first) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_every_backend_agrees_with_the_formula_in_float64(backend, fixed) -> None:
+    head = make_head(12)
+    first, second = head.labels[:2].tolist()
+    objective = AutoTrim(fixed=(first, second) if fixed else (), open_above=4.0, closed_below=0.1)
+    objective = objective.observe(formula(head, objective)[1]).advance(0.5)
+    assert 0.1 < gate_of(objective) < 0.9
+    # neither the gate nor the exponent, 2, makes more of an error of the nll than the gradient itself does
+    assert_close(fused(head.to(device_of(backend)), objective, backend, skip_below=0), exact(head, objective))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"closed_below": -1}, {"open_above": 0.3}, {"smoothing": 1}, {"exponent": 0.5}, {"exponent": math.nan}],
+    ids=str,
+)
+def test_bad_parameters_are_refused(parameters) -> None:
+    with pytest.raises(ValueError, match=f"AutoTrim: {next(iter(parameters))} must be"):
+        AutoTrim(**parameters)
+
+
+def test_fixed_parts_need_ids() -> None:
+    gap = torch.zeros(1)
+    with pytest.raises(TypeError, match="gold ids"):
+        AutoTrim(fixed=(1,)).observe(TokenStats(gap, gap, gap, gap.long()))

@@ -1,0 +1,152 @@
+"""Objectives that adapt, in the trainer, in a loop by hand and in transformers.Trainer: one and the same training."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Trainer, TrainingArguments
+
+import trimsft
+from tests.train.tiny import EOS, LOSS_ERROR, PAIRS, TEXTS, make_config, make_model, make_ours, record_batches
+from trimsft import AutoTrim, TrimSFTTrainer
+from trimsft.errors import RunError
+from trimsft.train.adapting import STATE, fixed_parts
+
+AUTO = {"closed_below": 0.0, "open_above": 12.0}
+"""Bounds between which the gate of an untrained model moves."""
+STEPS = 6
+
+
+def start(folder, rows: Any = PAIRS, **settings: Any) -> TrimSFTTrainer:
+    settings = {"max_steps": STEPS, "learning_rate": 0.1, **settings}
+    return make_ours(folder, rows, objective="auto-trim", objective_parameters=dict(AUTO), **settings)
+
+
+def figures_of(trainer: Any, *names: str) -> list[list[float]]:
+    records = [record for record in trainer.state.log_history if "loss" in record]
+    return [[record.get(name) for name in names] for record in records]
+
+
+def test_a_training_is_the_loop_written_by_hand(tmp_path) -> None:
+    trainer = start(tmp_path)
+    batches, model = record_batches(trainer), make_model()
+    trainer.train()
+
+    trimsft.patch(model, AutoTrim(**AUTO, fixed=(EOS,)), skip_below=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    gates = []
+    model.train()
+    for step in range(STEPS):
+        pair = [batch for batch, _ in batches[2 * step : 2 * step + 2]]
+        gates.append(model.trimsft_head.objective.figures()["gate"])
+        count = sum((batch["labels"][:, 1:] != -100).sum() for batch in pair)
+        for batch in pair:
+            model(**{**batch, "num_items_in_batch": count}).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        trimsft.advance(model, (step + 1) / STEPS)
+    for name, weight in trainer.model.named_parameters():
+        torch.testing.assert_close(model.get_parameter(name), weight, rtol=1e-5, atol=1e-6)
+    logged = figures_of(trainer, "gate", "exponent", "missing_support", "margin", "bandwidth")[1:]
+    # a log comes after its update, with the gate that this update had
+    assert [gate for gate, *_ in logged] == pytest.approx(gates[1:], rel=LOSS_ERROR)
+    assert gates[0] == 1 > gates[-1] > 0  # it moved
+    assert [record[1] for record in logged] == pytest.approx(
+        [1, 1 + 2 * (2 / 6 - 0.3) / 0.4, 2, 2 + 2 / 3 * 1.25, 3], abs=1e-9
+    )
+
+
+def test_micro_batches_make_no_difference(tmp_path) -> None:
+    parts = start(tmp_path / "parts", per_device_train_batch_size=1, gradient_accumulation_steps=4)
+    whole = start(tmp_path / "whole", per_device_train_batch_size=4, gradient_accumulation_steps=1)
+    for trainer in (parts, whole):
+        trainer.train()
+    names = ("gate", "missing_support", "loss", "mean_weight")
+    for one, other in zip(figures_of(parts, *names)[1:], figures_of(whole, *names)[1:], strict=True):
+        # what rounding does to a loss it does in each of the steps, whose errors add up
+        assert one == pytest.approx(other, rel=STEPS * LOSS_ERROR)
+
+
+def test_a_resumed_training_goes_on_bit_for_bit(tmp_path) -> None:
+    whole, resumed = (start(tmp_path, save_strategy="steps", save_steps=3) for _ in range(2))
+    whole.train()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert resumed.objective.state_dict() == whole.objective.state_dict()
+    names = ("gate", "missing_support", "exponent", "loss")
+    assert figures_of(resumed, *names)[3:] == figures_of(whole, *names)[3:]
+    for name, weight in whole.model.named_parameters():
+        assert torch.equal(resumed.model.get_parameter(name), weight)
+
+
+def test_a_second_training_begins_anew(tmp_path) -> None:
+    trainer = start(tmp_path, max_steps=2, learning_rate=0.0)
+    trainer.train()
+    first = trainer.objective.state_dict()
+    trainer.train()
+    assert trainer.objective.state_dict() == first
+
+
+def test_a_checkpoint_whose_state_is_damaged_is_refused(tmp_path) -> None:
+    start(tmp_path, max_steps=2, save_strategy="steps", save_steps=1).train()
+    file = tmp_path / "checkpoint-1" / "trainer_state.json"
+    state = json.loads(file.read_text())
+    state["stateful_callbacks"][STATE] = {"smoothed": "?"}
+    (folder := tmp_path / "copy").mkdir()
+    for part in (tmp_path / "checkpoint-1").iterdir():
+        if part.name not in (file.name, "complete.json"):
+            (folder / part.name).write_bytes(part.read_bytes())
+    (folder / file.name).write_text(json.dumps(state))
+    with pytest.raises(RunError, match="objective cannot be read"):
+        start(tmp_path / "other", max_steps=2).train(resume_from_checkpoint=str(folder))
+
+
+def test_an_evaluation_does_not_move_it(tmp_path) -> None:
+    trainer = start(tmp_path, max_steps=2)
+    trainer.train()
+    before = trainer.objective
+    trainer.evaluate(trainer.train_dataset)
+    assert trainer.objective is before
+
+
+def test_a_patched_model_in_transformers_trainer(tmp_path) -> None:
+    ours = start(tmp_path / "ours", TEXTS, max_steps=3)
+    model = trimsft.patch(make_model(), AutoTrim(**AUTO, fixed=(EOS,)), skip_below=0.0)
+    settings = make_config(TrainingArguments, tmp_path / "plain", max_steps=3, learning_rate=0.1)
+    rows = Dataset.from_list([{name: row[name] for name in ("input_ids", "labels")} for row in ours.train_dataset])
+    plain = Trainer(
+        model, settings, train_dataset=rows, data_collator=ours.data_collator, callbacks=[trimsft.AdvanceObjective()]
+    )
+    ours.train()
+    plain.train()
+    objective = model.trimsft_head.objective
+    assert objective.figures()["exponent"] == 3 and objective.seen is None
+    # the trainer's own objective has not been told of the last update
+    assert figures_of(ours, "missing_support")[-1][0] > 0
+    for name, weight in ours.model.named_parameters():
+        torch.testing.assert_close(plain.model.get_parameter(name), weight, rtol=1e-5, atol=1e-6)
+
+
+def test_advance_leaves_a_fixed_objective_alone() -> None:
+    model = trimsft.patch(make_model(), trimsft.DFT())
+    trimsft.advance(model, 0.5)
+    assert model.trimsft_head.objective == trimsft.DFT()
+
+
+def test_fixed_parts_are_what_nearly_every_row_has() -> None:
+    rows = [{"labels": [-100, 5, 6 + place % 2, 9 if place else 8, 1]} for place in range(20)]
+    assert fixed_parts(Dataset.from_list(rows)) == (1, 5, 9)
+    assert fixed_parts(Dataset.from_list(rows), share=1.0) == (1, 5)
+    assert fixed_parts(Dataset.from_list(rows), most=1) in ((1,), (5,))
+    assert fixed_parts(Dataset.from_dict({"labels": []})) == fixed_parts(Dataset.from_dict({"text": ["a"]})) == ()
+
+
+def test_a_format_that_starves_is_named_under_any_objective(tmp_path, caplog) -> None:
+    """Every row has w5, which the base never writes, and the band gives it no weight."""
+    rows = [{"prompt": row["prompt"], "completion": f" w5{row['completion']}"} for row in PAIRS]
+    make_ours(tmp_path / "trim", rows, objective="trim", margin=5.0, bandwidth=0.5).train()
+    assert "neither known nor learned, with a mean weight below 0.01: 'w5'" in caplog.text
+    caplog.clear()
+    start(tmp_path / "auto", rows, max_steps=2).train()
+    assert "neither known nor learned" not in caplog.text
