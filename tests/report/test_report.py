@@ -90,9 +90,9 @@ def test_weights_of_an_objective_of_ones_own_are_shown_where_it_is_named_and_a_r
         (["a.parquet", "--margin", "nan"], "trimsft: --margin: must be a number, got nan"),
         (["a.parquet", "--out", "b.html"], "trimsft: --out: must be a folder, got 'b.html'"),
         (["a.parquet", "--sweep", "none.json"], "none.json"),
-        (["empty"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'empty'"),
-        (["begun"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'begun'"),
-        (["odd.parquet"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json, got 'odd.parquet'"),
+        (["empty"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'empty'"),
+        (["begun"], "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'begun'"),
+        (["odd.parquet"], "nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl, got 'odd.parquet'"),
     ],
 )
 def test_reports_that_cannot_be_made(arguments, message) -> None:

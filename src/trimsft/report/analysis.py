@@ -14,6 +14,7 @@ from pathlib import Path
 from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
+from trimsft.report.course import read_course
 from trimsft.report.page.sweep import Sweep, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.table import Records, escape_markdown
@@ -63,6 +64,7 @@ def write_analysis(
         writer.write_the_papers_tables()
         writer.write_each_run()
         writer.write_movement()
+    writer.draw_training()
     writer.write_scores()
     writer.write_sweep()
     writer.write(paper_tables.disagreements())
@@ -144,6 +146,12 @@ class _Writer:
             self.draw(figures.movement_maps(shares), "movement")
         elif not others:
             self.left_out.append("Movement: one token table alone has no before and after.")
+
+    def draw_training(self) -> None:
+        """What the trainings logged, step by step."""
+        courses = {run.label: [vars(line) for line in read_course(run)] for run in self.runs}
+        if logged := {label: course for label, course in courses.items() if course}:
+            self.draw(figures.training_curves(logged, self.objectives), "training")
 
     def write_scores(self) -> None:
         """Scores beside the paper's, and Figure 2 where runs have scores of repeated samples."""

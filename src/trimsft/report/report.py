@@ -3,7 +3,7 @@
 files = make_report(ReportSettings(runs=("Base=tokens-base.parquet", "TrimSFT=runs/trim"), out=Path("report")))
 files.page, files.others, files.warnings
 
-Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+Made from tokens.parquet, eval/ and telemetry.jsonl alone, in seconds, without a model or a GPU.
 """
 
 from dataclasses import dataclass

@@ -202,15 +202,19 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
         path = Path(name).expanduser()
         if not path.exists() or (path.is_file() and path.suffix != ".parquet"):
             raise RunError("must be a run directory or a token table (NAME.parquet)", field="runs", value=name)
-        if path.is_dir() and not (RunDirectory(path).tokens_path.is_file() or RunDirectory(path).evaluations()):
-            hint = "make one with trimsft tokens or trimsft eval, or name another folder"
-            problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json"
+        if path.is_dir() and not _has_results(RunDirectory(path)):
+            hint = "make one with trimsft tokens, trimsft eval or trimsft train, or name another folder"
+            problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl"
             raise RunError(problem, field="runs", value=name, hint=hint)
         label = label.strip() or _label_of(path.resolve())
         if label in runs:
             raise RunError(f"two are called {label!r}", field="runs", hint=f"tell them apart as LABEL={name}")
         runs[label] = path
     return runs
+
+
+def _has_results(directory: RunDirectory) -> bool:
+    return directory.tokens_path.is_file() or directory.telemetry_path.is_file() or bool(directory.evaluations())
 
 
 def _label_of(path: Path) -> str:

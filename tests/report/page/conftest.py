@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.report.page.browser import CHROMIUM, DRIVER, Browser
-from tests.report.page.pages import EASY, HARD, WORDS, make_evaluated, make_three
+from tests.report.page.pages import EASY, HARD, WORDS, make_evaluated, make_telemetry, make_three
 from tests.tokens.tiny import make_table
 from trimsft.report.page.build import write_report
 
@@ -40,6 +40,15 @@ def two_tables(tmp_path_factory) -> Path:
     base = make_table(folder / "base.parquet", texts, gap=gap, prompts=prompts, top=True)
     after = make_table(folder / "after.parquet", texts, gap=gap + rng.normal(1, 1, count), prompts=prompts)
     return write_report(folder / "report.html", {"Base": base, "After": after}, title="Viewer")
+
+
+@pytest.fixture(scope="session")
+def trained(two_tables, tmp_path_factory) -> Path:
+    """The first of the two tables, and a run that AutoTrim trained in four steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    make_telemetry(folder / "auto", "auto-trim", gate=[1.0, 0.7, 0.2, 0.0], exponent=[1.0, 1.0, 1.5, 2.5])
+    runs = {"Base": two_tables.parent / "base.parquet", "AutoTrim": folder / "auto"}
+    return write_report(folder / "report.html", runs, title="Trained")
 
 
 @pytest.fixture(scope="session")

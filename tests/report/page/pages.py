@@ -91,6 +91,24 @@ def make_three(folder: Path, **more: str) -> dict[str, Path]:
     return runs
 
 
+def make_telemetry(folder: Path, objective: str, **fields: list[float]) -> Path:
+    """A run whose training logged these fields, a value a step, beside what every training logs."""
+    (folder / "train").mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"objective: {objective}\n")
+    steps = len(next(iter(fields.values())))
+    logged = [
+        {"step": n + 1, "loss": 0.5, "nll": 1.0 - n / steps, "effective_ratio": 0.5, "gap_p50": float(n)}
+        | {name: values[n] for name, values in fields.items()}
+        for n in range(steps)
+    ]
+    ends = [
+        {"step": steps, "eval_loss": 0.4, "eval_nll": 0.4},
+        {"step": steps, "train_runtime": 3.0, "train_loss": 0.5},
+    ]
+    _lines(folder / "train" / "telemetry.jsonl", [*logged, *ends])
+    return folder
+
+
 def _lines(path: Path, records: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 

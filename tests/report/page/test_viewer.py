@@ -10,6 +10,7 @@ import pytest
 from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import choose, figures, settle, view
 from trimsft.objectives import PAPER_OBJECTIVES
+from trimsft.report.course import ENDED, Moment
 from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
 from trimsft.tokens.table import read_token_table
 
@@ -32,7 +33,12 @@ def classes(browser: Browser) -> list[str]:
 
 def expected(table, method: str, margin: float, bandwidth: float, *, band=None) -> list[float]:
     values = {"margin": margin, "bandwidth": bandwidth}
-    found = diagnose(table, objective_of(method, values), **(band or values))
+    objective = ENDED if method == "auto-trim" else objective_of(method, values)
+    return diagnosed(table, objective, band or values)
+
+
+def diagnosed(table, objective, band) -> list[float]:
+    found = diagnose(table, objective, **band)
     mass = found.mass_percent
     return [found.mean_weight, found.effective_ratio, found.high_weight_percent, mass.low, mass.middle, mass.high]
 
@@ -51,7 +57,7 @@ def test_the_figures_are_those_of_the_statistics(browser, request, page) -> None
     browser.put("bandwidth", 0.8)
     assert figures(browser)[0] == pytest.approx(expected(table, "trim-e", 1.5, 0.8)[0], abs=6e-5)
     bands = [(1.5, 0.8), (6.0, 4.0), (2.0, 0.3), (3.0, 0.15)] if page == "binned" else [(-2.0, 3.1), (4.35, 0.25)]
-    for method, band in product(PAPER_OBJECTIVES, bands):
+    for method, band in product((*PAPER_OBJECTIVES, "auto-trim"), bands):
         settle(browser, method, *band)
         for column, (shown, exact) in enumerate(zip(figures(browser), expected(table, method, *band), strict=True)):
             within = {"rel": 0.0, "abs": 6e-5 if column < 2 else 6e-3}
@@ -62,6 +68,34 @@ def test_the_figures_are_those_of_the_statistics(browser, request, page) -> None
     if page == "binned":
         assert "120,000 tokens" in counts and "30,000 tokens in 200 examples" in counts
     assert ("in cells 1/256 of a gap wide" in counts) == (page == "binned")
+
+
+def test_gate_and_exponent_of_auto_trim_follow_the_training(browser, trained, table) -> None:
+    view(browser, trained)
+    hidden = "return document.getElementById('moments').hidden"
+    assert browser.run(hidden) is True  # no other method has moments
+    choose(browser, "auto-trim")
+    assert browser.run(hidden) is False and browser.text("moment-is") == "4: x 0.00, a 2.50"
+    band = {"margin": 1.5, "bandwidth": 0.8}
+    for place, moment in enumerate(
+        [Moment(1, 1.0, 1.0), Moment(2, 0.7, 1.0), Moment(3, 0.2, 1.5), Moment(4, 0.0, 2.5)]
+    ):
+        browser.put("moment", place)
+        exact = diagnosed(table, moment, band)
+        for column, (shown, figure) in enumerate(zip(figures(browser), exact, strict=True)):
+            # half of the last digit shown, and a fifth of that for float32 sums
+            assert shown == pytest.approx(figure, abs=6e-5 if column < 2 else 6e-3), (moment, column)
+    browser.put("moment", 2)
+    assert browser.text("yaml") == "objective: auto-trim"
+    browser.put("quantity", "weight", "change")
+    steps = np.searchsorted(np.arange(1, 9) / 9, weights_of(Moment(3, 0.2, 1.5), table), side="right")
+    seen = classes(browser)
+    off = sum(name != f"t q{step}" for name, step in zip(seen, steps, strict=False))
+    assert off <= 1  # rounding nll may move one value over an edge
+    wait(lambda: "t.moment=2" in browser.run("return location.hash"))
+    view(browser, trained, browser.run("return location.hash.slice(1)"))
+    assert browser.text("moment-is") == "3: x 0.20, a 1.50"
+    assert browser.console() == []
 
 
 def test_categories_share_tokens_and_mass(opened, table) -> None:
@@ -143,8 +177,9 @@ def test_the_inspector_shows_every_run_and_method(opened, two_tables) -> None:
         # three digits are shown; a gap is rounded to 1/1024 before that
         assert float(row[2]) == pytest.approx(float(table["gap"][4]), abs=1.1e-3)
         assert float(row[1]) == pytest.approx(float(np.exp(-table["nll"][4])), abs=6e-4)
-        for place, method in enumerate(PAPER_OBJECTIVES):
-            assert float(row[7 + place]) == pytest.approx(weights_of(objective_of(method), table)[4], abs=1.1e-3)
+        weighing = [*map(objective_of, PAPER_OBJECTIVES), ENDED]
+        for shown, objective in zip(row[7:], weighing, strict=True):
+            assert float(shown) == pytest.approx(weights_of(objective, table)[4], abs=1.1e-3)
     top = opened.run(
         "return [...document.querySelectorAll('.top li')].map(l => [l.firstChild.textContent, l.className])"
     )

@@ -25,6 +25,13 @@ TELEMETRY_PANELS = {
     "eos_weight": "weight of eos",
 }
 """Fields of `telemetry.jsonl` that are drawn, and how they are called."""
+ADAPTING_PANELS = {
+    "gate": "gate $x$",
+    "exponent": "exponent $a$",
+    "missing_support": "missing support",
+    "counts_from": "gap with weight 1/2",
+}
+"""Drawn below them where a run has a gate."""
 
 
 def gap_distribution(
@@ -101,23 +108,25 @@ def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives 
 
 def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives: Objectives | None = None) -> Drawing:
     """What each run's telemetry said, over its steps; `runs` are the records of `telemetry.jsonl` by label."""
-    with drawing(7.2, 3.9, {**STYLE, "lines.linewidth": 1.2}) as drawn:
+    adapts = any(record.get("gate") is not None for records in runs.values() for record in records)
+    panels = TELEMETRY_PANELS | (ADAPTING_PANELS if adapts else {})
+    height = len(panels) // 4
+    with drawing(7.2, 0.5 + 1.7 * height, {**STYLE, "lines.linewidth": 1.2}) as drawn:
         lines = lines_of(runs, objectives)
-        for axes, (field, title) in zip(drawn.figure.subplots(2, 4).flat, TELEMETRY_PANELS.items(), strict=True):
+        for axes, (field, title) in zip(drawn.figure.subplots(height, 4).flat, panels.items(), strict=True):
             for label, records in runs.items():
                 kept = [record for record in records if record.get(field) is not None]
                 steps, values = [record["step"] for record in kept], [record[field] for record in kept]
                 draw_line(axes, steps, values, plain(label), lines[label], marker=False)
             axes.set_title(title, loc="left")
-        for axes in drawn.figure.axes[4:]:
+        for axes in drawn.figure.axes[-4:]:
             axes.set_xlabel("step")
         drawn.figure.axes[0].set_yscale("log")  # DFT's and TrimSFT's are far below the others
-        handles, labels = drawn.figure.axes[0].get_legend_handles_labels()
-        drawn.figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        legend_below(drawn.figure, drawn.figure.axes[0])
         rows = (
-            [label, record["step"], *(record.get(field) for field in TELEMETRY_PANELS)]
+            [label, record["step"], *(record.get(field) for field in panels)]
             for label, records in runs.items()
             for record in records
             if "loss" in record
         )
-        return drawn.with_data(["run", "step", *TELEMETRY_PANELS], rows)
+        return drawn.with_data(["run", "step", *panels], rows)

@@ -2,10 +2,10 @@
 
     write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab")
 
-A room of the page (evaluation, sweep, audit, tokens) is a template `<room>.html.j2` with its variables, and maybe
-scripts. The scripts of a room share one function scope and read what Python tells them from the element `data-<room>`;
-around them all is the scope of page.js. They become ONE inline script, the style sheets one style, and the hashes of
-the two stand in the Content-Security-Policy, which allows nothing else.
+A room of the page (evaluation, sweep, training, audit, tokens) is a template `<room>.html.j2` with its variables, and
+maybe scripts. The scripts of a room share one function scope and read what Python tells them from the element
+`data-<room>`; around them all is the scope of page.js. They become ONE inline script, the style sheets one style, and
+the hashes of the two stand in the Content-Security-Policy, which allows nothing else.
 """
 
 import base64
@@ -17,6 +17,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimsft.report.course import ENDED, moments_of, read_course
 from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
@@ -24,6 +25,7 @@ from trimsft.report.page.examples import BUDGET
 from trimsft.report.page.provenance import facts_of, lead
 from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
+from trimsft.report.page.training import training_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
@@ -61,9 +63,13 @@ def write_report(
     parameters = checked_parameters(settings)
     evaluation = evaluation_parts(read)
     budget = max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"])))
-    tokens = token_parts(read, parameters, budget, objectives)
+    courses = {run.label: read_course(run) for run in read}
+    moments = next(filter(None, map(moments_of, courses.values())), [ENDED])
+    tokens = token_parts(read, parameters, budget, objectives, moments)
+    training = training_parts(read, courses)
     audits = audit_parts(read)
-    rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "audit": audits, "tokens": tokens}
+    rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "training": training}
+    rooms |= {"audit": audits, "tokens": tokens}
     if not any(run.scores for run in read):
         rooms = {"audit": audits, "tokens": tokens, **rooms}  # what there is comes first
     page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))

@@ -22,6 +22,7 @@ _STROKE = 2  # pixels; dashes are lengths in widths of the line
 _WIDTHS = {"chart-wide": 760, "chart-narrow": 400}  # by class: the style sheet shows one of the two
 _LETTER = 7.0  # width of a letter of 12 px, about
 Scores = Mapping[str, tuple[Interval | None, Interval | None]]  # label -> two figures in percent
+Curve = Sequence[tuple[float, float]]  # step and value
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -121,6 +122,47 @@ def density_chart(
     return _both(draw)
 
 
+def course_chart(panels: Mapping[str, Mapping[str, Curve]], lines: Mapping[str, Line]) -> Markup:
+    """Small panels beside each other, each with a line for each run over the steps of its training."""
+    steps = [step for curves in panels.values() for curve in curves.values() for step, _ in curve]
+
+    def draw(width: int) -> Markup:
+        columns, height, gap = max(1, width // 200), 150, 44
+        each = width / columns
+        parts = []
+        for place, (title, curves) in enumerate(panels.items()):
+            left, top = each * (place % columns) + gap, 24 + (height + gap) * (place // columns)
+            across = _Scale(min(steps), max(max(steps), min(steps) + 1), left, left + each - gap - 14)
+            up = _Scale(*_room([value for curve in curves.values() for _, value in curve]), top + height, top)
+            parts += [_text(left - 36, top - 9, title, "key"), *_frame(across, up)]
+            for label, curve in curves.items():
+                path = " L".join(f"{across(step):.1f},{up(value):.1f}" for step, value in curve)
+                parts.append(f'<path class="series {_CLASSES[lines[label]]}" d="M{path}"/>')
+        rows = -(-len(panels) // columns)
+        title = f"{', '.join(panels)} over the steps of each training"
+        return _svg(width, 24 + (height + gap) * rows, title, parts)
+
+    return _both(draw)
+
+
+def _room(values: Sequence[float]) -> tuple[float, float]:
+    """Bounds of an axis, with a little room around the values."""
+    low, high = min(values), max(values)
+    room = 0.06 * (high - low) or 0.5
+    return low - room, high + room
+
+
+def _frame(across: _Scale, up: _Scale) -> list[str]:
+    """Grid and ticks of a small panel."""
+    parts = [_line(across.start, up.start, across.end, up.start, "axis")]
+    for tick in _ticks(up.low, up.high, 3):
+        parts += [_line(across.start, up(tick), across.end, up(tick), "grid")]
+        parts.append(_text(across.start - 5, up(tick) + 4, f"{tick:g}", "tick end"))
+    for tick in _ticks(across.low, across.high, 3):
+        parts.append(_text(across(tick), up.start + 15, f"{tick:g}", "tick middle"))
+    return parts
+
+
 def legend_mark(line: Line) -> Markup:
     """A short line in the colour and dashes of a run, to stand beside its name."""
     drawn = _line(0, 5, 34, 5, f"series {_CLASSES[line]}")
@@ -157,7 +199,7 @@ def _ticks(low: float, high: float, about: int) -> list[float]:
     power = 10.0 ** np.floor(np.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     first = np.ceil(low / step)
-    return [float(round(step * place, 10)) for place in np.arange(first, np.floor(high / step) + 1)]
+    return [float(round(step * place, 10)) or 0.0 for place in np.arange(first, np.floor(high / step) + 1)]
 
 
 def _whiskers(across: _Scale, interval: Interval, y: float) -> list[str]:

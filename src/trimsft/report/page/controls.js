@@ -16,6 +16,8 @@ const watchControls = (store, view) => {
       view.refresh({ sort: true });
     });
   }
+  byId("moment").addEventListener("input", () => set({ moment: Number(byId("moment").value) }));
+  byId("moment").addEventListener("change", () => view.refresh({ sort: true }));
   byId("model").addEventListener("change", () => set({ run: Number(byId("model").value) }, { sort: true }));
   for (const name of ["quantity", "target", "sort"]) {
     byId(name).addEventListener("change", () => { view[name] = byId(name).value; view.refresh({ sort: true }); });

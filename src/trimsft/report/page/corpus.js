@@ -23,6 +23,7 @@ const histogramRange = (corpus) => {
   return [low, Math.max(high, low + 4)];
 };
 
+const hasCurve = ({ method }) => !SUMMED.has(method);
 const drawHistogram = (holder, corpus, range, a, b, sums) => {
   const { width, height, left, right, top, bottom, bars } = CHART;
   const [low, high] = range;
@@ -47,7 +48,8 @@ const drawHistogram = (holder, corpus, range, a, b, sums) => {
     const weigh = weigher(setting);
     const points = Array.from({ length: 161 }, (_, place) => {
       const gap = low + ((high - low) * place) / 160;
-      return `${across(gap).toFixed(1)},${(bottom - (bottom - top) * weigh(0, gap)).toFixed(1)}`;
+      const nll = Math.log1p(Math.exp(-gap)); // of two tokens, for what goes by p
+      return `${across(gap).toFixed(1)},${(bottom - (bottom - top) * weigh(nll, gap)).toFixed(1)}`;
     });
     return `M${points.join("L")}`;
   };
@@ -60,16 +62,16 @@ const drawHistogram = (holder, corpus, range, a, b, sums) => {
     makeSvg("path", { class: "all", d: outline(all) }),
     makeSvg("path", { class: "kept", d: outline(weighted) }),
   ];
-  if (b && BY_GAP.has(b.method)) parts.push(makeSvg("path", { class: "curve-b", d: curve(b) }));
-  if (BY_GAP.has(a.method)) parts.push(makeSvg("path", { class: "curve-a", d: curve(a) }));
+  if (b && hasCurve(b)) parts.push(makeSvg("path", { class: "curve-b", d: curve(b) }));
+  if (hasCurve(a)) parts.push(makeSvg("path", { class: "curve-a", d: curve(a) }));
   const every = [1, 2, 5, 10, 20, 50, 100].find((size) => (high - low) / size <= 10) ?? 200;
   for (let gap = Math.ceil(low / every) * every; gap <= high; gap += every) {
     parts.push(makeSvg("line", { class: "axis", x1: across(gap), x2: across(gap), y1: bottom, y2: bottom + 3 }));
     parts.push(makeSvg("text", { class: "tick middle", x: across(gap), y: bottom + 14 }, String(gap)));
   }
   parts.push(makeSvg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
-  const curves = BY_GAP.has(a.method) ? "bars: tokens, dark: kept; line: weight" : "bars: tokens, dark: kept (its weight goes by p)";
-  parts.push(makeSvg("text", { class: "tick", x: left, y: 9 }, curves));
+  const curves = BY_GAP.has(a.method) ? "; line: weight" : hasCurve(a) ? "; line: weight where two tokens compete" : " (its weight goes by p)";
+  parts.push(makeSvg("text", { class: "tick", x: left, y: 9 }, `bars: tokens, dark: kept${curves}`));
   parts.push(makeSvg("text", { class: "tick end", x: right, y: height - 2 }, "logit gap"));
   holder.replaceChildren(makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, ...parts));
 };

@@ -16,11 +16,14 @@ Statistics for any margin and bandwidth are computed by the page from the cells 
 by category and gap. A corpus of at most `CELLS` tokens gives each token a cell of its own, and the page's figures are
 those of `statistics.diagnose`. A larger one is put into bins of the finest width 2^-k that keeps to that number (a
 million tokens: about 1/128). A cell keeps its count, mean and standard deviation of the gap, and sums: of gradient
-norms g, and for DFT and FSFT, whose weights follow from nll and not from the gap, of w and w g.
+norms g, and for DFT and FSFT, whose weights follow from nll and not from the gap, of w and w g. AutoTrim's follow from
+nll, too, and from the moment of its training: for it a cell keeps mean and standard deviation of nll.
 
 Weights of TrimSFT and its halves are functions f of the gap alone; their sums over a cell are count * (f(mean - sd) +
 f(mean + sd)) / 2, which is right to the third order. A border that cuts a cell takes a share of it as if its tokens
-were spread evenly over mean +- sqrt(3) sd, so that shares are off by less than the cells that borders cut.
+were spread evenly over mean +- sqrt(3) sd, so that shares are off by less than the cells that borders cut. Sums of
+AutoTrim's weights are taken likewise, by nll, which in a cell of many tokens varies more than the gap: the page calls
+them approximate.
 """
 
 import base64
@@ -98,14 +101,19 @@ def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int =
     def summed(values: NDArray[Any]) -> NDArray[np.float64]:
         return np.add.reduceat(values[order], starts) if len(starts) else np.zeros(0)
 
-    mean = summed(gap) / count
-    off = gap[order] - np.repeat(mean, count)
-    spread = np.sqrt(np.add.reduceat(off**2, starts) / count) if len(starts) else mean
+    def spread(values: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        off = values[order] - np.repeat(mean, count)
+        return np.sqrt(np.add.reduceat(off**2, starts) / count) if len(starts) else mean
+
+    nll = table["nll"].astype(np.float64)
+    mean, mean_nll = summed(gap) / count, summed(nll) / count
     columns = {
         "count": whole(count),
         "category": whole(category[order][starts]),
         "mean": single(mean),
-        "spread": single(spread),
+        "spread": single(spread(gap, mean)),
+        "nll": single(mean_nll),
+        "nll_spread": single(spread(nll, mean_nll)),
         "norm": single(summed(norm)),
     }
     totals = {}

@@ -6,21 +6,22 @@ const between = (value, low, high) => Math.min(high, Math.max(low, value));
 
 const LIMITS = { margin: [-1000, 1000], bandwidth: [0.001, 1000] };
 
-// {method, margin, bandwidth, run} from text; what is no setting becomes the fallback
-const settingFrom = ({ method, m, tau, run }, fallback, runs) => ({
+// {method, margin, bandwidth, run, moment} from text; what is no setting becomes the fallback
+const settingFrom = ({ method, m, tau, run, moment = null }, fallback, runs) => ({
   method: method !== null && Object.hasOwn(tokenData.objectives, method) ? method : fallback.method,
   margin: between(finite(m) ?? fallback.margin, ...LIMITS.margin),
   bandwidth: between(finite(tau) ?? fallback.bandwidth, ...LIMITS.bandwidth),
   run: runs.includes(finite(run)) ? finite(run) : fallback.run,
+  moment: moments[finite(moment)] ? finite(moment) : fallback.moment,
 });
 
 const readHash = (view, store) => {
   const query = new URLSearchParams(location.hash.slice(1));
   const get = (name) => query.get(PREFIX + name);
   const runs = store.runs.flatMap((run, number) => (run ? [number] : []));
-  view.a = settingFrom({ method: get("method"), m: get("m"), tau: get("tau"), run: get("run") }, view.defaults, runs);
-  const [method = null, m = null, tau = null, run = null] = (get("b") ?? "").split("~");
-  view.b = get("b") === null ? null : settingFrom({ method, m, tau, run }, view.a, runs);
+  view.a = settingFrom({ method: get("method"), m: get("m"), tau: get("tau"), run: get("run"), moment: get("moment") }, view.defaults, runs);
+  const [method = null, m = null, tau = null, run = null, moment = null] = (get("b") ?? "").split("~");
+  view.b = get("b") === null ? null : settingFrom({ method, m, tau, run, moment }, view.a, runs);
   const known = (table, name, fallback) => (name !== null && Object.hasOwn(table, name) ? name : fallback);
   view.quantity = known(QUANTITIES, get("colour"), "gap");
   if (view.quantity === "difference" && !view.b) view.quantity = "weight";
@@ -47,7 +48,8 @@ const writeHash = (view) => {
   put("m", a.margin, defaults.margin);
   put("tau", a.bandwidth, defaults.bandwidth);
   put("run", a.run, defaults.run);
-  if (b) put("b", [b.method, b.margin, b.bandwidth, b.run].join("~"));
+  put("moment", a.moment, defaults.moment);
+  if (b) put("b", [b.method, b.margin, b.bandwidth, b.run, b.moment].join("~"));
   put("colour", view.quantity, "gap");
   put("go", view.target, "trimmed");
   put("sort", view.sort, "order");

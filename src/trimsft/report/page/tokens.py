@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trimsft.objectives import PAPER_NAMES, PAPER_OBJECTIVES, Objective, TokenStats, display_name
+from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
+from trimsft.report.course import ENDED, Moment
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
 from trimsft.report.page.packing import cells_each, corpus_cells
@@ -25,28 +26,37 @@ from trimsft.tokens.table import TokenTable, incomparable
 
 GAP_EDGES = (-6.0, -3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0)
 """Between the nine colours of gaps, in the template and in text.js."""
+VIEWED = PAPER_NAMES | {"auto-trim": display_name("auto-trim")}
+"""Objectives that the viewer weighs tokens by: their formulas are in weights.js."""
 WRITTEN = 5  # examples that the template writes, for readers without a script
 _WRITTEN_TOKENS = 600
 Tables = Mapping[str, TokenTable]
 
 
 def token_parts(
-    runs: Sequence[Run], parameters: Mapping[str, float], budget: int = BUDGET, objectives: Sequence[str] = ()
+    runs: Sequence[Run],
+    parameters: Mapping[str, float],
+    budget: int = BUDGET,
+    objectives: Sequence[str] = (),
+    moments: Sequence[Moment] = (ENDED,),
 ) -> dict[str, Any]:
     """Variables of tokens.html.j2; its data takes so many characters at most, if one example does.
 
     Args:
-        objectives: names of those that the table of weights has beside the paper's; the viewer knows the paper's.
+        objectives: names of those that the table of weights has beside the viewer's.
+        moments: AutoTrim in the course of a training; the table has the last of them.
     """
-    weighing = objectives_of(parameters, objectives)
+    weighing = objectives_of(parameters) | {"auto-trim": moments[-1]}
+    weighing |= objectives_of(parameters, [name for name in objectives if name not in weighing])
     tables = {run.label: run.table for run in runs if run.table}  # and it is not empty
     parts: dict[str, Any] = {
         "sections": [],
-        "data": {"examples": None, **_data(runs, tables, parameters)},
+        "data": {"examples": None, **_data(runs, tables, parameters, moments)},
         "parameters": parameters,
         "first": next(iter(tables), None),
         "edges": GAP_EDGES,
-        "names": PAPER_NAMES,
+        "names": VIEWED,
+        "moments": moments,
         "categories": CATEGORIES,
         "spaces": {"space": spaced(" "), "line break": spaced("\n").strip()},
     }
@@ -62,7 +72,7 @@ def token_parts(
         "legend": [(legend_mark(lines[label]), label) for label in tables],
         "confidences": [(label, confidence(table, **band)) for label, table in tables.items()],
         "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, band, weighing),
-        "not_in_viewer": [display_name(name) for name in weighing if name not in PAPER_OBJECTIVES],
+        "not_in_viewer": [display_name(name) for name in weighing if name not in VIEWED],
         "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
         "margins": _margins(tables),
@@ -71,13 +81,16 @@ def token_parts(
     }
 
 
-def _data(runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float]) -> dict[str, Any]:
+def _data(
+    runs: Sequence[Run], tables: Tables, parameters: Mapping[str, float], moments: Sequence[Moment]
+) -> dict[str, Any]:
     most = cells_each(sum(run.table is not None for run in runs))
     cells = {label: corpus_cells(table, parameters, most) for label, table in tables.items()}
     return {
         "runs": [visible(run.label) for run in runs],
         "model": next((visible(table.metadata.get("model", "")) for table in tables.values()), ""),
-        "objectives": PAPER_NAMES,
+        "objectives": VIEWED,
+        "moments": [[one.step, one.gate, one.exponent] for one in moments],
         "parameters": {name: float(value) for name, value in parameters.items()},
         "edges": GAP_EDGES,
         "categories": CATEGORIES,

@@ -4,7 +4,7 @@ const startViewer = async () => {
   const usable = store.runs.flatMap((run, number) => (run ? [number] : []));
   if (usable.length === 0) return;
   const view = {
-    defaults: { method: "trim", margin: tokenData.parameters.margin, bandwidth: tokenData.parameters.bandwidth, run: usable[0] },
+    defaults: { method: "trim", margin: tokenData.parameters.margin, bandwidth: tokenData.parameters.bandwidth, run: usable[0], moment: moments.length - 1 },
     get run() { return store.runs[this.a.run]; },
     matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, examples: store.examples,
     exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
@@ -86,6 +86,10 @@ const showControls = (view) => {
     byId(name).value = a[name];
     if (document.activeElement !== byId(`${name}-number`)) byId(`${name}-number`).value = tidy(a[name]);
   }
+  const [step, gate, exponent] = moments[a.moment];
+  byId("moments").hidden = a.method !== "auto-trim" || moments.length < 2;
+  byId("moment").value = a.moment;
+  byId("moment-is").textContent = `${step}: x ${digits(gate, 2)}, a ${digits(exponent, 2)}`;
   byId("model").value = a.run;
   byId("quantity").querySelector('[value="difference"]').disabled = !b;
   byId("target").querySelector('[value="differing"]').disabled = !b;

@@ -1,12 +1,15 @@
-// What each token is worth under a setting {method, margin, bandwidth, run}, by the formulas of trimsft.objectives; and
+// What each token is worth under a setting {method, margin, bandwidth, run, moment}, by the formulas of trimsft.objectives; and
 // what that makes of the whole corpus.
 const BY_GAP = new Set(["sft", "trim", "trim-e", "trim-h"]);
+const SUMMED = new Set(["fsft", "dft"]); // by nll; their sums over cells are in the file
 const TAKES = { fsft: ["gamma"], trim: ["margin", "bandwidth"], "trim-e": ["margin", "bandwidth"], "trim-h": ["margin", "bandwidth"] };
 const HIGH = 0.5;
 const { gamma } = tokenData.parameters;
+const { moments } = tokenData; // [step, gate, exponent] of AutoTrim in the course of a training
 
 // (nll, gap) -> weight
-const weigher = ({ method, margin, bandwidth }) => {
+const weigher = ({ method, margin, bandwidth, moment }) => {
+  const [, gate, exponent] = moments[moment];
   const scale = -0.5 / bandwidth ** 2;
   const bell = (distance) => Math.exp(scale * distance * distance);
   return {
@@ -16,6 +19,7 @@ const weigher = ({ method, margin, bandwidth }) => {
     trim: (nll, gap) => bell(gap - margin),
     "trim-e": (nll, gap) => bell(Math.min(gap - margin, 0)),
     "trim-h": (nll, gap) => bell(Math.max(gap - margin, 0)),
+    "auto-trim": (nll) => gate + (1 - gate) * Math.exp(-exponent * nll),
   }[method];
 };
 
@@ -28,6 +32,12 @@ const highBand = ({ method, margin, bandwidth }) => {
     "trim-e": [margin - half, Infinity],
     "trim-h": [-Infinity, margin + half],
   }[method];
+};
+
+// below this nll AutoTrim's weight is above one half
+const highBelow = ({ moment }) => {
+  const [, gate, exponent] = moments[moment];
+  return gate >= HIGH ? Infinity : -Math.log((HIGH - gate) / (1 - gate)) / exponent;
 };
 
 // weights of all shown tokens; NaN where the run has other tokens
@@ -43,8 +53,11 @@ const weighAll = (store, setting) => {
   return weights;
 };
 
-const nameOf = ({ method, margin, bandwidth }) =>
-  tokenData.objectives[method] + (TAKES[method]?.includes("margin") ? ` m=${tidy(margin)} τ=${tidy(bandwidth)}` : "");
+const nameOf = ({ method, margin, bandwidth, moment }) => {
+  const [, gate, exponent] = moments[moment];
+  const at = method === "auto-trim" ? ` x=${digits(gate, 2)} a=${digits(exponent, 2)}` : "";
+  return tokenData.objectives[method] + (TAKES[method]?.includes("margin") ? ` m=${tidy(margin)} τ=${tidy(bandwidth)}` : at);
+};
 const tidy = (value) => String(Number(Number(value).toPrecision(6)));
 
 const yamlOf = (setting) => {
@@ -67,23 +80,24 @@ const shareBelow = (mean, spread, border, closed) => {
 const SHARP = 0.15; // the smallest bandwidth that figures from cells are tested for
 const inexact = ({ width }, { method, bandwidth }) => {
   const least = Math.max(SHARP, 20 * width);
+  if (width > 0 && method === "auto-trim") return "This corpus is counted in cells: figures of AutoTrim, which goes by p, are approximate.";
   if (width === 0 || !TAKES[method]?.includes("bandwidth") || bandwidth >= least) return "";
   return `This corpus is counted in cells: with a bandwidth below ${tidy(least)} its figures are approximate.`;
 };
 
-// for each cell: sum of w, sum of w^2 (where the method goes by the gap), sum of w g
+// for each cell: sum of w, sum of w g; and the sum of w^2
 const cellSums = (corpus, setting) => {
-  const { count, mean, spread, norm } = corpus;
+  const { count, mean, spread, norm, nll, nll_spread: nllSpread } = corpus;
   const cells = count.length;
-  if (!BY_GAP.has(setting.method)) {
+  if (SUMMED.has(setting.method)) {
     return { w: corpus[`${setting.method}.w`], mass: corpus[`${setting.method}.mass`], squares: corpus.totals[setting.method].squares };
   }
   const weigh = weigher(setting);
   const [w, mass] = [new Float64Array(cells), new Float64Array(cells)];
   let squares = 0;
   for (let cell = 0; cell < cells; cell++) {
-    const low = weigh(0, mean[cell] - spread[cell]);
-    const high = spread[cell] ? weigh(0, mean[cell] + spread[cell]) : low;
+    const low = weigh(Math.max(0, nll[cell] - nllSpread[cell]), mean[cell] - spread[cell]);
+    const high = count[cell] > 1 ? weigh(nll[cell] + nllSpread[cell], mean[cell] + spread[cell]) : low;
     const middle = (low + high) / 2;
     w[cell] = count[cell] * middle;
     mass[cell] = norm[cell] * middle;
@@ -93,10 +107,15 @@ const cellSums = (corpus, setting) => {
 };
 
 const highTokens = (corpus, setting) => {
-  if (!BY_GAP.has(setting.method)) return corpus.totals[setting.method].high;
-  const [low, high] = highBand(setting);
-  const { count, mean, spread } = corpus;
+  if (SUMMED.has(setting.method)) return corpus.totals[setting.method].high;
+  const { count, mean, spread, nll, nll_spread: nllSpread } = corpus;
   let tokens = 0;
+  if (setting.method === "auto-trim") {
+    const border = highBelow(setting);
+    for (let cell = 0; cell < count.length; cell++) tokens += count[cell] * shareBelow(nll[cell], nllSpread[cell], border, false);
+    return tokens;
+  }
+  const [low, high] = highBand(setting);
   for (let cell = 0; cell < count.length; cell++) {
     // a weight of one half is not above it: both borders are open
     const inside = shareBelow(mean[cell], spread[cell], high, false) - shareBelow(mean[cell], spread[cell], low, true);

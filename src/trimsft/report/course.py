@@ -1,0 +1,114 @@
+"""The course of a training: what its telemetry.jsonl said at each step, and how AutoTrim weighed tokens at that moment.
+
+course = read_course(run)
+course[-1].nll, course[-1].gap_p50, course[-1].counts_from
+moments = moments_of(course)                     # of AutoTrim; none of other objectives
+moments[-1].weights(tokens)                      # x + (1 - x) p^a, as at the last step
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from trimsft.objectives import PARAMETERS, AutoTrim, TokenStats
+from trimsft.report.runs import Run
+from trimsft.runs import JsonLines
+from trimsft.runs.parsing import checked
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_MOMENTS = 200  # that a page carries of one training
+_HALF = math.sqrt(2 * math.log(2))  # a Gaussian is one half so many bandwidths from its middle
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A line of telemetry.jsonl, as far as it is drawn; None is what an objective or an older version does not log."""
+
+    step: int = 0
+    loss: float | None = None
+    nll: float | None = None
+    mean_token_accuracy: float | None = None
+    gap_p05: float | None = None
+    gap_p50: float | None = None
+    gap_p95: float | None = None
+    effective_ratio: float | None = None
+    skipped: float | None = None
+    mass_middle: float | None = None
+    eos_weight: float | None = None
+    gate: float | None = None
+    exponent: float | None = None
+    missing_support: float | None = None
+    counts_from: float | None = None
+    """The gap from which on a token has a weight of one half at least; `read_course` computes it."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """AutoTrim as it was at one step of a training, but for the gates that fixed parts of the format have of their own.
+
+    w = gate + (1 - gate) p^exponent
+    """
+
+    step: int
+    gate: float
+    exponent: float
+
+    def weights(self, tokens: TokenStats) -> Tensor:
+        return self.gate + (1 - self.gate) * (-self.exponent * tokens.nll).exp()
+
+    @property
+    def counts_from(self) -> float | None:
+        """The gap between two tokens from which on the weight is one half at least; None where every weight is."""
+        if self.gate >= 0.5:
+            return None
+        log_prob = math.log((0.5 - self.gate) / (1 - self.gate)) / self.exponent
+        return log_prob - math.log(-math.expm1(log_prob))
+
+
+ENDED = Moment(step=0, gate=0.0, exponent=AutoTrim().exponent)
+"""What AutoTrim ends as where the base supports the data."""
+
+
+def read_course(run: Run) -> list[Logged]:
+    """What a training logged of its tokens, step by step; empty where nothing was recorded."""
+    path = run.directory.telemetry_path
+    if run.folder.is_file() or not path.is_file():
+        return []
+    lines = checked(list[Logged], JsonLines(path).read(), where=str(path))
+    fixed = _counts_from(run)
+    course = []
+    for line in lines:
+        if line.nll is not None:  # neither an evaluation nor the end
+            moment = _moment(line)
+            course.append(replace(line, counts_from=moment.counts_from if moment else fixed))
+    return course
+
+
+def moments_of(course: Sequence[Logged]) -> list[Moment]:
+    """How AutoTrim weighed tokens, at no more steps than a page carries; empty for other objectives."""
+    moments = [moment for line in course if (moment := _moment(line))]
+    every = -(-len(moments) // MOST_MOMENTS) or 1
+    return moments[::-1][::every][::-1]  # the last one is always among them
+
+
+def _moment(line: Logged) -> Moment | None:
+    if line.gate is None or line.exponent is None or not 0 <= line.gate <= 1 <= line.exponent < math.inf:
+        return None
+    return Moment(line.step, line.gate, line.exponent)
+
+
+def _counts_from(run: Run) -> float | None:
+    """The same gap under an objective that does not move; None for those that give low gaps a high weight."""
+    if run.objective == "dft":
+        return 0.0  # p = 1/2
+    if run.objective not in ("trim", "trim-e"):
+        return None
+    config: Mapping[str, Any] = run.directory.read_config() or {}
+    given = {name: config[name] for name in ("margin", "bandwidth") if config.get(name) is not None}
+    band = checked(dict[str, float], PARAMETERS | given, where=str(run.directory.config_path))
+    return band["margin"] - _HALF * band["bandwidth"]
