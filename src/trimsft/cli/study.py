@@ -160,7 +160,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
 def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> None:
     """The paper's comparison on a small model, in minutes on a CPU, offline; the same command continues.
 
-    Trains the lab's base model with each of the six objectives, samples and grades, and writes a report.
+    Trains the lab's base model with the paper's six objectives and AutoTrim, samples and grades, and writes a report.
 
     \b
     Examples:

@@ -19,9 +19,9 @@ from trimsft.study.quickstart.command import run_quickstart
 from trimsft.study.running import execution
 from trimsft.study.running.training import training_fields, training_settings
 
-RUNS = ("base", "sft", "trim")
+RUNS = ("base", "sft", "trim", "auto-trim")
 TINY = QuickstartSettings(
-    methods=("sft", "trim"), rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
+    methods=RUNS[1:], rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
 )
 
 
@@ -57,12 +57,12 @@ def test_it_leaves_ordinary_run_directories_and_says_how_far_it_is(finished: tup
     assert "TrimSFT" in (out / "report.html").read_text()
     lines = [line.split("  ", 1)[1] for line in err.splitlines()]
     assert lines[0] == "Base: evaluating" and "SFT: training" in lines
-    assert lines[-1].startswith("TrimSFT: done, average@2 ")
+    assert lines[-1].startswith("AutoTrim: done, average@2 ")
 
 
 def test_it_shows_table_words_and_what_comes_next(finished: tuple[Path, str, str]) -> None:
     out, said, _ = finished
-    for part in ("average@2", "greedy", "Base", "TrimSFT", "lab-medium", "majority@2", "trimsft compare"):
+    for part in ("average@2", "greedy", "Base", "TrimSFT", "AutoTrim", "lab-medium", "majority@2", "trimsft compare"):
         assert part in said
     assert "TrimSFT is" in said and "SFT here:" in " ".join(said.split())
     assert f"{out / 'report.html'}" in said
@@ -105,16 +105,24 @@ def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monke
     assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; the same command tries it again")
     assert report == f"report.html: no space left; the run directories in {tmp_path} are whole"
     record = json.loads((tmp_path / "quickstart.json").read_text())
-    assert set(record["scores"]) == {"base", "trim"} and set(record["failures"]) == {"sft", "report"}
+    assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft", "report"}
 
 
 def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
-    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES]
+    assert [cell.objective for cell in QuickstartSettings().cells()] == ["base", *PAPER_OBJECTIVES, "auto-trim"]
     fast = QuickstartSettings(fast=True, seed=2)
-    assert (fast.methods, fast.rows, fast.folder().out) == (("sft", "trim"), 600, Path("runs/quickstart-fast"))
+    trained = ("sft", "trim", "auto-trim")
+    assert (fast.methods, fast.rows, fast.folder().out) == (trained, 600, Path("runs/quickstart-fast"))
     assert {cell.seed for cell in fast.cells()} == {2}
     recorded = fast.as_dict()
-    assert recorded["methods"] == ["sft", "trim"] and not {"out", "fast", "workers"} & set(recorded)
+    assert recorded["methods"] == list(trained) and not {"out", "fast", "workers"} & set(recorded)
+
+
+def test_a_folder_of_fewer_methods_is_continued_with_more(tmp_path: Path) -> None:
+    for methods in (("sft", "trim"), RUNS[1:]):
+        settings = QuickstartSettings(fast=True, methods=methods, rows=2, table_rows=2, out=tmp_path)
+        settings.folder()._settle(settings.to_scale())
+    assert (RunDirectory(tmp_path).read_config() or {})["methods"] == list(RUNS[1:])
 
 
 def test_methods_differ_in_nothing_but_the_objective() -> None:

@@ -21,6 +21,7 @@ ALL = {
     "trim": (6, 1.0),
     "trim_e": (8, 1.0),
     "trim_h": (4, 1.0),
+    "auto_trim": (8, 1.0),
 }
 
 
@@ -51,10 +52,10 @@ def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
     assert max(len(line.rstrip()) for line in lines) <= 80
     header, _, *body = [line.split() for line in lines if line.strip()]
     assert header == [*TIERS, "average"]
-    methods = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H"]
+    methods = ["Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H", "AutoTrim"]
     assert [row[0] for row in body] == ["average@8", *methods, "greedy", *methods]
     assert all(len(row) == 9 for row in body if row[0] in methods)
-    sampled = {row[0]: row for row in body[:8]}
+    sampled = {row[0]: row for row in body[:9]}
     assert sampled["TrimSFT"][1::2] == ["75.0↑"] * 4 and sampled["FSFT"][1::2] == ["12.5↓"] * 4
     low, high = map(int, re.fullmatch(r"(\d+)-(\d+)", sampled["TrimSFT"][8]).groups())  # type: ignore[union-attr]
     assert low < 75 < high
@@ -123,9 +124,31 @@ def test_json_has_every_interval() -> None:
         ),
         ({"sft": (4, 0.6), "trim": (7, 1.0)}, ["is above SFT there, too"], []),
         ({"sft": (4, 0.6), "trim": (7, 0.2)}, ["is below SFT there"], []),
+        (
+            {"sft": (4, 1.0), "dft": (6, 1.0), "auto_trim": (7, 1.0)},
+            [
+                "AutoTrim is above SFT: 87.5 against 50.0 (average@8), +37.5 points",
+                "It is above DFT, the highest of the others: +12.5 points, 95 % interval +",
+                "Above SFT: DFT (75.0).",
+            ],
+            ["TrimSFT", "claim"],
+        ),
+        (
+            {"sft": (4, 1.0), "trim": (7, 1.0), "auto_trim": (7, 1.0)},
+            ["It is not told apart from TrimSFT, the highest of the others: +0.0 points"],
+            ["highest here"],
+        ),
+        (
+            {"sft": (7, 1.0), "trim_e": (5, 1.0), "auto_trim": (4, 1.0)},
+            ["AutoTrim is below SFT here: 50.0 against 87.5"],
+            ["the highest", "claim"],
+        ),
         ({"trim": (6, 1.0)}, ["Greedy, the trained model solves 100.0 %."], ["SFT:"]),
     ],
-    ids=["gain", "loss", "no difference", "other methods", "greedy agrees", "greedy does not", "others failed"],
+    ids=[
+        *("gain", "loss", "no difference", "other methods", "greedy agrees", "greedy does not"),
+        *("auto", "level", "auto loses", "others failed"),
+    ],
 )
 def test_the_paragraph_says_what_the_numbers_say(
     solved: dict[str, tuple[int, float]], said: list[str], unsaid: list[str]
@@ -135,7 +158,7 @@ def test_the_paragraph_says_what_the_numbers_say(
 
 
 def test_next_are_five_commands() -> None:
-    lines = next_commands(Path("runs/quickstart"), ("sft", "trim")).splitlines()
+    lines = next_commands(Path("runs/quickstart"), ("sft", "auto-trim")).splitlines()
     names = [line.split()[1] for line in lines if line.startswith("  trimsft ")]
     assert names == ["tokens", "report", "train", "eval", "compare"]
-    assert "trimsft compare runs/quickstart/sft runs/quickstart/trim" in lines[5]
+    assert "trimsft compare runs/quickstart/sft runs/quickstart/auto-trim" in lines[5]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from trimsft.study.running.watch import Progress
 
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
-METHODS = tuple(PAPER_OBJECTIVES)
-FAST = {"methods": ("sft", "trim"), "rows": 600, "problems": 16, "table_rows": 40}
+METHODS = (*PAPER_OBJECTIVES, "auto-trim")
+FAST = {"methods": ("sft", "trim", "auto-trim"), "rows": 600, "problems": 16, "table_rows": 40}
 _NOT_RECORDED = ("out", "fast", "workers")
 
 
@@ -44,12 +44,13 @@ class QuickstartSettings:
     out: Path | None = option(
         None, help="Folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
     )
-    fast: bool = option(False, flags=("--fast",), help="Train SFT and TrimSFT only, in under a minute.")
+    fast: bool = option(False, flags=("--fast",), help="Train SFT, TrimSFT and AutoTrim only, on half of the data.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
     methods: tuple[str, ...] = option(
         METHODS,
         flags=("--method",),
-        help="Objective, by name or as my_module:MyObjective; repeat it for several (default: the paper's six).",
+        help="Objective, by name or as my_module:MyObjective; repeat it for several "
+        "(default: the paper's six and auto-trim).",
     )
     rows: int = 1200  # rows of training data: one epoch
     batch: int = 24
@@ -127,7 +128,7 @@ class QuickstartFolder(StudyFolder):
     def _settle(self, scale: Scale) -> None:
         """Record the settings, and make what all methods train on and held-out rows of the same kind."""
         settings = self.settings
-        RunDirectory(self.out).settle_config(settings.as_dict())
+        RunDirectory(self.out).settle_config(settings.as_dict(), harmless=("methods",))  # each has its own folder
         if not self.training_data(settings.seed).exists():
             lab.write_training(self.training_data(settings.seed), settings.task(settings.rows, settings.seed))
         if not self.token_rows.exists():
@@ -229,7 +230,7 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
 
 
 def _counted(methods: Sequence[str]) -> str:
-    return "six objectives" if methods == METHODS else ", ".join(map(method_name, methods))
+    return "the paper's six objectives and AutoTrim" if methods == METHODS else ", ".join(map(method_name, methods))
 
 
 # ---- what is printed

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BASELINE = "sft"
-METHOD = "trim"
+METHOD = "trim"  # of the paper
+OURS = "auto-trim"
 GREEDY, SAMPLED = "greedy", "average"
 SCATTERED = 0.1  # greedy above sampled by so much: the model knows more than it says at temperature 1
 Scores = Mapping[str, Sequence[BenchmarkScore]]
@@ -161,7 +162,8 @@ def _table(*columns: str) -> Table:
 
 
 def describe(results: Results) -> str:
-    sentences = (_base(results), _method(results), _others(results), _best(results), _greedy(results))
+    stand = [_against_sft(results, name) for name in (METHOD, OURS)]
+    sentences = (_base(results), *stand, _rival(results), _others(results), _best(results), _greedy(results))
     return " ".join(filter(None, sentences))
 
 
@@ -173,27 +175,43 @@ def _base(results: Results) -> str:
     return f"{text}: able, but scattered." if greedy - sampled >= SCATTERED else f"{text}."
 
 
-def _method(results: Results) -> str:
-    """The paper's claim, or that it does not show here."""
-    compared = results.against_sft(METHOD, SAMPLED)
+def _against_sft(results: Results, name: str) -> str:
+    """Where a method stands to SFT; of the paper's, whether its claim shows here."""
+    compared = results.against_sft(name, SAMPLED)
     if compared is None:
         return ""
     pair = f"{_percent(compared.after)} against {_percent(compared.before)} (average@{results.samples})"
-    change, low, high = (100 * value for value in compared.difference.as_dict().values())
-    spread = f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
-    direction = results.direction(METHOD, SAMPLED)
+    direction = results.direction(name, SAMPLED)
     if direction > 0:
-        return f"TrimSFT is above SFT: {pair}, {spread}."
-    if direction < 0:
-        return f"TrimSFT is below SFT here: {pair}, {spread}; the paper's claim does not show."
-    return f"TrimSFT is not told apart from SFT here: {pair}, {spread}."
+        return f"{method_name(name)} is above SFT: {pair}, {_spread(compared)}."
+    if direction == 0:
+        return f"{method_name(name)} is not told apart from SFT here: {pair}, {_spread(compared)}."
+    claim = "; the paper's claim does not show" if name == METHOD else ""
+    return f"{method_name(name)} is below SFT here: {pair}, {_spread(compared)}{claim}."
+
+
+def _rival(results: Results) -> str:
+    """Where AutoTrim stands to the highest of the others, which luck may have made the highest."""
+    others = [name for name in results.trained() if name != OURS]
+    rival = max(others, key=lambda name: results.score(name, SAMPLED).value, default=BASELINE)
+    if OURS not in results.scores or rival == BASELINE:
+        return ""
+    made = compare_runs(results.scores[rival], {OURS: results.scores[OURS]}, SAMPLED, name=method_name(rival))
+    compared = made[-1]  # the mean over tiers
+    stands = ("above" if compared.difference.value > 0 else "below") if compared.significant else "not told apart from"
+    return f"It is {stands} {method_name(rival)}, the highest of the others: {_spread(compared)}."
+
+
+def _spread(compared: Comparison) -> str:
+    change, low, high = (100 * value for value in compared.difference.as_dict().values())
+    return f"{change:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
 
 
 def _others(results: Results) -> str:
     """Where the other methods stand to SFT."""
     if BASELINE not in results.scores:
         return ""
-    others = [name for name in results.trained() if name not in (METHOD, BASELINE)]
+    others = [name for name in results.trained() if name not in (METHOD, OURS, BASELINE)]
     parts = []
     for direction, place in ((1, "above SFT"), (-1, "below SFT"), (0, "not told apart from it")):
         names = [name for name in others if results.direction(name, SAMPLED) == direction]
@@ -232,16 +250,16 @@ def _greedy(results: Results) -> str:
 
 def next_commands(out: Path, methods: Sequence[str]) -> str:
     """How to go on with a model of one's own."""
-    pair = " ".join(str(out / name) for name in (BASELINE, METHOD) if name in methods)
+    pair = " ".join(str(out / name) for name in (BASELINE, OURS) if name in methods)
     return "\n".join(
         [
-            "Next, on your own model: look at its tokens and choose a band, then train, evaluate, compare.",
+            "Next, on your own model: look at its tokens, train, evaluate, compare.",
             "  trimsft tokens MODEL --data DATA.jsonl --sample 200 --top 5 --out tokens.parquet",
             "  trimsft report tokens.parquet --out look",
-            "  trimsft train --model_name_or_path MODEL --dataset_name DATA.jsonl --objective trim "
-            "--output_dir runs/trim",
-            "  trimsft eval runs/trim -b math500",
-            "  trimsft compare runs/sft runs/trim"
+            "  trimsft train --model_name_or_path MODEL --dataset_name DATA.jsonl --objective auto-trim "
+            "--output_dir runs/auto-trim",
+            "  trimsft eval runs/auto-trim -b math500",
+            "  trimsft compare runs/sft runs/auto-trim"
             + (f"      # the same: trimsft compare {pair}" if " " in pair else ""),
             "DATA.jsonl: a problem and a solution a line. Once more with --objective sft makes runs/sft.",
         ]
