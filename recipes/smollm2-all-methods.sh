@@ -1,5 +1,5 @@
 #!/bin/sh
-# Six methods on one data set with the same settings: train, measure tokens, evaluate, one report. One GPU.
+# The paper's six methods and AutoTrim on one data set with the same settings: train, measure tokens, evaluate, one report. One GPU.
 #
 #   sh recipes/smollm2-all-methods.sh MODEL DATA.jsonl BENCHMARKS_FOLDER runs/smollm2
 #
@@ -14,10 +14,10 @@ measure() { # folder of the run, model
 
 mkdir -p "$out/base"
 measure "$out/base" "$model"
-for method in sft fsft dft trim trim-e trim-h; do
+for method in sft fsft dft trim trim-e trim-h auto-trim; do
     trimsft train --config recipes/smollm2-gsm8k.yaml --model_name_or_path "$model" --dataset_name "$data" \
         --max_length 1024 --train_sampling_strategy group_by_length --objective "$method" --output_dir "$out/$method"
     measure "$out/$method" "$out/$method"
 done
 trimsft report Base="$out/base" SFT="$out/sft" FSFT="$out/fsft" DFT="$out/dft" TrimSFT="$out/trim" \
-    TrimSFT-E="$out/trim-e" TrimSFT-H="$out/trim-h" --out "$out/report" --title "SmolLM2-135M, one epoch"
+    TrimSFT-E="$out/trim-e" TrimSFT-H="$out/trim-h" AutoTrim="$out/auto-trim" --out "$out/report" --title "SmolLM2-135M, one epoch"

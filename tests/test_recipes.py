@@ -75,6 +75,15 @@ def test_settings_are_those_of_the_paper(name) -> None:
     assert (args.adam_beta1, args.adam_beta2) == (0.9, 0.95)
 
 
+def test_the_recipe_that_is_ours_takes_the_recommended_objective() -> None:
+    _, args, _ = parse("smollm2-gsm8k.yaml")
+    assert args.objective == "auto-trim"
+    fields = yaml.safe_load((RECIPES / "smollm2-gsm8k.yaml").read_text())
+    assert {"margin", "bandwidth", "gamma", "objective_parameters"}.isdisjoint(fields)  # nothing to choose
+    _, args, _ = parse("smollm2-gsm8k.yaml", "--objective", "trim")
+    assert (args.margin, args.bandwidth) == (1.5, 0.8)
+
+
 def test_the_six_of_the_paper_differ_in_the_model_only() -> None:
     assert set(ALL) == {*MODELS, "smollm2-gsm8k.yaml"}
     settings = [yaml.safe_load((RECIPES / name).read_text()) for name in MODELS]
