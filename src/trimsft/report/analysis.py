@@ -14,7 +14,7 @@ from pathlib import Path
 from trimsft.objectives import PARAMETERS, Objective
 from trimsft.options import unknown_name
 from trimsft.report import figures
-from trimsft.report.course import read_course
+from trimsft.report.course import moments_shown, read_course
 from trimsft.report.page.sweep import Sweep, read_sweep
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.table import Records, escape_markdown
@@ -57,8 +57,10 @@ def write_analysis(
         if name not in PARAMETERS:
             raise unknown_name("parameters", name, tuple(PARAMETERS))
     values = checked_parameters(parameters or {})
-    weighing = objectives_of(values, objectives)
-    writer = _Writer(Path(out), read_runs(runs), values, weighing, None if sweep is None else read_sweep(Path(sweep)))
+    read, weighing = read_runs(runs), objectives_of(values, objectives)
+    if "auto-trim" in weighing:  # as it was at the end, where a run knows
+        weighing["auto-trim"] = moments_shown(map(read_course, read))[-1]
+    writer = _Writer(Path(out), read, values, weighing, None if sweep is None else read_sweep(Path(sweep)))
     writer.draw(figures.weighting_functions(column=True), "weighting_functions")
     if writer.tables:
         writer.write_the_papers_tables()

@@ -9,7 +9,7 @@ moments[-1].weights(tokens)                      # x + (1 - x) p^a, as at the la
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,11 @@ def moments_of(course: Sequence[Logged]) -> list[Moment]:
     moments = [moment for line in course if (moment := _moment(line))]
     every = -(-len(moments) // MOST_MOMENTS) or 1
     return moments[::-1][::every][::-1]  # the last one is always among them
+
+
+def moments_shown(courses: Iterable[Sequence[Logged]]) -> list[Moment]:
+    """The moments of the first training that has any; else how AutoTrim ends."""
+    return next(filter(None, map(moments_of, courses)), [ENDED])
 
 
 def _moment(line: Logged) -> Moment | None:

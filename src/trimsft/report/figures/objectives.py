@@ -13,6 +13,7 @@ from torch import Tensor
 from trimsft.head.problem import weigh
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, display_name, make_objective, needs_of
 from trimsft.report.colours import METHOD_LINES
+from trimsft.report.course import ENDED
 from trimsft.report.figures.style import STYLE, Drawing, draw_line, drawing
 from trimsft.report.figures.weighting import tokens_at
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def objective_curves() -> Drawing:
     """A column of two panels for the paper's objectives, one for the others, one for those with a reference."""
     gaps = torch.linspace(-6, 6, 481)
-    weights = {name: weigh(make_objective(name), tokens_at(gaps)) for name in OBJECTIVES}
+    made = {name: ENDED if name == "auto-trim" else make_objective(name) for name in OBJECTIVES}
+    weights = {name: weigh(objective, tokens_at(gaps)) for name, objective in made.items()}
     with_reference = [name for name in OBJECTIVES if "reference" in needs_of(OBJECTIVES[name])]
     groups = {
         "The paper's": list(PAPER_OBJECTIVES),

@@ -17,7 +17,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from trimsft.report.course import ENDED, moments_of, read_course
+from trimsft.report.course import moments_shown, read_course
 from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
@@ -64,8 +64,7 @@ def write_report(
     evaluation = evaluation_parts(read)
     budget = max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"])))
     courses = {run.label: read_course(run) for run in read}
-    moments = next(filter(None, map(moments_of, courses.values())), [ENDED])
-    tokens = token_parts(read, parameters, budget, objectives, moments)
+    tokens = token_parts(read, parameters, budget, objectives, moments_shown(courses.values()))
     training = training_parts(read, courses)
     audits = audit_parts(read)
     rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "training": training}
