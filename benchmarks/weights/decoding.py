@@ -1,0 +1,147 @@
+"""Greedy decoding and samples of stacked models.
+
+All rows of a problem share its prompt: keys and values of a prompt are computed once and stored once, and what a row
+has written itself comes after them, in the same column for all rows. A row that has ended leaves the batch at the next
+multiple of `BLOCK` tokens, when the store also grows. Attention is spelled out, because its softmax is over both parts.
+
+Shapes: M models, K problems, n rows of each problem (the first greedy), R rows of a model that still write, T tokens
+of the longest prompt, S columns written so far, h key heads with g heads each, D size of a head, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.weights.llama import StackedLlama
+
+BLOCK = 32
+
+
+def generate(
+    model: StackedLlama,
+    prompts: Sequence[Sequence[int]],
+    *,
+    samples: int,
+    new: int,
+    eos: int,
+    rows_at_once: int,
+    seed: int = 0,
+) -> Iterator[NDArray[np.int32]]:
+    """Of each model the token ids [K, n, new] that it wrote, eos in the place of all after the end.
+
+    Args:
+        rows_at_once: this many rows share a forward pass, of several models or of a part of one's problems.
+        seed: the same for all models, so that they differ in their weights alone.
+    """
+    n = samples + 1
+    models_at_once = max(1, rows_at_once // (len(prompts) * n))
+    problems_at_once = min(len(prompts), max(1, rows_at_once // n))
+    by_length = sorted(range(len(prompts)), key=lambda at: len(prompts[at]))
+    for first in range(0, model.count, models_at_once):
+        part = model.part(first, first + models_at_once)
+        written = np.full((part.count, len(prompts), n, new), eos, np.int32)
+        for start in range(0, len(prompts), problems_at_once):
+            chosen = by_length[start : start + problems_at_once]
+            batch = _Batch(part, [prompts[at] for at in chosen], n, new, eos, seed + start)
+            written[:, chosen] = batch.run().cpu().numpy()
+        yield from written
+
+
+class _Batch:
+    """The rows of some problems, from their prompts to their ends."""
+
+    @torch.no_grad()
+    def __init__(
+        self, model: StackedLlama, prompts: Sequence[Sequence[int]], n: int, new: int, eos: int, seed: int
+    ) -> None:
+        self.model, self.n, self.eos, self.device = model, n, eos, model.device
+        self.problems, rows = len(prompts), len(prompts) * n
+        self.generator = torch.Generator(device=self.device).manual_seed(seed)
+        self.written = torch.full((model.count, rows, new), eos, dtype=torch.int32, device=self.device)
+        self.slots_MR = torch.arange(rows, device=self.device).repeat(model.count, 1)  # which row each one is
+        self.ended_MR = torch.zeros_like(self.slots_MR, dtype=torch.bool)
+        self.lengths_K = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
+        longest = int(self.lengths_K.max())
+        ids_KT = torch.tensor([[*prompt, *[eos] * (longest - len(prompt))] for prompt in prompts], device=self.device)
+        self.is_padding_KT = torch.arange(longest, device=self.device) >= self.lengths_K[:, None]
+        self.prompt: list[tuple[Tensor, Tensor]] = []  # of each layer, [M, K, h, T, D]
+        hidden = model.hidden(ids_KT.expand(model.count, -1, -1), keep=self.prompt).unflatten(1, ids_KT.shape)
+        last_MKH = hidden[:, torch.arange(self.problems, device=self.device), self.lengths_K - 1]
+        self.logits_MRV = model.logits(last_MKH).repeat_interleave(n, dim=1)
+        size = (model.count, rows, model.key_heads, 0, model.head_size)
+        self.own = [[hidden.new_empty(size) for _ in range(2)] for _ in self.prompt]  # of each layer, [M, R, h, S, D]
+
+    @torch.no_grad()
+    def run(self) -> Tensor:
+        """What every row wrote, [M, K, n, new]."""
+        new = self.written.shape[2]
+        for column in range(new):
+            tokens_MR = self._choose(self.logits_MRV).masked_fill_(self.ended_MR, self.eos)
+            self.written[:, :, column].scatter_(1, self.slots_MR, tokens_MR.int())
+            self.ended_MR |= tokens_MR == self.eos
+            if column + 1 == new:
+                break
+            if column % BLOCK == 0:
+                tokens_MR = self._make_room(tokens_MR, column)
+                if tokens_MR.shape[1] == 0:
+                    break
+            self.logits_MRV = self._step(tokens_MR, column)
+        return self.written.unflatten(1, (self.problems, self.n))
+
+    def _choose(self, logits_MRV: Tensor) -> Tensor:
+        """The largest logit of greedy rows, a sample at temperature 1 of the others: logits plus Gumbel noise."""
+        noise = torch.empty_like(logits_MRV).exponential_(generator=self.generator).log_()
+        noise.masked_fill_((self.slots_MR % self.n == 0)[..., None], 0.0)
+        return logits_MRV.sub_(noise).argmax(dim=-1)
+
+    def _make_room(self, tokens_MR: Tensor, column: int) -> Tensor:
+        """Drop rows that have ended, as many in every model, and make room for the next columns; what is left."""
+        left = int((~self.ended_MR).sum(dim=1).max())
+        kept = self.ended_MR.int().sort(dim=1, stable=True).indices[:, :left]
+        self.slots_MR, self.ended_MR = self.slots_MR.gather(1, kept), self.ended_MR.gather(1, kept)
+        models = torch.arange(self.model.count, device=self.device)[:, None]
+        for stored in self.own:
+            for at, old in enumerate(stored):
+                size = (self.model.count, left, self.model.key_heads, column + BLOCK, self.model.head_size)
+                stored[at] = old.new_empty(size)
+                stored[at][:, :, :, : old.shape[3]] = old[models, kept]
+        return tokens_MR.gather(1, kept)
+
+    def _step(self, tokens_MR: Tensor, column: int) -> Tensor:
+        model, n = self.model, self.n
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            own_k, own_v = self.own[layer]
+            own_k[:, :, :, column], own_v[:, :, :, column] = k, v
+            own_k, own_v = own_k[:, :, :, : column + 1], own_v[:, :, :, : column + 1]
+            prompt_k, prompt_v = self.prompt[layer]
+            # the heads that share a key head are queries of the same keys
+            q = (q * model.head_size**-0.5).unflatten(2, (model.key_heads, -1))
+            before = self._by_problem(q) @ prompt_k.transpose(-1, -2)
+            before = before.masked_fill_(self.is_padding_KT[:, None, None], -torch.inf)
+            scores = torch.cat([self._by_row(before), q @ own_k.transpose(-1, -2)], dim=-1)
+            shares = scores.float().softmax(dim=-1).to(v.dtype)
+            length = prompt_k.shape[3]
+            mixed = self._by_row(self._by_problem(shares[..., :length]) @ prompt_v) + shares[..., length:] @ own_v
+            return mixed.flatten(2, 3)
+
+        places_MR = self.lengths_K[self.slots_MR // n] + column
+        return model.logits(model.forward(tokens_MR, places_MR, attend))
+
+    def _by_problem(self, x_MRhgX: Tensor) -> Tensor:
+        """[M, K, h, n g, X]: the rows of each problem together, nothing in the place of those that have ended."""
+        models, _, key_heads, group, width = x_MRhgX.shape
+        every = x_MRhgX.new_zeros(models, self.problems * self.n, key_heads, group, width)
+        every[torch.arange(models, device=self.device)[:, None], self.slots_MR] = x_MRhgX
+        every = every.unflatten(1, (self.problems, self.n)).transpose(2, 3)
+        return every.reshape(models, self.problems, key_heads, self.n * group, width)
+
+    def _by_row(self, x_MKhnX: Tensor) -> Tensor:
+        """[M, R, h, g, X]: back again."""
+        every = x_MKhnX.unflatten(3, (self.n, -1)).transpose(2, 3).flatten(1, 2)
+        return every[torch.arange(len(every), device=self.device)[:, None], self.slots_MR]

@@ -1,0 +1,58 @@
+"""The objectives that are compared, by what is written on the command line: a name, and parameters after commas.
+
+>>> parse_objective("trim,margin=6,bandwidth=2")
+TrimSFT(margin=6.0, bandwidth=2.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimsft.errors import UsageError
+from trimsft.objectives import NAMES, OBJECTIVES, make_objective, needs_of
+
+MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "auto-trim")
+EVERY = (*dict.fromkeys((*MAIN, *OBJECTIVES)), "p-alpha,alpha=0.5", "p-threshold,alpha=1")
+GRID = tuple(f"trim,margin={m:g},bandwidth={tau:g}" for m in (0, 1.5, 3, 6, 10) for tau in (0.4, 0.8, 2, 4, 8))
+SETS = {"main": MAIN, "every": EVERY, "grid": GRID}
+"""What the names stand for that are sets of objectives."""
+
+
+def named_objectives(names: list[str], *, grid: bool = False) -> list[str]:
+    """Every objective once, in order; each is read before anything is trained."""
+    found: list[str] = []
+    for name in [*names, *(["grid"] if grid else [])]:
+        found += SETS.get(name, (name,))
+    for name in found:
+        parse_objective(name)
+    return list(dict.fromkeys(found))
+
+
+def parse_objective(text: str) -> Any:
+    name, *settings = text.split(",")
+    parameters = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        try:
+            parameters[key] = float(value)
+        except ValueError:
+            raise UsageError("must be like trim,margin=6", field="objectives", value=text) from None
+    return make_objective(name, **parameters)
+
+
+def reference_of(text: str) -> str | None:
+    """What an objective is compared with: "base", "sft" (for Rho-1, whose reference has to know the task), or None."""
+    if "reference" not in needs_of(parse_objective(text)):
+        return None
+    return "sft" if text.split(",")[0] == "rho-1" else "base"
+
+
+def table_name(text: str) -> str:
+    """What a table calls it: TrimSFT (6, 2).
+
+    >>> table_name("trim,margin=6,bandwidth=2")
+    'TrimSFT (6, 2)'
+    """
+    name, *settings = text.split(",")
+    values = ", ".join(setting.partition("=")[2] for setting in settings)
+    return f"{NAMES.get(name, name)} ({values})" if values else NAMES.get(name, name)

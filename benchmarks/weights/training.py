@@ -1,0 +1,308 @@
+"""The training of stacked models in one loop, each on its own rows, in its own order, under its own objective.
+
+Optimizer and schedule are those of the recipes: AdamW (0.9, 0.95), weight decay 0.01 on matrices, the gradient of each
+model clipped at norm 1, a cosine after a tenth of warm-up.
+
+Shapes: M models, B rows of L tokens in a batch, N = B (L - 1) predictions, K trained tokens of the model that has
+most, V vocabulary, H hidden size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import get_cosine_schedule_with_warmup
+
+from benchmarks.weights.llama import EMBEDDING, Base, StackedLlama
+from trimsft.head import IGNORED, linear_cross_entropy
+from trimsft.head.problem import weigh
+from trimsft.objectives import Adapts, AutoTrim, Objective, TokenStats
+
+SMALL_VOCABULARY = 4096
+"""Up to here the logits of all models are computed at once; above, the fused head takes one model after the other."""
+
+Pair = tuple[Sequence[int], Sequence[int]]  # prompt and completion
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows as padded tensors."""
+
+    ids_RL: Tensor
+    labels_RL: Tensor
+    lengths_R: Tensor
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> Examples:
+        lengths = [len(prompt) + len(completion) for prompt, completion in pairs]
+        ids = np.zeros((len(pairs), max(lengths)), np.int64)
+        labels = np.full_like(ids, IGNORED)
+        for row, (prompt, completion) in enumerate(pairs):
+            ids[row, : lengths[row]] = [*prompt, *completion]
+            labels[row, len(prompt) : lengths[row]] = completion
+        return cls(torch.from_numpy(ids), torch.from_numpy(labels), torch.tensor(lengths))
+
+    def __len__(self) -> int:
+        return len(self.ids_RL)
+
+    def fixed_parts(self, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:
+        """Ids that nearly every row trains: what `trimsft.train.adapting.fixed_parts` finds, without its imports."""
+        places = np.unique(np.linspace(0, len(self) - 1, rows).astype(int))
+        counts: Counter[int] = Counter()
+        for labels in self.labels_RL[places].tolist():
+            counts.update({*labels} - {IGNORED})
+        return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(places)))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model that is trained."""
+
+    objective: Objective
+    examples: Examples
+    seed: int
+
+    def first_objective(self) -> Any:
+        """As the trainer has it: AutoTrim knows the fixed parts of the format."""
+        if isinstance(self.objective, AutoTrim) and not self.objective.fixed:
+            return replace(self.objective, fixed=self.examples.fixed_parts())
+        return self.objective
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast."""
+
+    batch: int = 24
+    learning_rate: float = 5e-4
+    trace_every: int = 10
+
+
+@dataclass(frozen=True)
+class Trained:
+    model: StackedLlama
+    traces: list[dict[str, list[Any]]]
+    """Of each model, by name: means over the trained tokens of some updates, and what its objective says of itself."""
+
+
+def train(
+    base: Base,
+    jobs: Sequence[Job],
+    schedule: Schedule,
+    *,
+    device: str = "cpu",
+    compute: torch.dtype = torch.float32,
+    reference: StackedLlama | None = None,
+    fused: bool | None = None,
+) -> Trained:
+    """Train one copy of the base for each job; all have as many rows.
+
+    Args:
+        reference: models, one for each job, whose log-probabilities the objectives compare with.
+        fused: take the fused head for each model; by default where the vocabulary is large.
+    """
+    model = StackedLlama.of(base, len(jobs), device, compute).trainable()
+    fused = base.config.vocab_size > SMALL_VOCABULARY if fused is None else fused
+    head = fused_head if fused else stacked_head
+    objectives = [job.first_objective() for job in jobs]
+    updates = len(jobs[0].examples) // schedule.batch
+    optimizer, rate = _optimizer(model, updates, schedule.learning_rate)
+    traces = _Traces(len(jobs))
+    for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
+        known = None if reference is None else _log_probabilities(reference, batch)
+        outcomes = head(model, model.hidden(batch.ids_MBL), batch, objectives, known)
+        sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
+        if update % schedule.trace_every == 0 or update + 1 == updates:
+            traces.add(update, outcomes, objectives)
+        clip_each(model)
+        optimizer.step()
+        rate.step()
+        optimizer.zero_grad()
+        for at, outcome in enumerate(outcomes):
+            if isinstance(objectives[at], Adapts):
+                objectives[at] = objectives[at].observe(outcome.tokens).advance((update + 1) / updates)
+    return Trained(model, traces.lists())
+
+
+def _optimizer(model: StackedLlama, updates: int, rate: float) -> tuple[Any, Any]:
+    # element by element, so that stacked models do not see each other
+    tensors = model.parameters.values()
+    groups = [
+        {"params": [one for one in tensors if one.dim() > 2], "weight_decay": 0.01},
+        {"params": [one for one in tensors if one.dim() == 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=model.device.type == "cuda")
+    return optimizer, get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * updates), updates)
+
+
+def clip_each(model: StackedLlama, most: float = 1.0) -> None:
+    """`torch.nn.utils.clip_grad_norm_` for each of the stacked models."""
+    gradients = [one.grad for one in model.parameters.values() if one.grad is not None]
+    norms_M = torch.stack([one.flatten(1).norm(dim=1) for one in gradients]).norm(dim=0)
+    scale_M = (most / (norms_M + 1e-6)).clamp(max=1)
+    for one in gradients:
+        one.mul_(scale_M.view(-1, *[1] * (one.dim() - 1)))
+
+
+# ---- batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    ids_MBL: Tensor  # without the last token, which predicts nothing
+    labels_MN: Tensor  # of the token after each; IGNORED where it is not trained
+    counts: list[int]  # trained tokens of each model
+    places_MK: Tensor  # where they are among N, in order; any place after a model's count
+
+
+def _batches(jobs: Sequence[Job], size: int, updates: int, device: str) -> Iterator[Batch]:
+    orders = [torch.randperm(len(job.examples), generator=torch.Generator().manual_seed(job.seed)) for job in jobs]
+    for update in range(updates):
+        picks = [order[update * size : (update + 1) * size] for order in orders]
+        yield make_batch([job.examples for job in jobs], picks, device)
+
+
+def make_batch(sets: Sequence[Examples], picks: Sequence[Tensor], device: str) -> Batch:
+    """These rows of each set."""
+    longest = max(int(one.lengths_R[pick].max()) for one, pick in zip(sets, picks, strict=True))
+    ids_MBL = torch.stack([_cut(one.ids_RL[pick], longest, 0) for one, pick in zip(sets, picks, strict=True)])
+    labels = [_cut(one.labels_RL[pick], longest, IGNORED) for one, pick in zip(sets, picks, strict=True)]
+    labels_MN = torch.stack(labels)[:, :, 1:].flatten(1)
+    counts = (labels_MN != IGNORED).sum(dim=1).tolist()
+    labels_MN = labels_MN.to(device)
+    places_MK = (labels_MN == IGNORED).int().sort(dim=1, stable=True).indices[:, : max(counts)]
+    return Batch(ids_MBL[:, :, :-1].to(device), labels_MN, counts, places_MK)
+
+
+def _cut(rows: Tensor, length: int, padding: int) -> Tensor:
+    rows = rows[:, :length]
+    return F.pad(rows, (0, length - rows.shape[1]), value=padding)
+
+
+# ---- heads: hidden states to a loss for each model
+
+
+@dataclass(frozen=True)
+class Outcome:
+    loss: Tensor
+    tokens: TokenStats
+    weights: Tensor
+
+
+Head = Callable[[StackedLlama, Tensor, Batch, Sequence[Any], "Tensor | None"], list[Outcome]]
+
+
+def fused_head(
+    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MN: Tensor | None
+) -> list[Outcome]:
+    """`linear_cross_entropy` for one model after the other."""
+    heads = model.parameters[EMBEDDING].to(hidden_MNH.dtype).unbind()
+    outcomes = []
+    for at, hidden_NH in enumerate(hidden_MNH.unbind()):
+        reference = None if reference_MN is None else reference_MN[at]
+        output = linear_cross_entropy(
+            hidden_NH, heads[at], batch.labels_MN[at], objectives[at], entropy=True, reference=reference
+        )
+        outcomes.append(Outcome(output.loss, output.tokens, output.weights))
+    return outcomes
+
+
+def stacked_head(
+    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MN: Tensor | None
+) -> list[Outcome]:
+    """The same for all models at once, on materialised logits of the trained tokens."""
+    nll_MK, stats = token_stats(model, hidden_MNH, batch, reference_MN)
+    counts_M = torch.tensor(batch.counts, device=nll_MK.device)
+    is_padding_MK = torch.arange(nll_MK.shape[1], device=nll_MK.device) >= counts_M[:, None]
+    weights_MK = weigh_all(objectives, stats, batch.counts).masked_fill_(is_padding_MK, 0.0)
+    losses_M = (weights_MK * nll_MK).sum(dim=1) / counts_M
+    return [
+        Outcome(loss, _of_model(stats, at, count), weights_MK[at, :count])
+        for at, (loss, count) in enumerate(zip(losses_M.unbind(), batch.counts, strict=True))
+    ]
+
+
+def token_stats(
+    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, reference_MN: Tensor | None = None
+) -> tuple[Tensor, TokenStats]:
+    """The differentiable cross-entropy [M, K], and statistics of the same shape."""
+    picked_MKH = hidden_MNH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MNH.shape[2]))
+    logits_MKV = model.logits(picked_MKH)
+    gold_MK1 = batch.labels_MN.gather(1, batch.places_MK).clamp(min=0)[..., None]
+    log_p_MKV = logits_MKV.log_softmax(dim=-1)
+    nll_MK = -log_p_MKV.gather(2, gold_MK1).squeeze(2)
+    with torch.no_grad():
+        gold_logit_MK = logits_MKV.gather(2, gold_MK1).squeeze(2)
+        best_other_MK, competitor_MK = logits_MKV.scatter(2, gold_MK1, -torch.inf).max(dim=2)
+        stats = TokenStats(
+            nll=nll_MK.detach(),
+            gap=gold_logit_MK - best_other_MK,
+            gold_logit=gold_logit_MK,
+            competitor=competitor_MK,
+            entropy=-(log_p_MKV.exp() * log_p_MKV).sum(dim=2),
+            gold=gold_MK1.squeeze(2),
+            reference=None if reference_MN is None else reference_MN.gather(1, batch.places_MK),
+        )
+    return nll_MK, stats
+
+
+def weigh_all(objectives: Sequence[Any], stats: TokenStats, counts: Sequence[int]) -> Tensor:
+    """Weights [M, K]. Fixed objectives look at each token alone, so models that share one are weighed in one call."""
+    weights_MK = torch.zeros_like(stats.nll)
+    together: dict[Any, list[int]] = defaultdict(list)
+    for at, objective in enumerate(objectives):
+        if isinstance(objective, Adapts):
+            weights_MK[at, : counts[at]] = weigh(objective, _of_model(stats, at, counts[at]))
+        else:
+            together[objective].append(at)
+    for objective, models in together.items():
+        chosen = stats[torch.tensor(models, device=stats.nll.device)]
+        flat = TokenStats(*(None if one is None else one.flatten() for one in vars(chosen).values()))
+        weights_MK[models] = weigh(objective, flat).view_as(chosen.nll)
+    return weights_MK
+
+
+def _of_model(stats: TokenStats, at: int, count: int) -> TokenStats:
+    return TokenStats(*(None if one is None else one[at, :count] for one in vars(stats).values()))
+
+
+@torch.no_grad()
+def _log_probabilities(reference: StackedLlama, batch: Batch) -> Tensor:
+    """log p(label) under the reference, [M, N]; 0 where nothing is trained."""
+    known_MN = torch.zeros(batch.labels_MN.shape, device=batch.labels_MN.device)
+    nll_MK, _ = token_stats(reference, reference.hidden(batch.ids_MBL), batch)
+    return known_MN.scatter(1, batch.places_MK, -nll_MK)
+
+
+class _Traces:
+    """What is kept of some updates; tensors stay on the device until the end."""
+
+    def __init__(self, models: int) -> None:
+        self._rows: list[list[dict[str, Any]]] = [[] for _ in range(models)]
+
+    def add(self, update: int, outcomes: Sequence[Outcome], objectives: Sequence[Any]) -> None:
+        for rows, outcome, objective in zip(self._rows, outcomes, objectives, strict=True):
+            tokens, own = outcome.tokens, objective.figures() if isinstance(objective, Adapts) else {}
+            assert tokens.entropy is not None
+            means = [tokens.nll, tokens.entropy, (-tokens.gap).clamp(min=0), outcome.weights]
+            row = {"update": update, "means": torch.stack([one.mean() for one in means])}
+            rows.append({**row, **{f"objective_{name}": round(value, 5) for name, value in own.items()}})
+
+    def lists(self) -> list[dict[str, list[Any]]]:
+        return [self._columns(rows) for rows in self._rows]
+
+    def _columns(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+        """By name; None where an update has no such figure."""
+        values = torch.stack([row.pop("means") for row in rows]).tolist()
+        for row, means in zip(rows, values, strict=True):
+            names = ("nll", "entropy", "missing", "weight")
+            row.update(zip(names, (round(mean, 5) for mean in means), strict=True))
+        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}

@@ -1,0 +1,155 @@
+"""The harness that compares objectives trains and samples what transformers and the fused head do."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with_warmup
+
+from benchmarks.weights.decoding import generate
+from benchmarks.weights.llama import Base, StackedLlama
+from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
+from trimsft.head import linear_cross_entropy
+from trimsft.objectives import ASFT, DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
+from trimsft.train.adapting import fixed_parts
+
+VOCABULARY, EOS = 61, 1
+STEP = 2.0**-23  # of float32
+
+
+@pytest.fixture(scope="module")
+def llama() -> LlamaForCausalLM:
+    """Two layers, two heads to a key head; weights large enough for gaps of some logits."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, initializer_range=0.3,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def _pairs(seed: int, rows: int = 12) -> list[Pair]:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(3, 9, size=(rows, 2)).tolist()
+    return [(rng.integers(2, 20, a).tolist(), [*rng.integers(2, 20, b).tolist(), EOS]) for a, b in lengths]
+
+
+def _close(ours: torch.Tensor, theirs: torch.Tensor, roundings: int) -> bool:
+    """Whether they differ by no more than so many roundings of the largest number among them."""
+    return bool((ours - theirs).abs().max() <= roundings * STEP * theirs.abs().max())
+
+
+def test_logits_are_those_of_transformers(llama: LlamaForCausalLM) -> None:
+    ids = torch.randint(2, VOCABULARY, (3, 9))
+    with torch.no_grad():
+        model = StackedLlama.of(Base.of(llama), 2)
+        ours = model.logits(model.hidden(ids.expand(2, -1, -1))).view(2, 3, 9, -1)
+        theirs = llama(ids).logits
+    # sums of 32 and 48 products in another order, through two layers
+    assert _close(ours[0], theirs, 256) and torch.equal(ours[0], ours[1])
+
+
+OBJECTIVES = [SFT(), DFT(), TrimSFT(), EAFT(), AutoTrim(), AutoTrim(fixed=(EOS,))]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_each_model_is_trained_as_it_would_be_alone(llama: LlamaForCausalLM, fused: bool) -> None:
+    """Several objectives and data sets in one stack, against a plain loop around the fused head for each."""
+    sets = [Examples.of(_pairs(0)), Examples.of(_pairs(1))]
+    jobs = [Job(one, sets[at % 2], seed=at) for at, one in enumerate(OBJECTIVES)]
+    trained = train(Base.of(llama), jobs, Schedule(batch=4, learning_rate=1e-2, trace_every=1), fused=fused)
+    for at, job in enumerate(jobs):
+        alone, objective = _trained_alone(llama, job, _pairs(at % 2), skip_below=1.5e-3 if fused else 0.0)
+        for name, parameter in alone.named_parameters():
+            # Adam divides by the gradient's own size, so a gradient's roundings become the step's; a step is 1e-2
+            difference = (trained.model.parameters[name][at] - parameter).abs().max()
+            assert difference <= 1e-2 * 2e-3, f"{objective}: {name} differs by {float(difference)}"
+        if isinstance(objective, AutoTrim):
+            missing = [trained.traces[at][name] for name in ("missing", "objective_missing_support")]
+            assert missing[1][:2] == [None, missing[0][0]]  # the gate of an update knows the updates before it
+
+
+def _trained_alone(
+    llama: LlamaForCausalLM, job: Job, pairs: Sequence[Pair], skip_below: float
+) -> tuple[LlamaForCausalLM, object]:
+    model = LlamaForCausalLM(llama.config)
+    model.load_state_dict(llama.state_dict())
+    decayed = [
+        {"params": [one for one in model.parameters() if one.dim() > 1], "weight_decay": 0.01},
+        {"params": [one for one in model.parameters() if one.dim() == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(decayed, lr=1e-2, betas=(0.9, 0.95))
+    rate = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * 3), 3)
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(job.seed)).tolist()
+    objective = job.first_objective()
+    for update in range(3):
+        chosen = [pairs[row] for row in order[update * 4 : update * 4 + 4]]
+        hidden = [model.model(torch.tensor([[*a, *b]])).last_hidden_state[0, len(a) - 1 : -1] for a, b in chosen]
+        labels = torch.tensor([token for _, completion in chosen for token in completion])
+        head = linear_cross_entropy(
+            torch.cat(hidden), model.lm_head.weight, labels, objective, skip_below=skip_below, entropy=True
+        )
+        head.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        rate.step()
+        optimizer.zero_grad()
+        if isinstance(objective, Adapts):
+            objective = objective.observe(head.tokens).advance((update + 1) / 3)
+    return model, objective
+
+
+def test_a_reference_is_another_stack(llama: LlamaForCausalLM) -> None:
+    """Compared with the base itself, ASFT's first update is DFT's: nothing has moved away yet."""
+    base, examples = Base.of(llama), Examples.of(_pairs(0, rows=8))
+    schedule = Schedule(batch=4, learning_rate=1e-3)
+    reference = StackedLlama.of(base, 2)
+    anchored = train(base, [Job(ASFT(), examples, 0), Job(DFT(), examples, 0)], schedule, reference=reference)
+    weights = [trace["weight"][0] for trace in anchored.traces]
+    assert weights[0] == pytest.approx(weights[1], abs=1e-5)  # as they are rounded
+
+
+def test_fixed_parts_are_those_of_the_trainer() -> None:
+    pairs = _pairs(3, rows=60)
+    examples = Examples.of(pairs)
+    assert EOS in examples.fixed_parts()
+    rows = Dataset.from_dict({"labels": [[-100] * len(a) + list(b) for a, b in pairs]})
+    assert examples.fixed_parts(share=0.3) == fixed_parts(rows, share=0.3)
+
+
+def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(llama: LlamaForCausalLM) -> None:
+    prompts = [prompt for prompt, _ in _pairs(5, rows=5)]
+    both = StackedLlama.of(Base.of(llama), 2)
+    wrote, again = generate(both, prompts, samples=3, new=40, eos=EOS, rows_at_once=16)
+    assert np.array_equal(wrote, again)  # the same weights, the same noise
+    for prompt, rows in zip(prompts, wrote, strict=True):
+        ids = torch.tensor([prompt])
+        theirs = llama.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=40,
+            do_sample=False,
+            eos_token_id=EOS,
+            pad_token_id=EOS,
+        )[0, len(prompt) :].tolist()
+        assert rows[0].tolist() == theirs + [EOS] * (40 - len(theirs))
+    assert len({tuple(row) for row in wrote[:, 1:].reshape(-1, 40).tolist()}) > 5
+
+
+def test_samples_have_the_probabilities_of_the_model(llama: LlamaForCausalLM) -> None:
+    """Second tokens after the same first one, over many samples: the likeliest is as frequent as it should be."""
+    prompt, samples = [5, 7, 9], 6000
+    (wrote,) = generate(
+        StackedLlama.of(Base.of(llama), 1), [prompt], samples=samples, new=2, eos=EOS, rows_at_once=10**5
+    )
+    first, count = np.unique(wrote[0, 1:, 0], return_counts=True)
+    commonest = int(first[np.where(first == EOS, 0, count).argmax()])
+    second = wrote[0, 1:][wrote[0, 1:, 0] == commonest, 1]
+    with torch.no_grad():
+        expected = llama(torch.tensor([[*prompt, commonest]])).logits[0, -1].softmax(-1)
+    likeliest = int(expected.argmax())
+    share, error = float(expected[likeliest]), math.sqrt(0.25 / len(second))
+    assert abs(float((second == likeliest).mean()) - share) < 5 * error
