@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
+from trimsft import DFT, FSFT, SFT, AutoTrim, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
 from trimsft.bench.head import synthetic_head
 from trimsft.head import IGNORED
 
@@ -15,7 +15,11 @@ from .oracle import EPS, FUSED, Answer, Head, assert_close, call, distance, exac
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
 
 SIZE = (700, 256, 9001)
-OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard()]
+# in the middle of a training: the gate is between open and closed, and wider for two of the tokens
+HALF_OPEN = AutoTrim(fixed=(3, 5)).load_state_dict(
+    {"progress": 0.5, "fixed": [3, 5], "smoothed": [0.9, 2.0, None], "lowest": [0.9, 2.0, None]}
+)
+OBJECTIVES = [SFT(), FSFT(), DFT(), TrimSFT(), TrimSFTEasy(), TrimSFTHard(), AutoTrim(), HALF_OPEN]
 
 
 def fused(head: Head, objective, backend: str, *, factor: float = 1.0, **options) -> Answer:

@@ -153,9 +153,13 @@ def _torch(objective: str, compiled: bool) -> LossFunction:
 METHODS: tuple[Method, ...] = (
     _ours("TrimSFT, default skip", "trim"),
     _ours("TrimSFT, low memory", "trim", low_memory=True),
+    _ours("AutoTrim, default skip", "auto-trim"),
     _ours("SFT, default skip", "sft"),
     _ours("SFT, low memory", "sft", low_memory=True),
-    *(_ours(f"{name}, exact", name, skip_below=0.0) for name in ("trim", "sft", "fsft", "dft", "trim-e", "trim-h")),
+    *(
+        _ours(f"{name}, exact", name, skip_below=0.0)
+        for name in ("trim", "auto-trim", "sft", "fsft", "dft", "trim-e", "trim-h")
+    ),
     *(Method(f"plain {PAPER_NAMES[name]}", name, partial(_torch, name, False)) for name in ("sft", "dft", "trim")),
     *(Method(f"compiled {PAPER_NAMES[name]}", name, partial(_torch, name, True)) for name in ("sft", "trim")),
 )
