@@ -65,7 +65,7 @@ def test_bad_values_get_one_line(arguments: list[str], message: str) -> None:
 
 
 def test_bench_json_has_our_rows(tmp_path) -> None:
-    result = run("bench", *TINY, "--only", "trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
+    result = run("bench", *TINY, "--only", " trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert report == json.loads((tmp_path / "new" / "bench.json").read_text())
