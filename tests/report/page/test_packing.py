@@ -61,6 +61,8 @@ def test_a_small_corpus_is_kept_token_by_token(table) -> None:
     np.testing.assert_array_equal(cells["mean"], table["gap"][order])
     np.testing.assert_array_equal(cells["category"], table["category"][order])
     np.testing.assert_array_equal(cells["norm"], table["gradient_norm"][order])
+    np.testing.assert_array_equal(cells["nll"], table["nll"][order])
+    assert (cells["nll_spread"] == 0).all()
 
 
 @pytest.mark.parametrize("most", [50, 500, 3999])
@@ -77,6 +79,10 @@ def test_a_large_corpus_is_put_into_cells_that_keep_sums(table, most) -> None:
         squares = (cells["count"] * (cells["mean"] ** 2 + cells["spread"] ** 2))[of_kind].sum()
         assert squares == pytest.approx(np.square(table["gap"][there].astype(float)).sum(), rel=1e-5)
         assert cells["norm"][of_kind].sum() == pytest.approx(table["gradient_norm"][there].sum(), rel=1e-5)
+        nll = table["nll"][there].astype(float)
+        assert (cells["count"] * cells["nll"])[of_kind].sum() == pytest.approx(nll.sum(), rel=1e-5)
+        squares = (cells["count"] * (cells["nll"] ** 2 + cells["nll_spread"] ** 2))[of_kind].sum()
+        assert squares == pytest.approx(np.square(nll).sum(), rel=1e-5)
     for name in ("dft", "fsft"):
         weights = weights_of(objective_of(name), table)
         assert cells[f"{name}.w"].sum() == pytest.approx(weights.sum(), rel=1e-5)
