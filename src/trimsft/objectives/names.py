@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from typing import Any, TypeAlias, cast
 
@@ -10,7 +9,7 @@ from trimsft.errors import UsageError
 from trimsft.objectives.auto import AutoTrim
 from trimsft.objectives.base import Objective
 from trimsft.objectives.family import EAFT, TALR, InfoSFT, PAlpha, PThreshold
-from trimsft.objectives.own import installed_objectives, load_objective, require_reference, source_files
+from trimsft.objectives.own import fingerprints_of, installed_objectives, load_objective, require_reference
 from trimsft.objectives.paper import BANDWIDTH, DFT, FSFT, GAMMA, MARGIN, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
 from trimsft.objectives.reference import ASFT, ImportanceSFT, ProximalSFT, Rho1
 from trimsft.options import unknown_name
@@ -95,9 +94,7 @@ def parameters_of(name: str) -> dict[str, Any]:
 
 def fingerprint_objective(name: str) -> list[str] | None:
     """SHA-256 of the files that an objective of one's own is in; None for those of the package, which has a version."""
-    if name in OBJECTIVES:
-        return None
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in source_files(name)]
+    return None if name in OBJECTIVES else fingerprints_of(name)
 
 
 def require_known(name: str) -> None:
