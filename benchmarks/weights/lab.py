@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    torch.set_float32_matmul_precision("high")  # TF32 where there is any, as in the trainer's default
+    torch.set_float32_matmul_precision("high")  # TF32 where there is any
     names = named_objectives(options.objectives, grid=options.grid)
     wanted = [Model(name, c, seed) for name in names for c in options.conditions for seed in options.seeds]
     records = _records_of(options) if options.go_on else []

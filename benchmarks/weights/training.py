@@ -129,6 +129,8 @@ def train(
         for at, outcome in enumerate(outcomes):
             if isinstance(objectives[at], Adapts):
                 objectives[at] = objectives[at].observe(outcome.tokens).advance((update + 1) / updates)
+    del optimizer, rate
+    torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
     return Trained(model, traces.lists())
 
 
