@@ -224,9 +224,9 @@ def _others(results: Results) -> str:
 
 
 def _best(results: Results) -> str:
-    """Only where the method of the paper is not itself the highest."""
+    """Only where the method of the paper is not itself the highest, and `_rival` has not said which one is."""
     best = max(results.trained(), key=lambda name: results.score(name, SAMPLED).value, default=METHOD)
-    is_told = METHOD in results.scores and best not in (METHOD, BASELINE)
+    is_told = METHOD in results.scores and OURS not in results.scores and best not in (METHOD, BASELINE)
     return f"The highest here is {method_name(best)}, not TrimSFT." if is_told else ""
 
 
