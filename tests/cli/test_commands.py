@@ -17,7 +17,7 @@ def run(*arguments: str):
     return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
 
 
-COMMANDS = ("quickstart", "train", "eval", "compare", "tokens", "audit", "report", "study", "sweep", "bench", "doctor")
+COMMANDS = "quickstart train recipes eval compare tokens audit report study sweep bench doctor".split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

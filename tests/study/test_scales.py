@@ -14,10 +14,11 @@ from trimsft import paper
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
 from trimsft.lab import base_model_path
+from trimsft.shipped import find_recipe
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.training import model_path, training_fields, training_settings
-from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions, find_recipe
+from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -123,7 +124,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: st
 
 
 def test_what_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"recipe: no such file .*, got 'nothing\.yaml'"):
+    with pytest.raises(UsageError, match=r"recipe: no such file, .*, got 'nothing\.yaml'"):
         find_recipe("nothing.yaml")
     with pytest.raises(UsageError, match="models: there is none"):
         replace(LAB, models={})

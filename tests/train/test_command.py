@@ -106,7 +106,7 @@ FIELDS = ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")
 def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     for arguments, parts in (
         ([*words, "--dry-run"], ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows")),
-        (["train", "--help"], ("trimsft train --config recipes/",)),
+        (["train", "--help"], ("trimsft train --config qwen2.5-math-1.5b",)),
         (["train", "--help-all"], FIELDS),
     ):
         done = command(arguments, tmp_path / "log").wait()

@@ -38,7 +38,11 @@ REFUSED = [
     ("--learning_rate -1", "learning_rate: must be at least 0, got -1.0"),
     ("--loss_type dft", "loss_type: 'dft' would be ignored here"),
     ("--sample 0", "sample: must be at least 1, got 0"),
-    ("--config ./nowhere.yaml", "--config: cannot read './nowhere.yaml': No such file or directory"),
+    ("--config ./nowhere.yaml", "--config: no such file, and no recipe of that name, got './nowhere.yaml'"),
+    (
+        "--config smolm2-gsm8k",
+        "--config: no such file, and no recipe of that name, got 'smolm2-gsm8k'; did you mean 'smollm2-gsm8k'? ",
+    ),
     ("--config", "--config: is missing the name of a YAML file"),
     ("--skip_below -1", "skip_below: must be at least 0, got -1.0"),
     ("--per_device_train_batch_size 0", "per_device_train_batch_size: must be at least 1"),

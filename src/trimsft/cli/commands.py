@@ -1,11 +1,12 @@
 """All commands, in the order of --help."""
 
-from trimsft.cli import analysis, auditing, benching, evaluation, study, training
+from trimsft.cli import analysis, auditing, benching, evaluation, recipes, study, training
 from trimsft.cli.base import app
 
 app.command()(study.quickstart)
 app.command(context_settings=training.ANY_FIELD)(training.train)
 app.add_typer(training.data_app, name="data")
+app.command()(recipes.recipes)
 app.command("eval")(evaluation.evaluate)
 app.command()(evaluation.compare)
 app.command()(analysis.tokens)

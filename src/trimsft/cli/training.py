@@ -24,7 +24,7 @@ def train(
 
     \b
     The fields that matter:
-      --config FILE            a recipe, see the folder recipes/
+      --config FILE            a YAML file, or a recipe by its name, see trimsft recipes
       --model_name_or_path     hub name or folder
       --dataset_name           hub name, or a local .jsonl .json .parquet .csv (.gz)
       --objective              sft fsft dft trim trim-e trim-h, others, or my_module:MyObjective
@@ -34,7 +34,7 @@ def train(
 
     \b
     Examples:
-      trimsft train --config recipes/qwen2.5-math-1.5b.yaml --objective dft
+      trimsft train --config qwen2.5-math-1.5b --objective dft
       trimsft train --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --dry-run
       accelerate launch --config_file recipes/accelerate/fsdp2.yaml -m trimsft train --config RECIPE
     """

@@ -119,17 +119,6 @@ class Scale:
         return checked(cls, record, where=where)
 
 
-def find_recipe(name: str) -> Path:
-    """A file of `recipes/` by its name, beside the package or in it; or any path."""
-    if Path(name).is_file():
-        return Path(name).resolve()
-    package = Path(__file__).parents[1]
-    for folder in (package / "recipes", package.parents[1] / "recipes"):
-        if (folder / name).is_file():
-            return folder / name
-    raise UsageError("no such file here nor among the recipes of trimsft", field="recipe", value=name)
-
-
 LAB = Scale(
     name="lab",
     models={"lab": ModelAt(path=LAB_BASE)},

@@ -24,6 +24,7 @@ from trl import ModelConfig, TrlParser
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
+from trimsft.shipped import find_recipe
 from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
 from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
@@ -125,9 +126,10 @@ def _made(kind: type, raw: Mapping[str, Any]) -> Any:
 
 
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
-    """The fields of a YAML file; its `env` goes to the environment, as with TRL."""
+    """The fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment, as with TRL."""
+    path = find_recipe(name, field="--config")
     try:
-        fields = parse_yaml(Path(name).read_text(encoding="utf-8"))
+        fields = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {name!r}: {error.strerror}", field="--config") from error
     except ValueError as error:  # no YAML, or bytes that are no text

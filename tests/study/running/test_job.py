@@ -10,13 +10,14 @@ import pytest
 from tests.study.stub import SCALE, cells, finish
 from trimsft.errors import UsageError
 from trimsft.runs import RunDirectory
+from trimsft.shipped import find_recipe
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running import job as jobs
 from trimsft.study.running.job import CellJob, StepError, all_needs, command_of, is_call
 from trimsft.study.running.job import tell_nobody as quietly
 from trimsft.study.running.training import updates_of, write_token_rows
-from trimsft.study.scales import LAB, SMALL, find_recipe
+from trimsft.study.scales import LAB, SMALL
 
 BOTH = frozenset({"scores", "tokens"})
 

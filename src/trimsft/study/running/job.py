@@ -29,12 +29,13 @@ from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_lin
 from trimsft.options import unknown_name
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.runs.parsing import read_json
+from trimsft.shipped import find_recipe
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.launch import launch
 from trimsft.study.running.training import model_path, training_settings, write_token_rows, write_training_data
 from trimsft.study.running.workers import SHARE, Taken, ended_by
-from trimsft.study.scales import Scale, find_recipe
+from trimsft.study.scales import Scale
 
 Tell = Callable[..., None]  # called with the stage and how far it is: tell("evaluating", done=120, total=1080)
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}

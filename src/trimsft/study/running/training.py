@@ -14,9 +14,10 @@ from trimsft.errors import UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import checked, parse_yaml
+from trimsft.shipped import find_recipe
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.scales import LAB_BASE, ModelAt, Scale, find_recipe
+from trimsft.study.scales import LAB_BASE, ModelAt, Scale
 from trimsft.text.encoding import checked_rows
 from trimsft.text.readers import read_file
 

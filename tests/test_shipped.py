@@ -1,0 +1,93 @@
+"""Recipes, examples and constraints are found from a wheel as from a checkout, and copied without loss."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from trimsft import cli, shipped
+from trimsft.shipped import PLACES, find_recipe, list_shipped
+from trimsft.train import parse
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.app, ["recipes", *words], catch_exceptions=False)
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch) -> Path:
+    """A package as an installed wheel has it: what pyproject.toml puts beside its modules, and no repository."""
+    package = tmp_path / "site-packages" / "trimsft"
+    _, _, rest = (ROOT / "pyproject.toml").read_text().partition("[tool.hatch.build.targets.wheel.force-include]\n")
+    for source, target in re.findall(r'^"(.+)" = "(.+)"$', rest.partition("\n[")[0], re.MULTILINE):
+        place = package.parent / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
+    monkeypatch.setattr(shipped, "PACKAGE", package)
+    monkeypatch.chdir(tmp_path)
+    return package
+
+
+def test_a_wheel_has_every_file_of_a_checkout(request) -> None:
+    names = [one.name for one in list_shipped()]
+    assert {name.partition("/")[0] for name in names} == set(PLACES)
+    package = request.getfixturevalue("wheel")
+    assert [one.name for one in list_shipped()] == names
+    assert all(one.path.is_relative_to(package) for one in list_shipped())
+
+
+@pytest.mark.parametrize("name", ["smollm2-gsm8k", "smollm2-gsm8k.yaml", "recipes/smollm2-gsm8k.yaml"])
+def test_train_takes_a_recipe_by_its_name(name: str, wheel: Path) -> None:
+    settings = parse(["--config", name, "--dataset_name", "train.jsonl"])
+    assert settings.model.model_name_or_path == "HuggingFaceTB/SmolLM2-135M"
+    assert find_recipe(name) == wheel / "recipes" / "smollm2-gsm8k.yaml"
+
+
+def test_a_file_here_goes_before_a_recipe(wheel: Path) -> None:
+    Path("smollm2-gsm8k.yaml").write_text("model_name_or_path: mine\n")
+    assert parse(["--config", "smollm2-gsm8k.yaml"]).model.model_name_or_path == "mine"
+
+
+def test_the_list_says_what_each_file_is(wheel: Path) -> None:
+    listed = {one["name"]: one for one in json.loads(run("--json").stdout)}
+    assert listed["recipes/smollm2-gsm8k.yaml"]["title"] == "SmolLM2-135M on GSM8K"
+    assert all(one["title"] and Path(one["path"]).is_file() for one in listed.values())
+    shown = run().stdout
+    assert all(name in shown for name in listed) and max(map(len, shown.splitlines())) <= 80
+
+
+def test_copies_stand_where_the_documentation_has_them(wheel: Path, tmp_path) -> None:
+    assert run("smollm2-gsm8k", "accelerate").exit_code == 0
+    assert Path("recipes/accelerate/fsdp2.yaml").is_file() and not Path("examples").exists()
+    result = run("all", "--out", "here", "--json")
+    assert json.loads(result.stdout) == [f"here/{one.name}" for one in list_shipped()]
+    assert all(Path("here", one.name).read_bytes() == one.path.read_bytes() for one in list_shipped())
+
+
+def test_nothing_of_the_user_is_replaced(wheel: Path) -> None:
+    assert run("smollm2-gsm8k").exit_code == run("smollm2-gsm8k").exit_code == 0  # the same again is no loss
+    mine = Path("recipes/smollm2-gsm8k.yaml")
+    mine.write_text("objective: dft\n")
+    result = run("all")
+    assert (result.exit_code, result.stderr) == (
+        2, f"trimsft: --out: '{mine}' is there already, and differs; name another folder, or move it away\n",
+    )  # fmt: skip
+    assert mine.read_text() == "objective: dft\n" and not Path("constraints.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["smolm2-gsm8k"], "NAME: unknown name 'smolm2-gsm8k'; did you mean 'smollm2-gsm8k'? known: "),
+        (["--out", "here"], "--out: has no effect without a name; name what to copy, or all"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_in_one_line(words: list[str], says: str, wheel: Path) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith(f"trimsft: {says}")
