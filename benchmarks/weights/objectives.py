@@ -6,6 +6,7 @@ TrimSFT(margin=6.0, bandwidth=2.0)
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from trimsft.errors import UsageError
@@ -28,7 +29,9 @@ def named_objectives(names: list[str], *, grid: bool = False) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+@cache
 def parse_objective(text: str) -> Any:
+    """The same object for the same text: models that share one are weighed together."""
     name, *settings = text.split(",")
     parameters = {}
     for setting in settings:

@@ -259,16 +259,16 @@ def token_stats(
 def weigh_all(objectives: Sequence[Any], stats: TokenStats, counts: Sequence[int]) -> Tensor:
     """Weights [M, K]. Fixed objectives look at each token alone, so models that share one are weighed in one call."""
     weights_MK = torch.zeros_like(stats.nll)
-    together: dict[Any, list[int]] = defaultdict(list)
+    together: dict[int, list[int]] = defaultdict(list)
     for at, objective in enumerate(objectives):
         if isinstance(objective, Adapts):
             weights_MK[at, : counts[at]] = weigh(objective, _of_model(stats, at, counts[at]))
         else:
-            together[objective].append(at)
-    for objective, models in together.items():
+            together[id(objective)].append(at)
+    for models in together.values():
         chosen = stats[torch.tensor(models, device=stats.nll.device)]
         flat = TokenStats(*(None if one is None else one.flatten() for one in vars(chosen).values()))
-        weights_MK[models] = weigh(objective, flat).view_as(chosen.nll)
+        weights_MK[models] = weigh(objectives[models[0]], flat).view_as(chosen.nll)
     return weights_MK
 
 
