@@ -155,7 +155,7 @@ def _room(values: Sequence[float]) -> tuple[float, float]:
 def _frame(across: _Scale, up: _Scale) -> list[str]:
     """Grid and ticks of a small panel."""
     parts = [_line(across.start, up.start, across.end, up.start, "axis")]
-    for tick in _ticks(up.low, up.high, 3):
+    for tick in _ticks(up.low, up.high, 4):
         parts += [_line(across.start, up(tick), across.end, up(tick), "grid")]
         parts.append(_text(across.start - 5, up(tick) + 4, f"{tick:g}", "tick end"))
     for tick in _ticks(across.low, across.high, 3):
