@@ -2,6 +2,9 @@
 
 from trimsft.grading.boxes import extract_answer
 from trimsft.grading.grader import Grader, grade
-from trimsft.grading.rules import GRADER_VERSION, Grade, Rules
+from trimsft.grading.own import Scorer, load_scorer
+from trimsft.grading.rules import GRADER_VERSION, Grade, Grading, Rules
 
-__all__ = ["GRADER_VERSION", "Grade", "Grader", "Rules", "extract_answer", "grade"]
+__all__ = [
+    "GRADER_VERSION", "Grade", "Grader", "Grading", "Rules", "Scorer", "extract_answer", "grade", "load_scorer",
+]  # fmt: skip

@@ -4,7 +4,7 @@ r"""Grading a response against a gold: find the answer, clean both, compare, and
     Grade(correct=True, status='correct', answer='\\frac12')
 
 Cheap and exact comparisons happen in this process, within static limits; what they cannot decide goes
-to math-verify in a pool of processes that are killed past their time or memory.
+to math-verify in a pool of processes that are killed past their time or memory, and so do all patterns.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Literal
 
-from trimsft.errors import TrimSFTError, one_line
+from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.grading import qwen
 from trimsft.grading.boxes import extract_all, extract_answer
 from trimsft.grading.compare import compare
 from trimsft.grading.leaves import SIDE_BY_SIDE, same_leaf, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
+from trimsft.grading.own import Scorer
 from trimsft.grading.pool import Pool
-from trimsft.grading.rules import Grade, Rules, Status
+from trimsft.grading.rules import GRADER_VERSION, LETTERS, Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
+from trimsft.grading.texts import same_text, stated_choice, stated_text
 from trimsft.grading.words import changes_a_value
 
 Kind = Literal["strict", "qwen"]
@@ -36,16 +38,27 @@ Question = tuple[str, str, Rules]  # gold, answer, rules
 
 _CACHE_SIZE = 200_000
 _EARLY_WORKERS = 4  # started on entering, while a model still generates; the others when there is work for them
+_MOST_SLOW = 10  # responses that a pattern may time out on: each costs `seconds`, and a benchmark has thousands
 _DEFAULT = Rules()
+_OF_MATHEMATICS = ("multiple", "tolerance", "absolute", "unit")
 
 
 class Grader:
     """Grades responses; a context manager, because it may hold processes."""
 
     def __init__(
-        self, workers: int = 1, *, seconds: float = 1.5, memory_bytes: int = 1 << 30, kind: Kind = "strict"
+        self,
+        workers: int = 1,
+        *,
+        seconds: float = 1.5,
+        memory_bytes: int = 1 << 30,
+        kind: Kind = "strict",
+        scorer: Scorer | None = None,
     ) -> None:
-        """`seconds` bounds the algebra of one answer; `memory_bytes` the address space of one worker."""
+        """`seconds` bounds the algebra or the pattern of one answer; `memory_bytes` the address space of one worker.
+
+        A `scorer` of one's own takes the place of all rules.
+        """
         if workers < 1:
             raise ValueError(f"workers={workers!r}: expected at least 1")
         if not 0 < seconds <= 600:
@@ -55,16 +68,22 @@ class Grader:
         if kind not in ("strict", "qwen"):
             raise ValueError(f"kind={kind!r}: expected 'strict' or 'qwen'")
         self.kind = kind
+        self.name, self.version = (scorer.name, scorer.version) if scorer else (kind, GRADER_VERSION)
+        """What grades are recorded with: those by another name or version do not compare."""
         self.seconds = seconds
+        self._scorer = scorer
         self._workers = workers
         self._pool = Pool(workers, memory_bytes)
+        self._patterns = Pool(1, memory_bytes, "patterns")
+        self._slow_patterns: dict[str, int] = {}
         self._cache: dict[Question, Status] = {}
         self._slow: set[str] = set()  # expressions that took all their time once, and are not asked about again
         self.ignored_rules: set[str] = set()
         """Fields of `Rules` that problems declared and this kind of grader has no use for."""
 
     def __enter__(self) -> Grader:
-        self._pool.start(_EARLY_WORKERS)
+        if self._scorer is None:
+            self._pool.start(_EARLY_WORKERS)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -73,52 +92,94 @@ class Grader:
     def close(self) -> None:
         """End the worker processes; a later grade starts them again."""
         self._pool.close()
+        self._patterns.close()
 
     def grade(self, response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """The verdict on one response; see `Grade`."""
-        question = self._question(response, gold, rules)
-        return _grade(question, None if question is None else self._status(*question), truncated)
+        if self._scorer is not None:
+            return self._score(response, gold, rules, truncated)
+        question = self._question(response, gold, rules, truncated)
+        return _grade(question, question if isinstance(question, str) else self._status(*question))
 
     def grade_many(self, items: Iterable[Item]) -> list[Grade]:
         """The verdicts on many, in order, with all workers; equal questions are asked once."""
-        asked = [(self._question(response, gold, rules), truncated) for response, gold, rules, truncated in items]
-        statuses: dict[Question, Status] = {}
+        if self._scorer is not None:
+            return [self._score(*item) for item in items]
+        asked = [self._question(*item) for item in items]
+        statuses: dict[Question | Status, Status] = {}
         undecided: list[Question] = []
-        for question in dict.fromkeys(question for question, _ in asked if question is not None):
+        for question in dict.fromkeys(asked):
             try:
-                statuses[question] = self._status(*question, algebra=False)
+                statuses[question] = question if isinstance(question, str) else self._status(*question, algebra=False)
             except _NeedsAlgebra:
+                assert not isinstance(question, str)
                 undecided.append(question)
         with ThreadPoolExecutor(self._workers) as threads:
             statuses |= zip(undecided, threads.map(lambda question: self._status(*question), undecided), strict=True)
-        return [_grade(question, question and statuses[question], truncated) for question, truncated in asked]
+        return [_grade(question, statuses[question]) for question in asked]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
         """Whether two answers count as one vote: each must be correct when the other is the gold."""
+        if self._scorer is not None:
+            return same_text(a, b)
         rules = self._used(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
-    def _question(self, response: str, gold: str, rules: Rules) -> Question | None:
-        """The gold, the answer and the rules that apply; None where a response states no answer."""
+    def _question(self, response: str, gold: str, rules: Rules, truncated: bool) -> Question | Status:
+        """The gold, the answer and the rules that apply; how it ended where a response states no answer."""
         for name, text in (("response", response), ("gold", gold)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}={text!r}: expected text")
         rules = self._used(rules)
-        answer = self._answer(response, gold, rules)
-        return None if answer is None else (gold, answer, rules)
+        try:
+            answer = self._answer(response, gold, rules, truncated)
+        except TimeoutError:
+            return "timeout"
+        if answer is None:
+            return "truncated" if truncated else "no_answer"
+        return gold, answer, rules
+
+    def _score(self, response: str, gold: str, rules: Rules, truncated: bool) -> Grade:
+        assert self._scorer is not None
+        self._ignore(rules, *vars(rules))
+        return self._scorer.grade(response, gold, truncated)
 
     def _used(self, rules: Rules) -> Rules:
-        """The rules that apply: the lenient grader has none but its own, and notes what it leaves out."""
+        """The rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
         if self.kind == "strict" or rules == _DEFAULT:
             return rules
-        self.ignored_rules |= {name for name, value in vars(rules).items() if value != getattr(_DEFAULT, name)}
-        return _DEFAULT
+        self._ignore(rules, *_OF_MATHEMATICS)
+        return Rules(grading=rules.grading, choices=rules.choices)
 
-    def _answer(self, response: str, gold: str, rules: Rules) -> str | None:
+    def _ignore(self, rules: Rules, *names: str) -> None:
+        self.ignored_rules |= {name for name in names if getattr(rules, name) != getattr(_DEFAULT, name)}
+
+    def _answer(self, response: str, gold: str, rules: Rules, truncated: bool) -> str | None:
+        """The answer as the model wrote it; raises `TimeoutError` where a pattern takes too long to find it."""
+        grading = rules.grading
+        if grading.kind == "choice":
+            return stated_choice(response, rules.choices)
+        if grading.kind == "exact":
+            return stated_text(response, truncated)
+        if grading.pattern is not None:
+            answer = self._find(grading.pattern, response)
+            is_lenient = self.kind == "qwen" and grading.is_mathematics
+            return qwen.strip(answer) if answer and is_lenient else answer
         if self.kind == "qwen":
             return qwen.extract_answer(response)
         several = rules.multiple or ("," in gold and shape_of(clean(gold)).kind == "list")
         return extract_all(response) if several else extract_answer(response)
+
+    def _find(self, pattern: str, response: str) -> str | None:
+        try:
+            return self._patterns.find(pattern, response, self.seconds)
+        except TimeoutError:
+            slow = self._slow_patterns[pattern] = self._slow_patterns.get(pattern, 0) + 1
+            if slow < _MOST_SLOW:
+                raise
+            took = f"took more than {self.seconds:g} s on each of {slow} responses"
+            hint = "simplify it: a repetition within a repetition, (a+)+, may take for ever"
+            raise UsageError(took, field="pattern", value=pattern, hint=hint) from None
 
     def _status(self, gold: str, answer: str, rules: Rules, algebra: bool = True) -> Status:
         question = (gold, answer, rules)
@@ -126,6 +187,8 @@ class Grader:
         if status is None:
             judgement = _Judgement(self._pool if algebra else None, self.seconds, self._slow)
             judged = judgement.qwen if self.kind == "qwen" else judgement.strict
+            if not rules.grading.is_mathematics:
+                judged = _as_text
             try:
                 status = judged(gold, answer, rules)
             except (_NeedsAlgebra, TrimSFTError):  # a worker that cannot start is no fault of the answer
@@ -143,10 +206,15 @@ class Grader:
         return status
 
 
-def _grade(question: Question | None, status: Status | None, truncated: bool) -> Grade:
-    if question is None or status is None:
-        return Grade(False, "truncated" if truncated else "no_answer", None)
-    return Grade(status == "correct", status, question[1])
+def _grade(question: Question | Status, status: Status) -> Grade:
+    return Grade(status == "correct", status, None if isinstance(question, str) else question[1])
+
+
+def _as_text(gold: str, answer: str, rules: Rules) -> Status:
+    """The verdict on a letter, or on a text."""
+    if rules.grading.kind == "choice" and (len(answer) != 1 or answer not in LETTERS):
+        return "unparsable"
+    return "correct" if same_text(gold, answer, rules.grading.ignore_case) else "wrong"
 
 
 class _NeedsAlgebra(Exception):

@@ -1,7 +1,8 @@
-"""Processes that may be killed: where text of a model meets a computer algebra system.
+"""Processes that may be killed: where text of a model meets a computer algebra system, or a pattern of anybody's.
 
-`Pool.ask` returns one word: equal | different | unparsable | timeout. It never raises for what the text
-does to a worker: a worker that hangs, dies or runs out of memory costs that question alone.
+`Pool.ask` returns one word: equal | different | unparsable | timeout. `Pool.find` returns what a pattern finds, and
+raises `TimeoutError` where that takes too long. Nothing else is raised for what the text does to a worker: one that
+hangs, dies or runs out of memory costs that question alone.
 """
 
 import contextlib
@@ -15,9 +16,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trimsft.errors import TrimSFTError
+
+Task = Literal["algebra", "patterns"]
 
 _WORKER = Path(__file__).with_name("worker.py")
 _START_SECONDS = 120.0
@@ -28,8 +31,8 @@ _GRACE_SECONDS = 0.4
 class Pool:
     """`workers` processes, each started when it is first needed, or before by `start`."""
 
-    def __init__(self, workers: int, memory_bytes: int) -> None:
-        self._workers = [_Worker(memory_bytes) for _ in range(workers)]
+    def __init__(self, workers: int, memory_bytes: int, task: Task = "algebra") -> None:
+        self._workers = [_Worker(memory_bytes, task) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
@@ -41,9 +44,19 @@ class Pool:
 
     def ask(self, gold: str, answer: str, seconds: float, loose: bool = False) -> str:
         """What math-verify says about two expressions within `seconds`; waits for an idle worker."""
+        return self._ask({"gold": gold, "answer": answer, "seconds": seconds, "loose": loose})["said"]
+
+    def find(self, pattern: str, text: str, seconds: float) -> str | None:
+        """What the one group of the pattern holds where it matches last; raises `TimeoutError` after `seconds`."""
+        reply = self._ask({"pattern": pattern, "text": text, "seconds": seconds})
+        if reply["said"] == "timeout":
+            raise TimeoutError
+        return reply.get("answer")
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, str]:
         worker = self._idle.get()
         try:
-            return worker.ask({"gold": gold, "answer": answer, "seconds": seconds, "loose": loose})
+            return worker.ask(request)
         finally:
             self._idle.put(worker)
 
@@ -56,13 +69,14 @@ class Pool:
 class _Worker:
     """One host process (see worker.py) and the pipe to its child."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, task: Task) -> None:
         self._memory_bytes = memory_bytes
+        self._task = task
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
         self._pending = b""
 
-    def ask(self, request: dict[str, Any]) -> str:
+    def ask(self, request: dict[str, Any]) -> dict[str, str]:
         process = self._started()
         try:
             assert process.stdin is not None
@@ -73,20 +87,20 @@ class _Worker:
             reply = None
         if reply is None:
             self.stop()
-            return "timeout"
+            return {"said": "timeout"}
         if "said" in reply:
-            return "timeout" if reply["said"] == "memory" else str(reply["said"])
-        return "timeout" if reply["died"] in (signal.SIGALRM, signal.SIGKILL) else "unparsable"
+            return {"said": "timeout"} if reply["said"] == "memory" else reply
+        return {"said": "timeout" if reply["died"] in (signal.SIGALRM, signal.SIGKILL) else "unparsable"}
 
     def start(self) -> subprocess.Popen[bytes]:
         """The running process, started where there is none; it may not be ready yet."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.stop()
-        if importlib.util.find_spec("math_verify") is None:
+        if self._task == "algebra" and importlib.util.find_spec("math_verify") is None:
             raise TrimSFTError("math_verify is not installed", hint="grading needs math-verify==0.9.0")
         self._process = subprocess.Popen(
-            [sys.executable, str(_WORKER), str(self._memory_bytes)],
+            [sys.executable, str(_WORKER), str(self._memory_bytes), self._task],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -98,7 +112,7 @@ class _Worker:
         process = self.start()
         if not self._ready and self._line(process, _START_SECONDS) is None:
             self.stop()
-            command = f"{sys.executable} {_WORKER} {self._memory_bytes}"
+            command = f"{sys.executable} {_WORKER} {self._memory_bytes} {self._task}"
             raise TrimSFTError("the grading worker did not start", hint=f"run `{command}` to see why")
         self._ready = True
         return process

@@ -1,15 +1,20 @@
 """What a grade is, and what a benchmark may declare about its answers.
 
->>> Rules.of_row({"answer": "4.2", "unit": "%", "error": "1e-1"}, benchmark="olympiadbench")
-Rules(multiple=False, tolerance=None, absolute=0.1, unit='%')
+>>> rules = Rules.of_row({"answer": "4.2", "unit": "%", "error": "1e-1"}, benchmark="olympiadbench")
+>>> rules.absolute, rules.unit, str(rules.grading)
+(0.1, '%', 'math')
+>>> str(Grading("regex", pattern="#### (-?[0-9.,]+)"))
+"regex '#### (-?[0-9.,]+)' compared as math"
 """
 
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
@@ -31,6 +36,68 @@ class Grade:
     answer: str | None  # the answer as the model wrote it, None where there is none
 
 
+GradingKind = Literal["math", "exact", "choice", "regex"]
+GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
+LETTERS = "ABCDEFGHIJ"
+"""What choices are called."""
+LONGEST_PATTERN = 1000
+
+
+@dataclass(frozen=True)
+class Grading:
+    """Where a response states its answer, and how that is compared with the gold."""
+
+    kind: GradingKind = "math"
+    """math: the last box, as mathematics. exact: the last box, or the whole response, as text. choice: a letter. regex:
+    what the one group of a pattern holds, where it matches last."""
+    pattern: str | None = None  # of regex alone
+    compare: Literal["math", "exact"] = "math"  # of regex alone
+    ignore_case: bool = False  # of comparisons as text
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing, with a `ValueError` that begins with the name of the field."""
+        if self.kind not in GRADING_KINDS:
+            raise ValueError(f"grading must be one of {', '.join(GRADING_KINDS)}, got {self.kind!r}")
+        if self.compare not in ("math", "exact"):
+            raise ValueError(f"compare must be math or exact, got {self.compare!r}")
+        if (self.kind == "regex") != (self.pattern is not None):
+            raise ValueError(f"pattern must be given with grading 'regex' and with no other, got {self.pattern!r}")
+        if self.pattern is not None:
+            _check_pattern(self.pattern)
+        elif self.compare != "math":
+            raise ValueError(f"compare has an effect on grading 'regex' alone, not on {self.kind!r}")
+        if self.ignore_case and not self.compares_text:
+            raise ValueError(f"ignore_case has an effect on texts alone, not on {self}")
+
+    @property
+    def compares_text(self) -> bool:
+        """Whether an answer must be the gold's text, but for spacing."""
+        return self.kind == "exact" or self.compare == "exact"
+
+    @property
+    def is_mathematics(self) -> bool:
+        """Whether answers are compared as mathematics, so that units and tolerances matter."""
+        return self.kind in ("math", "regex") and not self.compares_text
+
+    def __str__(self) -> str:
+        how = f" {self.pattern!r} compared as {self.compare}" if self.kind == "regex" else ""
+        return f"{self.kind}{how}{' without case' if self.ignore_case else ''}"
+
+
+def _check_pattern(pattern: str) -> None:
+    """Refuse a pattern that cannot be used; whether it is slow, a process finds out that can be killed."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"pattern must have at most {LONGEST_PATTERN:,} characters, got {len(pattern):,}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"pattern is no regular expression ({error}), got {pattern!r}") from error
+    if groups != 1:
+        raise ValueError(f"pattern must have one group (...), which holds the answer, got {groups} in {pattern!r}")
+
+
 @dataclass(frozen=True)
 class Rules:
     """Grading options of one problem; the default suits MATH, AMC, AIME and GSM8K."""
@@ -42,6 +109,9 @@ class Rules:
     absolute: float | None = None  # absolute tolerance between numbers: the `error` column of OlympiadBench
     unit: str | None = None
     """Unit of the gold where the gold itself has none; an answer may carry it, but no other."""
+    grading: Grading = Grading()
+    choices: tuple[str, ...] = ()
+    """What the letters A, B, ... stand for, where that is known."""
 
     def __post_init__(self) -> None:
         for name in ("tolerance", "absolute"):

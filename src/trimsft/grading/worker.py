@@ -1,11 +1,12 @@
-"""The process that runs math-verify: started as a script, it imports nothing of this package.
+"""The process that runs math-verify or patterns: started as a script, it imports nothing of this package.
 
-A host process imports math-verify once and forks a child; the child answers one JSON line after the
-other. Past its time the kernel ends the child (a timer whose signal has its default action, so no
+A host process imports math-verify once (for patterns: nothing) and forks a child; the child answers one
+JSON line after the other. Past its time the kernel ends the child (a timer whose signal has its default action, so no
 Python code has to cooperate), past its memory an allocation fails; the host forks the next child in
-milliseconds. Only strings come in, only one word goes out:
+milliseconds. Only strings come in, only one word goes out, of a pattern also what it found:
 
     {"gold": "\\frac{1}{2}", "answer": "0.5", "seconds": 1.5, "loose": false}  ->  {"said": "equal"}
+    {"pattern": "#### (\\d+)", "text": "... #### 18", "seconds": 1.5}  ->  {"said": "found", "answer": "18"}
 """
 
 import sys
@@ -17,11 +18,13 @@ import contextlib
 import json
 import math
 import os
+import re
 import resource
 import signal
 from typing import Any, BinaryIO
 
 _LOOSE_TOLERANCE = 1e-4
+_LONGEST_FOUND = 2_001  # characters: one more than any answer that is read
 
 
 def judge(gold: str, answer: str, loose: bool) -> str:
@@ -71,6 +74,20 @@ def _loosely_equal(gold: Any, answer: Any) -> bool:
     return False
 
 
+def find(pattern: str, text: str) -> dict[str, str]:
+    """What the group of the pattern holds where it matches last and holds something."""
+    answer = ""
+    for match in re.finditer(pattern, text):
+        answer = (match[1] or "").strip() or answer
+    return {"said": "found", "answer": answer[:_LONGEST_FOUND]} if answer else {"said": "none"}
+
+
+def _reply(request: dict[str, Any]) -> dict[str, str]:
+    if "pattern" in request:
+        return find(request["pattern"], request["text"])
+    return {"said": judge(request["gold"], request["answer"], request["loose"])}
+
+
 def _serve(requests: BinaryIO, replies: int, memory_bytes: int) -> None:
     """The child: answer until the pipe closes."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -80,20 +97,21 @@ def _serve(requests: BinaryIO, replies: int, memory_bytes: int) -> None:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
-            said = judge(request["gold"], request["answer"], request["loose"])
+            reply = _reply(request)
         except MemoryError:
-            said = "memory"
+            reply = {"said": "memory"}
         except Exception:
-            said = "unparsable"
+            reply = {"said": "unparsable"}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        os.write(replies, json.dumps({"said": said}).encode() + b"\n")
+        os.write(replies, json.dumps(reply).encode() + b"\n")
 
 
-def main(memory_bytes: int) -> None:
+def main(memory_bytes: int, task: str = "algebra") -> None:
     """The host: keep one child alive."""
     replies = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing a library prints may reach the pipe
-    judge("x+1", "1+x", False)  # imports and builds patterns once, for all children
+    if task == "algebra":
+        judge("x+1", "1+x", False)  # imports and builds patterns once, for all children
     died = 0
     while True:
         os.write(replies, json.dumps({"ready": True, "died": died}).encode() + b"\n")
@@ -112,4 +130,4 @@ def main(memory_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

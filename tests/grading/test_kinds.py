@@ -1,0 +1,239 @@
+"""Grading that is no boxed mathematics: exact texts, choices, patterns, and a scorer of one's own."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimsft.errors import TrimSFTError, UsageError
+from trimsft.grading import Grader, Grading, Rules, load_scorer
+from trimsft.grading import grader as module
+from trimsft.grading.texts import stated_choice
+
+GSM8K = r"#### (-?[0-9.,]+)"
+HOPELESS = r"(?:a+)+$|(x)"  # takes longer than anybody waits on the text below
+TEXT = "a" * 60 + "b"
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Grader]:
+    """Starts no algebra: nothing here needs it."""
+    own = Grader(seconds=120)
+    yield own
+    own.close()
+
+
+def graded(grader: Grader, response: str, gold: str, grading: Grading, **more: Any) -> tuple[str, str | None]:
+    truncated = more.pop("truncated", False)
+    grade = grader.grade(response, gold, Rules(grading=grading, **more), truncated=truncated)
+    assert grade.correct == (grade.status == "correct")
+    return grade.status, grade.answer
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "status"),
+    [
+        ("Paris", "Paris", "correct"),
+        (" New\n York ", "New York", "correct"),
+        (r"It lies in \boxed{\text{Paris}}.", "Paris", "correct"),
+        ("paris", "Paris", "wrong"),
+        ("It is Paris.", "Paris", "wrong"),  # nobody guesses which part is meant
+        ("0.5", "1/2", "wrong"),  # no mathematics
+        ("  ", "Paris", "no_answer"),
+    ],
+)
+def test_exact_is_the_box_or_the_whole_response(plain: Grader, response: str, gold: str, status: str) -> None:
+    assert graded(plain, response, gold, Grading("exact"))[0] == status
+
+
+def test_exact_may_leave_out_case_and_a_response_that_was_cut_off_is_no_answer(plain: Grader) -> None:
+    assert graded(plain, "PARIS", "Paris", Grading("exact", ignore_case=True)) == ("correct", "PARIS")
+    assert graded(plain, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
+    assert graded(plain, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
+    rules = Rules(grading=Grading("exact"))
+    assert plain.equivalent("New  York", "New York", rules) and not plain.equivalent("1/2", "0.5", rules)
+
+
+@pytest.mark.parametrize(
+    ("response", "letter"),
+    [
+        (r"so \boxed{B}", "B"),
+        (r"so $\boxed{\textbf{(B)}\ 4}$", "B"),
+        (r"so \boxed{b}", "B"),
+        (r"so \boxed{4}", "B"),  # the text of a choice
+        (r"so \boxed{\text{Four apples}}", "C"),
+        (r"The answer is C. No: \boxed{B}", "B"),
+        (r"so \boxed{17}", "17"),  # an answer, but none of the choices
+        ("The answer is (B).", "B"),
+        ("The correct answer is: **B**", "B"),
+        ("ANSWER: B", "B"),
+        ("The answer is option B because 2+2=4", "B"),
+        ("The answer is A because it is.", "A"),
+        ("First I thought the answer is C, but the answer is B.", "B"),
+        ("Let me see.\n\nB", "B"),
+        ("Let me see.\n**(B)**", "B"),
+        ("B. Four", "B"),
+        ("B", "B"),
+        ("The answer is A train.", None),
+        ("A dog is an animal.", None),
+        ("The answer is B or C.", None),
+        ("The answer is not B.", None),
+        ("Is it\nA. 3\nB. 4", None),  # the choices, copied
+        ("I", "I"),
+        ("K", None),
+        ("", None),
+    ],
+)
+def test_the_letter_of_a_choice(response: str, letter: str | None) -> None:
+    assert stated_choice(response, ("3", "4", "four apples")) == letter
+
+
+def test_a_choice_is_graded_by_its_letter(plain: Grader) -> None:
+    choice = Grading("choice")
+    assert graded(plain, "The answer is B.", "B", choice) == ("correct", "B")
+    assert graded(plain, "The answer is C.", "B", choice) == ("wrong", "C")
+    assert graded(plain, r"\boxed{17}", "B", choice, choices=("3", "4")) == ("unparsable", "17")
+    assert graded(plain, "Hm, the", "B", choice, truncated=True) == ("truncated", None)
+    assert graded(plain, r"\boxed{4}", "B", choice, choices=("3", "4")) == ("correct", "B")
+
+
+@pytest.mark.parametrize("text", ["answer is " * 50_000, "(" * 500_000, "A" * 500_000, "A.\n" * 200_000, "*" * 500_000])
+def test_hostile_texts_choose_nothing_and_cost_no_time(text: str) -> None:
+    assert stated_choice(text) in (None, "A")
+
+
+@pytest.mark.parametrize(
+    ("response", "gold", "status", "answer"),
+    [
+        ("5 + 13 = 18\n#### 18", "18", "correct", "18"),
+        ("#### 17\nno:\n#### 1,000.", "1000", "correct", "1,000."),  # the last one counts
+        ("#### 17", "18", "wrong", "17"),
+        (r"\boxed{18}", "18", "no_answer", None),
+    ],
+)
+def test_a_pattern_finds_the_answer(plain: Grader, response: str, gold: str, status: str, answer: str | None) -> None:
+    assert graded(plain, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
+
+
+def test_what_a_pattern_finds_is_compared_as_told(plain: Grader) -> None:
+    by_math, by_text = (Grading("regex", pattern="=(.*)", compare=how) for how in ("math", "exact"))
+    assert graded(plain, "x=1/2", "0.5", by_math)[0] == "correct"
+    assert graded(plain, "x=1/2", "0.5", by_text)[0] == "wrong"
+    assert graded(plain, "x=1/2", "0.5", by_math, tolerance=0.1)[0] == "correct"
+    assert plain.equivalent("1/2", "0.5", Rules(grading=by_math))
+    assert not plain.equivalent("1/2", "0.5", Rules(grading=by_text))
+    many = [("x=2", "2", Rules(grading=by_math), False), ("", "2", Rules(grading=by_math), True)]
+    assert [grade.status for grade in plain.grade_many(many)] == ["correct", "truncated"]
+
+
+def test_a_pattern_that_never_ends_is_ended_and_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_SLOW", 3)
+    grader, rules = Grader(seconds=0.2), Rules(grading=Grading("regex", pattern=HOPELESS))
+    try:
+        items = [(TEXT, "a", rules, False)] * 2
+        assert [(grade.status, grade.answer) for grade in grader.grade_many(items)] == [("timeout", None)] * 2
+        with pytest.raises(UsageError, match=r"^pattern: took more than 0.2 s on each of 3 responses, got .*; simpl"):
+            grader.grade(TEXT, "a", rules)
+    finally:
+        grader.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "maths"}, "^grading must be one of math, exact, choice, regex, got 'maths'$"),
+        ({"kind": "regex"}, "^pattern must be given with grading 'regex'"),
+        ({"kind": "exact", "pattern": "(a)"}, "^pattern must be given with grading 'regex' and with no other"),
+        ({"kind": "regex", "pattern": "a"}, r"^pattern must have one group \(...\), which holds the answer, got 0 in"),
+        ({"kind": "regex", "pattern": "(a"}, "^pattern is no regular expression "),
+        ({"kind": "regex", "pattern": "(" * 999}, "^pattern is no regular expression "),
+        ({"kind": "regex", "pattern": "(a)" + "b" * 1000}, "^pattern must have at most 1,000 characters, got 1,003$"),
+        ({"kind": "exact", "compare": "exact"}, "^compare has an effect on grading 'regex' alone, not on 'exact'$"),
+        ({"kind": "choice", "ignore_case": True}, "^ignore_case has an effect on texts alone, not on choice"),
+    ],
+)
+def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Grading(**fields)
+
+
+def test_the_lenient_grader_has_its_own_mathematics_and_nothing_else_of_its_own() -> None:
+    grader = Grader(kind="qwen")
+    try:
+        assert graded(grader, "The answer is B.", "B", Grading("choice"))[0] == "correct"
+        assert graded(grader, "#### 10001", "10000", Grading("regex", pattern=GSM8K))[0] == "correct"
+        assert grader.ignored_rules == set()
+        graded(grader, r"\boxed{1}", "1", Grading(), unit="m")
+        assert grader.ignored_rules == {"unit"}
+    finally:
+        grader.close()
+
+
+# ---- a scorer of one's own
+
+SCORER = """
+def last_word(response, gold):
+    word = response.split()[-1] if response.split() else None
+    return word == gold, word
+def yes(response, gold): return gold in response
+def broken(response, gold): return 1 / 0
+def vague(response, gold): return 0.5
+def blank(response, gold): return True, None
+def alone(response): return True
+"""
+
+
+@pytest.fixture
+def scorers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scorers_here.py").write_text(SCORER)
+    yield tmp_path / "scorers_here.py"
+    sys.modules.pop("scorers_here", None)
+
+
+def test_a_function_of_the_current_folder_grades(scorers: Path) -> None:
+    scorer = load_scorer("scorers_here:last_word")
+    grader = Grader(scorer=scorer)
+    assert (grader.name, grader.version) == ("scorers_here:last_word", scorer.version) and len(scorer.version) == 12
+    assert graded(grader, "it is 5", "5", Grading()) == ("correct", "5")
+    assert graded(grader, "it is 5.0", "5", Grading()) == ("wrong", "5.0")
+    assert graded(grader, "", "5", Grading(), truncated=True) == ("truncated", None)
+    assert grader.equivalent("a  b", "a b") and not grader.equivalent("5", "5.0")
+    graded(grader, "5", "5", Grading("exact"), unit="m")
+    assert grader.ignored_rules == {"grading", "unit"}
+    assert graded(Grader(scorer=load_scorer("scorers_here:yes")), " is 5. ", "5", Grading()) == ("correct", "is 5.")
+
+
+def test_another_code_is_another_version(scorers: Path) -> None:
+    before = load_scorer("scorers_here:yes").version
+    scorers.write_text(SCORER + "\n# changed\n")
+    assert load_scorer("scorers_here:yes").version != before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", r"^scorers_here:broken failed on the response 'x' to the gold '5' \(ZeroDivisionError: "),
+        ("vague", "^scorers_here:vague must return True or False, or a pair of that and the answer .*, got 0.5$"),
+        ("blank", "^scorers_here:blank must return an answer where it returns True"),
+    ],
+)
+def test_a_scorer_that_fails_ends_the_grading_in_one_line(scorers: Path, name: str, message: str) -> None:
+    with pytest.raises(TrimSFTError, match=message):
+        Grader(scorer=load_scorer(f"scorers_here:{name}")).grade("x", "5")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("scorers_here:alone", "^grader: 'scorers_here:alone' grades no responses; name a function of a response"),
+        ("scorers_here:yess", r"^grader: module 'scorers_here' has no 'yess'; did you mean 'yes'\?$"),
+        ("nowhere_at_all:score", "^grader: 'nowhere_at_all:score': no module 'nowhere_at_all'"),
+        ("../up:score", "^grader: must be module:Attribute, such as my_module:score, got '../up:score'$"),
+    ],
+)
+def test_what_is_no_scorer_is_refused_in_one_line(scorers: Path, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load_scorer(name)
