@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.report.page.pages import make_eval
+from tests.report.page.pages import make_eval, make_telemetry
 from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_table
 from trimsft import paper
@@ -106,6 +106,19 @@ def test_numbers_are_those_of_the_token_table(analysed: Path) -> None:
 def _only_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for tests that look at tables: of figures their numbers."""
     monkeypatch.setattr(style, "PRINT_FORMATS", ())
+
+
+@pytest.mark.usefixtures("_only_numbers")
+def test_a_training_is_drawn_and_auto_trim_weighs_as_it_ended(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "one.parquet", TEXTS)
+    auto = make_telemetry(tmp_path / "auto", "auto-trim", gate=[1.0, 0.25], exponent=[1.0, 2.0])
+    write_analysis(tmp_path / "out", {"Base": table, "AutoTrim": auto}, objectives=("auto-trim",))
+    with (tmp_path / "out" / "figures" / "training.csv").open(encoding="utf-8", newline="") as file:
+        logged = [(row["run"], int(row["step"]), float(row["gate"])) for row in csv.DictReader(file)]
+    assert logged == [("AutoTrim", 1, 1.0), ("AutoTrim", 2, 0.25)]
+    (row,) = [row for row in read(tmp_path / "out", "objectives") if row["objective"] == "auto-trim"]
+    p = np.exp(-read_token_table(table)["nll"].astype(np.float64))
+    assert float(row["mean_weight"]) == pytest.approx(np.mean(0.25 + 0.75 * p**2), abs=1e-4)  # shown with four digits
 
 
 @pytest.mark.usefixtures("_only_numbers")
