@@ -17,7 +17,10 @@ def run(*arguments: str):
     return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
 
 
-COMMANDS = "quickstart train recipes eval compare tokens audit report study sweep bench doctor".split()
+COMMANDS = (
+    "quickstart", "train", "recipes", "eval", "compare", "tokens", "audit", "report", "study", "sweep", "bench",
+    "doctor",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -29,6 +29,7 @@ from trimsft.runs.parsing import checked
 from trimsft.text.models import is_finite
 from trimsft.text.readers import list_files
 from trimsft.text.reference import table_of
+from trimsft.train.attention import check_attention
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
@@ -252,6 +253,7 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)
+    _together(args, lambda: check_attention(settings))
     tokenizer = _together(args, lambda: load_tokenizer(settings))
     train, test = _together(args, lambda: load_data(settings, tokenizer))
     with refusing(settings.overrides):

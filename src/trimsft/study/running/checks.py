@@ -9,7 +9,6 @@ scale = with_attention(scale, folder)
 Each would otherwise fail in every cell, some of them after hours of training.
 """
 
-import importlib.util
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from trimsft.study.running.job import CellJob
 from trimsft.study.running.training import ATTENTION, model_path, training_settings, wants_flash
 from trimsft.study.scales import Scale
 from trimsft.text.models import load_config
+from trimsft.train.attention import has_flash_attention
 
 logger = logging.getLogger("trimsft")
 
@@ -135,13 +135,3 @@ def with_attention(scale: Scale, folder: StudyFolder) -> Scale:
         ATTENTION,
     )
     return with_sdpa
-
-
-def has_flash_attention() -> bool:
-    """Whether transformers would find it: the package, or the one that loads its kernel from the hub.
-
-    Whether there is a GPU is not asked: the head of a cluster may have none.
-    """
-    from transformers.utils import is_kernels_available
-
-    return importlib.util.find_spec("flash_attn") is not None or bool(is_kernels_available())

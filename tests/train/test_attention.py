@@ -1,0 +1,47 @@
+"""Flash attention that is not installed is refused before anything is read or written, in a dry run, too."""
+
+import pytest
+
+from trimsft.errors import UsageError
+from trimsft.train import attention, parse
+from trimsft.train.attention import check_attention, has_flash_attention
+from trimsft.train.estimate import dry_run
+from trimsft.train.run import train
+
+SAYS = (
+    "attn_implementation: flash_attention_2 needs the package flash-attn or the package kernels, and neither is "
+    "installed; pip install kernels, which needs no compiler; set attn_implementation='sdpa'"
+)
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(attention, "has_flash_attention", lambda kind: False)
+    words = "--model_name_or_path ./nowhere --dataset_name nowhere.jsonl --output_dir run --bf16 false"
+    return parse([*words.split(), "--attn_implementation", "flash_attention_2"])
+
+
+@pytest.mark.parametrize("begin", [dry_run, train])
+def test_it_is_refused_before_anything_is_read(begin, settings, tmp_path) -> None:
+    with pytest.raises(UsageError) as refused:
+        begin(settings)
+    assert str(refused.value) == SAYS and not list(tmp_path.iterdir())
+
+
+def test_what_the_model_is_given_counts_and_what_is_installed_passes(settings, monkeypatch) -> None:
+    settings.args.model_init_kwargs = {"attn_implementation": "flash_attention_3"}
+    with pytest.raises(UsageError, match="flash_attention_3 needs the package flash-attn-3 or the package kernels"):
+        check_attention(settings)
+    settings.args.model_init_kwargs = {"attn_implementation": "sdpa"}
+    check_attention(settings)
+    monkeypatch.setattr(attention, "has_flash_attention", lambda kind: kind == "flash_attention_2")
+    settings.args.model_init_kwargs = None
+    check_attention(settings)
+
+
+@pytest.mark.parametrize("package", ["flash_attn", "kernels", None])
+def test_either_package_will_do(package: str | None, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == package else None)
+    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: package == "kernels")
+    assert has_flash_attention() == (package is not None)
