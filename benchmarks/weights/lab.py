@@ -26,7 +26,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +37,13 @@ import torch
 
 from benchmarks.weights import tasks
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.llama import Base, StackedLlama
-from benchmarks.weights.objectives import SETS, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.llama import Base
+from benchmarks.weights.objectives import SETS, grouped, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, over_conditions, percent
-from benchmarks.weights.training import Examples, Job, Schedule, Trained, train
+from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
 from trimsft.bench.head import machine
 from trimsft.errors import TrimSFTError
 from trimsft.lab import TIERS, base_model_path
-from trimsft.objectives import SFT
 from trimsft.runs import write_whole
 
 NEW_TOKENS = 128
@@ -87,19 +86,11 @@ def run(options: argparse.Namespace) -> None:
     left = [model for model in wanted if model not in have]
     with _workers(options.processes) as workers:
         bench = Bench(options, workers, {model.data for model in left})
-        for group in _groups(left, options.group):
+        for group in grouped(left, lambda model: model.objective, options.group):
             records += bench.measure(group)
             _write(options, records)
             print(f"{len(records)} of {len(wanted)} models, {bench.seconds():.0f} s", flush=True)
     print(show(records))
-
-
-def _groups(models: Sequence[Model], most: int) -> Iterator[list[Model]]:
-    """Models that are compared with the same kind of reference, at most so many at once."""
-    for kind in (None, "base", "sft"):
-        alike = [model for model in models if reference_of(model.objective) == kind]
-        for first in range(0, len(alike), most):
-            yield alike[first : first + most]
 
 
 def _workers(processes: int) -> Executor:
@@ -128,7 +119,7 @@ class Bench:
 
     def measure(self, group: Sequence[Model]) -> list[dict[str, Any]]:
         """Train and sample a group of models; a record for each."""
-        trained = self._train(group, self._reference(group))
+        trained = self._train(group)
         print(f"trained {len(group)} models, {self.seconds():.0f} s", flush=True)
         written = generate(
             trained.model,
@@ -144,19 +135,11 @@ class Bench:
         parts = zip(group, grades, held, trained.traces, strict=True)
         return [{**vars(m), **grade.result(), "held_out": h, "trace": trace} for m, grade, h, trace in parts]
 
-    def _train(self, group: Sequence[Model], reference: StackedLlama | None) -> Trained:
+    def _train(self, group: Sequence[Model]) -> Trained:
         jobs = [Job(parse_objective(one.objective), self._rows[one.data], one.seed) for one in group]
-        return train(self._base, jobs, self._schedule(), device=self._options.device, reference=reference)
-
-    def _reference(self, group: Sequence[Model]) -> StackedLlama | None:
-        kind, device = reference_of(group[0].objective), self._options.device
-        if kind != "sft":
-            return StackedLlama.of(self._base, len(group), device) if kind else None
-        jobs = [Job(SFT(), self._rows[one.data], one.seed) for one in group]
-        return train(self._base, jobs, self._schedule(), device=device).model.part(0, len(group))
-
-    def _schedule(self) -> Schedule:
-        return Schedule(batch=self._options.batch, learning_rate=self._options.lr)
+        schedule, device = Schedule(self._options.batch, self._options.lr), self._options.device
+        reference = make_reference(reference_of(group[0].objective), self._base, jobs, schedule, device=device)
+        return train(self._base, jobs, schedule, device=device, reference=reference)
 
 
 # ---- what is written and shown

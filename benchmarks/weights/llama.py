@@ -94,7 +94,7 @@ class StackedLlama:
         def attend(layer: int, *parts: Tensor) -> Tensor:
             q, k, v = (part.view(models * sequences, length, -1, self.head_size).transpose(1, 2) for part in parts)
             if keep is not None:
-                keep.append(tuple(one.unflatten(0, (models, sequences)) for one in (k, v)))  # type: ignore[arg-type]
+                keep.append(tuple(one.unflatten(0, (models, sequences)) for one in (k, v)))
             k, v = (one.repeat_interleave(self.heads // self.key_heads, dim=1) for one in (k, v))
             return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(parts[0].shape)
 

@@ -6,11 +6,14 @@ TrimSFT(margin=6.0, bandwidth=2.0)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from trimsft.errors import UsageError
 from trimsft.objectives import NAMES, OBJECTIVES, make_objective, needs_of
+
+T = TypeVar("T")
 
 MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "auto-trim")
 EVERY = (*dict.fromkeys((*MAIN, *OBJECTIVES)), "p-alpha,alpha=0.5", "p-threshold,alpha=1")
@@ -48,6 +51,16 @@ def reference_of(text: str) -> str | None:
     if "reference" not in needs_of(parse_objective(text)):
         return None
     return "sft" if text.split(",")[0] == "rho-1" else "base"
+
+
+def grouped(models: Iterable[T], objective_of: Callable[[T], str], most: int) -> Iterator[list[T]]:
+    """At most so many models at once, all compared with the same kind of reference."""
+    by_kind: dict[str | None, list[T]] = {None: [], "base": [], "sft": []}
+    for model in models:
+        by_kind[reference_of(objective_of(model))].append(model)
+    for alike in by_kind.values():
+        for first in range(0, len(alike), most):
+            yield alike[first : first + most]
 
 
 def table_name(text: str) -> str:

@@ -26,7 +26,6 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,12 @@ import torch
 
 from benchmarks.weights.decoding import generate
 from benchmarks.weights.llama import Base
-from benchmarks.weights.objectives import named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.objectives import grouped, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.prepared import BENCHMARKS, TRAINING, Prepared
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, percent
-from benchmarks.weights.training import Examples, Job, Schedule, train
+from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
 from trimsft.bench.head import machine
-from trimsft.errors import TrimSFTError, UsageError
+from trimsft.errors import TrimSFTError
 from trimsft.runs import write_whole
 from trimsft.runs.files import written_beside
 
@@ -69,17 +68,11 @@ def prepare(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     started, prepared = time.perf_counter(), Prepared.load(options.prepared)
-    models = [(name, seed) for name in named_objectives(options.objectives) for seed in options.seeds]
-    if odd := next((name for name, _ in models if reference_of(name)), None):
-        raise UsageError("needs a reference, which is not offered here", field="objectives", value=odd)
-    left = iter([one for one in models if not _file(options, *one).exists()])
+    models = [(name, seed) for seed in options.seeds for name in named_objectives(options.objectives)]
+    left = [one for one in models if not _file(options, *one).exists()]
     base, examples = Base.load(options.weights), Examples.of(prepared.training[options.data][: options.rows])
-    options.out.mkdir(parents=True, exist_ok=True)
-    while group := list(islice(left, options.group)):
-        jobs = [Job(parse_objective(name), examples, seed) for name, seed in group]
-        schedule = Schedule(batch=options.batch, learning_rate=options.lr, trace_every=20)
-        compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
-        trained = train(base, jobs, schedule, device=options.device, compute=compute)
+    for group in grouped(left, lambda model: model[0], options.group):
+        trained = _train(group, base, examples, options)
         print(f"trained {group}, {time.perf_counter() - started:.0f} s", flush=True)
         for at, (name, seed) in enumerate(group):
             written = _sample(trained.model.part(at, at + 1), prepared, options)
@@ -88,6 +81,15 @@ def run(options: argparse.Namespace) -> None:
             _save(_file(options, name, seed), facts, written)
             print(f"sampled {name}, seed {seed}, {time.perf_counter() - started:.0f} s", flush=True)
         del trained
+
+
+def _train(group: Sequence[tuple[str, int]], base: Base, examples: Examples, options: argparse.Namespace) -> Trained:
+    jobs = [Job(parse_objective(name), examples, seed) for name, seed in group]
+    schedule = Schedule(batch=options.batch, learning_rate=options.lr, trace_every=20)
+    compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
+    where: dict[str, Any] = {"device": options.device, "compute": compute}
+    reference = make_reference(reference_of(group[0][0]), base, jobs, schedule, **where)
+    return train(base, jobs, schedule, reference=reference, **where)
 
 
 def _file(options: argparse.Namespace, name: str, seed: int) -> Path:
@@ -104,6 +106,7 @@ def _sample(model: Any, prepared: Prepared, options: argparse.Namespace) -> dict
 
 
 def _save(path: Path, facts: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     small = {name: ids.astype(np.uint16 if ids.max() < 2**16 else np.uint32) for name, ids in written.items()}
     with written_beside(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, facts=np.array(json.dumps(facts)), **small)

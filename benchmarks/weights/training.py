@@ -24,12 +24,12 @@ from transformers import get_cosine_schedule_with_warmup
 from benchmarks.weights.llama import EMBEDDING, Base, StackedLlama
 from trimsft.head import IGNORED, linear_cross_entropy
 from trimsft.head.problem import weigh
-from trimsft.objectives import Adapts, AutoTrim, Objective, TokenStats
+from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TokenStats
 
 SMALL_VOCABULARY = 4096
 """Up to here the logits of all models are computed at once; above, the fused head takes one model after the other."""
 
-Pair = tuple[Sequence[int], Sequence[int]]  # prompt and completion
+Pair = tuple[list[int], list[int]]  # prompt and completion
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,22 @@ def train(
     del optimizer, rate
     torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
     return Trained(model, traces.lists())
+
+
+def make_reference(
+    kind: str | None,
+    base: Base,
+    jobs: Sequence[Job],
+    schedule: Schedule,
+    *,
+    device: str,
+    compute: torch.dtype = torch.float32,
+) -> StackedLlama | None:
+    """What the objectives of these jobs compare with: "base", or "sft", trained on the same rows in the same order."""
+    if kind != "sft":
+        return StackedLlama.of(base, len(jobs), device, compute) if kind else None
+    alike = [replace(job, objective=SFT()) for job in jobs]
+    return train(base, alike, schedule, device=device, compute=compute).model.part(0, len(jobs))
 
 
 def _optimizer(model: StackedLlama, updates: int, rate: float) -> tuple[Any, Any]:
@@ -266,14 +282,19 @@ def weigh_all(objectives: Sequence[Any], stats: TokenStats, counts: Sequence[int
         else:
             together[id(objective)].append(at)
     for models in together.values():
-        chosen = stats[torch.tensor(models, device=stats.nll.device)]
-        flat = TokenStats(*(None if one is None else one.flatten() for one in vars(chosen).values()))
-        weights_MK[models] = weigh(objectives[models[0]], flat).view_as(chosen.nll)
+        chosen = torch.tensor(models, device=stats.nll.device)
+        flat = _each(stats[chosen], Tensor.flatten)
+        weights_MK[chosen] = weigh(objectives[models[0]], flat).view(len(models), -1)
     return weights_MK
 
 
 def _of_model(stats: TokenStats, at: int, count: int) -> TokenStats:
-    return TokenStats(*(None if one is None else one[at, :count] for one in vars(stats).values()))
+    return _each(stats, lambda one: one[at, :count])
+
+
+def _each(stats: TokenStats, change: Callable[[Tensor], Tensor]) -> TokenStats:
+    parts: list[Any] = [None if one is None else change(one) for one in vars(stats).values()]
+    return TokenStats(*parts)
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.weights import lab, prepared, smollm2, tasks
-from benchmarks.weights.objectives import EVERY, GRID, named_objectives, parse_objective, reference_of
+from benchmarks.weights.objectives import EVERY, GRID, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
 from trimsft.lab import base_model_path
 from trimsft.objectives import OBJECTIVES, AutoTrim, TrimSFT
@@ -103,6 +103,7 @@ def test_objectives_by_name() -> None:
     assert {name.split(",")[0] for name in EVERY} == {*OBJECTIVES}
     assert len(named_objectives(["sft"], grid=True)) == 1 + len(set(GRID)) == 26
     assert [reference_of(name) for name in ("sft", "asft", "rho-1")] == [None, "base", "sft"]
+    assert table_name("trim,margin=6,bandwidth=2") == "TrimSFT (6, 2)" and table_name("sft") == "SFT"
     assert lab.main(["--objectives", "trim,margin=wide"]) == 2
 
 
@@ -139,12 +140,12 @@ def test_smollm2_is_trained_sampled_and_graded(
     assert known.golds == {"gsm8k": ["2", "3"]} and len(known.training["gsm8k"]) == 2
     out, results = tmp_path / "out", tmp_path / "results.json"
     words = ["run", str(small), "--weights", str(base), "--out", str(out), "--benchmarks", "gsm8k", "--batch", "1"]
+    words += ["--objectives", "sft", "auto-trim", "rho-1"]
     assert smollm2.main([*words, "--new-tokens", "3", "--seeds", "1", "2", "--group", "3"]) == 0
     files = sorted(path.name for path in out.iterdir())
-    assert files == [f"gsm8k-{name}-{seed}.npz" for name in ("auto-trim", "sft") for seed in (1, 2)]
+    assert files == [f"gsm8k-{name}-{seed}.npz" for name in ("auto-trim", "rho-1", "sft") for seed in (1, 2)]
     assert "trained" in capsys.readouterr().out
     assert smollm2.main([*words, "--seeds", "1", "2"]) == 0 and "trained" not in capsys.readouterr().out
-    assert smollm2.main([*words, "--objectives", "asft"]) == 2  # it would need a reference
 
     _overwrite(out / "gsm8k-sft-1.npz", base, known.eos, [r"\boxed{2}", r"\boxed{1}"])
     graded = ["grade", str(out), "--prepared", str(small), "--model", str(base), "--results", str(results)]
