@@ -36,7 +36,7 @@ def generate(
 
     Args:
         rows_at_once: this many rows share a forward pass, of several models or of a part of one's problems.
-        seed: the same for all models, so that they differ in their weights alone.
+        seed: of the samples; those of models that share a pass are drawn one after the other.
     """
     n = samples + 1
     models_at_once = max(1, rows_at_once // (len(prompts) * n))

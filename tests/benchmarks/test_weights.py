@@ -122,9 +122,15 @@ def test_fixed_parts_are_those_of_the_trainer() -> None:
 
 def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(llama: LlamaForCausalLM) -> None:
     prompts = [prompt for prompt, _ in _pairs(5, rows=5)]
-    both = StackedLlama.of(Base.of(llama), 2)
-    wrote, again = generate(both, prompts, samples=3, new=40, eos=EOS, rows_at_once=16)
-    assert np.array_equal(wrote, again)  # the same weights, the same noise
+    both = StackedLlama.of(Base.of(llama), 2).trainable()
+    with torch.no_grad():
+        both.parameters["model.norm.weight"][1] *= 2  # twice as sure: other samples, other ends, the same first choices
+    rows = {"samples": 3, "new": 40, "eos": EOS}
+    wrote, surer = generate(both, prompts, rows_at_once=1000, **rows)
+    (alone,) = generate(both.part(0, 1), prompts, rows_at_once=8, **rows)  # two problems at a time
+    assert np.array_equal(wrote[:, 0], surer[:, 0]) and np.array_equal(wrote[:, 0], alone[:, 0])
+    lengths = (wrote[:, 1:] != EOS).sum(axis=2), (surer[:, 1:] != EOS).sum(axis=2)
+    assert min(map(np.min, lengths)) < 32 and not np.array_equal(*lengths)  # some rows left before the others
     for prompt, rows in zip(prompts, wrote, strict=True):
         ids = torch.tensor([prompt])
         theirs = llama.generate(
