@@ -6,7 +6,6 @@
 Training (`trimsft.text.training_data`), the token table and evaluation all go through these functions.
 """
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trimsft.errors import DataError, UsageError, one_line
+from trimsft.errors import DataError, UsageError
+from trimsft.text.hub import asking_hub, not_loaded
 from trimsft.text.readers import and_more, is_text
 from trimsft.text.templates import PromptTemplate, TextTemplate
 
@@ -33,12 +33,11 @@ def load_tokenizer(
     if looks_local and not Path(name).expanduser().is_dir():
         raise UsageError("no such folder", field=field, value=name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
+        with asking_hub(name):
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=trust_remote_code)
         tokenizer.decode(tokenizer("a", truncation=False)["input_ids"])  # some damage shows in use only
     except Exception as error:  # the library raises whatever the files make it
-        reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-        absent = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
-        raise UsageError(f"cannot load a tokenizer from {name!r}{absent}: {reason}", field=field) from error
+        raise not_loaded(f"a tokenizer from {name!r}", name, error, field=field) from error
     return tokenizer
 
 

@@ -8,14 +8,14 @@ that are not finite.
 
 import logging
 import math
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError, UsageError, one_line
+from trimsft.errors import TrimSFTError, UsageError
 from trimsft.runs.parsing import read_json
+from trimsft.text.hub import asking_hub, not_loaded
 from trimsft.text.readers import and_more
 
 AGAIN = "fetch or make the model again"
@@ -158,14 +158,12 @@ def _loading(name: str | Path, field: str) -> Iterator[None]:
     for report in reports:
         report.disabled = True
     try:
-        yield
+        with asking_hub(name):
+            yield
     except TrimSFTError:
         raise
     except Exception as error:  # the library raises whatever the files make it
-        # said first where a name is no folder, since the library then speaks of the hub alone
-        elsewhere = "" if Path(name).is_dir() else " (no such folder here, so the hub was asked)"
-        reason = textwrap.shorten(one_line(error), 400, placeholder=" ...")
-        raise UsageError(f"cannot load {str(name)!r}{elsewhere}: {reason}", field=field) from error
+        raise not_loaded(repr(str(name)), name, error, field=field) from error
     finally:
         for report in reports:
             report.disabled = False

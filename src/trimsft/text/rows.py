@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.errors import DataError, one_line
+from trimsft.text.hub import asking_hub
 from trimsft.text.readers import SUFFIXES, FileRows, and_more, is_text, list_files, read_file
 from trimsft.text.templates import TEMPLATE_NAMES, check_template_name
 
@@ -140,7 +141,10 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
 
     name = config.dataset_name
     try:
-        rows: Any = datasets.load_dataset(name, config.dataset_config, split=split, revision=config.dataset_revision)
+        with asking_hub(name):
+            rows: Any = datasets.load_dataset(
+                name, config.dataset_config, split=split, revision=config.dataset_revision
+            )
     except Exception as error:  # network, hub and format errors come as many types
         reason = f"{type(error).__name__}: {textwrap.shorten(one_line(error), 300)}"
         revision = f" at {config.dataset_revision}" if config.dataset_revision else ""

@@ -5,6 +5,7 @@ from typing import Any
 from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import UsageError
+from trimsft.text.hub import asking_hub
 from trimsft.text.models import load_config, require_all_tensors, require_finite
 from trimsft.train.config import TrimSFTConfig
 
@@ -21,7 +22,8 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
         given["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         given["device_map"] = None
-    model, report = create_model_from_path(name, output_loading_info=True, **given)
+    with asking_hub(name):
+        model, report = create_model_from_path(name, output_loading_info=True, **given)
     return model, report
 
 
