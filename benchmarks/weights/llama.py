@@ -1,7 +1,7 @@
 """Copies of a Llama, their parameters stacked: one forward pass for all of them.
 
-Small models leave a GPU idle; M of them at once do not. Shapes: M models, B sequences of T tokens, N = B T, H hidden
-size, D size of a head.
+Small models leave a GPU idle; M of them at once do not. Shapes: M models, B sequences of T tokens, N = B T of which P
+are no padding, H hidden size, D size of a head.
 """
 
 from __future__ import annotations
@@ -83,23 +83,32 @@ class StackedLlama:
         halved = {name: one.to(self.compute) if one.dim() > 2 else one for name, one in chosen.items()}
         return StackedLlama(self.config, halved, self.compute)
 
-    def hidden(self, ids_MBT: Tensor, keep: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
-        """The last hidden states [M, N, H] of sequences from their first token on.
+    def hidden(
+        self, ids_MBT: Tensor, real_MP: Tensor | None = None, keep: list[tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        """The last hidden states of sequences from their first token on: [M, N, H], or [M, P, H] of real tokens.
 
         Args:
+            real_MP: which of the N tokens are to be computed; the others must be padding at the end of a sequence.
             keep: takes keys and values of each layer, both [M, B, key heads, T, D].
         """
         models, sequences, length = ids_MBT.shape
+        if real_MP is None:
+            real_MP = torch.arange(sequences * length, device=self.device).expand(models, -1)
+        is_whole, real_MP11 = real_MP.shape[1] == sequences * length, real_MP[:, :, None, None]
 
         def attend(layer: int, *parts: Tensor) -> Tensor:
+            if not is_whole:
+                empty = [part.new_zeros(models, sequences * length, *part.shape[2:]) for part in parts]
+                parts = tuple(e.scatter(1, real_MP11.expand_as(p), p) for e, p in zip(empty, parts, strict=True))
             q, k, v = (part.view(models * sequences, length, -1, self.head_size).transpose(1, 2) for part in parts)
             if keep is not None:
                 keep.append(tuple(one.unflatten(0, (models, sequences)) for one in (k, v)))
             k, v = (one.repeat_interleave(self.heads // self.key_heads, dim=1) for one in (k, v))
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(parts[0].shape)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(parts[0].shape)
+            return mixed if is_whole else mixed.gather(1, real_MP11.expand(-1, -1, *mixed.shape[2:]))
 
-        places = torch.arange(length, device=self.device).repeat(sequences).expand(models, -1)
-        return self.forward(ids_MBT.reshape(models, -1), places, attend)
+        return self.forward(ids_MBT.flatten(1).gather(1, real_MP), real_MP % length, attend)
 
     def forward(self, ids_MN: Tensor, places_MN: Tensor, attend: Attend) -> Tensor:
         """The last hidden states of tokens at these places; `attend` knows what each of them sees."""

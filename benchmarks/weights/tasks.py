@@ -127,7 +127,7 @@ def held_out_figures(model: StackedLlama, sets: Sequence[Examples], at_once: int
     for first in range(0, model.count, at_once):
         part, chosen = model.part(first, first + at_once), sets[first : first + at_once]
         batch = make_batch(chosen, [torch.arange(len(one)) for one in chosen], str(model.device))
-        nll_MK, stats = token_stats(part, part.hidden(batch.ids_MBL), batch)
+        nll_MK, stats = token_stats(part, part.hidden(batch.ids_MBL, batch.real_MP), batch)
         assert stats.entropy is not None
         rows = zip(nll_MK, stats.entropy, stats.gap, batch.counts, strict=True)
         for nll, entropy, gap, count in rows:

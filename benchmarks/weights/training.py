@@ -3,8 +3,8 @@
 Optimizer and schedule are those of the recipes: AdamW (0.9, 0.95), weight decay 0.01 on matrices, the gradient of each
 model clipped at norm 1, a cosine after a tenth of warm-up.
 
-Shapes: M models, B rows of L tokens in a batch, N = B (L - 1) predictions, K trained tokens of the model that has
-most, V vocabulary, H hidden size.
+Shapes: M models, B rows of L tokens in a batch, P tokens that are no padding and K that are trained, both of the model
+that has most, V vocabulary, H hidden size.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def train(
     traces = _Traces(len(jobs))
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
         known = None if reference is None else _log_probabilities(reference, batch)
-        outcomes = head(model, model.hidden(batch.ids_MBL), batch, objectives, known)
+        outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives, known)
         sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
         if update % schedule.trace_every == 0 or update + 1 == updates:
             traces.add(update, outcomes, objectives)
@@ -175,10 +175,11 @@ def clip_each(model: StackedLlama, most: float = 1.0) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    ids_MBL: Tensor  # without the last token, which predicts nothing
-    labels_MN: Tensor  # of the token after each; IGNORED where it is not trained
+    ids_MBL: Tensor  # without the last token of the longest rows, which predicts nothing
+    real_MP: Tensor  # places of the tokens that are no padding; padding after those of a model that has fewer
+    labels_MP: Tensor  # of the token after each; IGNORED where it is not trained
     counts: list[int]  # trained tokens of each model
-    places_MK: Tensor  # where they are among N, in order; any place after a model's count
+    places_MK: Tensor  # where they are among P, in order; any place after a model's count
 
 
 def _batches(jobs: Sequence[Job], size: int, updates: int, device: str) -> Iterator[Batch]:
@@ -190,14 +191,22 @@ def _batches(jobs: Sequence[Job], size: int, updates: int, device: str) -> Itera
 
 def make_batch(sets: Sequence[Examples], picks: Sequence[Tensor], device: str) -> Batch:
     """These rows of each set."""
-    longest = max(int(one.lengths_R[pick].max()) for one, pick in zip(sets, picks, strict=True))
+    lengths_MB = torch.stack([one.lengths_R[pick] for one, pick in zip(sets, picks, strict=True)])
+    longest = int(lengths_MB.max())
     ids_MBL = torch.stack([_cut(one.ids_RL[pick], longest, 0) for one, pick in zip(sets, picks, strict=True)])
     labels = [_cut(one.labels_RL[pick], longest, IGNORED) for one, pick in zip(sets, picks, strict=True)]
     labels_MN = torch.stack(labels)[:, :, 1:].flatten(1)
+    is_real_MN = (torch.arange(longest - 1) < lengths_MB[..., None]).flatten(1)
+    real_MP = _first(is_real_MN.to(device), int(is_real_MN.sum(dim=1).max()))
     counts = (labels_MN != IGNORED).sum(dim=1).tolist()
-    labels_MN = labels_MN.to(device)
-    places_MK = (labels_MN == IGNORED).int().sort(dim=1, stable=True).indices[:, : max(counts)]
-    return Batch(ids_MBL[:, :, :-1].to(device), labels_MN, counts, places_MK)
+    labels_MP = labels_MN.to(device).gather(1, real_MP)
+    places_MK = _first(labels_MP != IGNORED, max(counts))
+    return Batch(ids_MBL[:, :, :-1].to(device), real_MP, labels_MP, counts, places_MK)
+
+
+def _first(is_wanted: Tensor, count: int) -> Tensor:
+    """The places of what is wanted in each row, in order, and then others."""
+    return (~is_wanted).int().sort(dim=1, stable=True).indices[:, :count]
 
 
 def _cut(rows: Tensor, length: int, padding: int) -> Tensor:
@@ -219,25 +228,25 @@ Head = Callable[[StackedLlama, Tensor, Batch, Sequence[Any], "Tensor | None"], l
 
 
 def fused_head(
-    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MN: Tensor | None
+    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
 ) -> list[Outcome]:
     """`linear_cross_entropy` for one model after the other."""
-    heads = model.parameters[EMBEDDING].to(hidden_MNH.dtype).unbind()
+    heads = model.parameters[EMBEDDING].to(hidden_MPH.dtype).unbind()
     outcomes = []
-    for at, hidden_NH in enumerate(hidden_MNH.unbind()):
-        reference = None if reference_MN is None else reference_MN[at]
+    for at, hidden_PH in enumerate(hidden_MPH.unbind()):
+        reference = None if reference_MP is None else reference_MP[at]
         output = linear_cross_entropy(
-            hidden_NH, heads[at], batch.labels_MN[at], objectives[at], entropy=True, reference=reference
+            hidden_PH, heads[at], batch.labels_MP[at], objectives[at], entropy=True, reference=reference
         )
         outcomes.append(Outcome(output.loss, output.tokens, output.weights))
     return outcomes
 
 
 def stacked_head(
-    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MN: Tensor | None
+    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
 ) -> list[Outcome]:
     """The same for all models at once, on materialised logits of the trained tokens."""
-    nll_MK, stats = token_stats(model, hidden_MNH, batch, reference_MN)
+    nll_MK, stats = token_stats(model, hidden_MPH, batch, reference_MP)
     counts_M = torch.tensor(batch.counts, device=nll_MK.device)
     is_padding_MK = torch.arange(nll_MK.shape[1], device=nll_MK.device) >= counts_M[:, None]
     weights_MK = weigh_all(objectives, stats, batch.counts).masked_fill_(is_padding_MK, 0.0)
@@ -249,12 +258,12 @@ def stacked_head(
 
 
 def token_stats(
-    model: StackedLlama, hidden_MNH: Tensor, batch: Batch, reference_MN: Tensor | None = None
+    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, reference_MP: Tensor | None = None
 ) -> tuple[Tensor, TokenStats]:
     """The differentiable cross-entropy [M, K], and statistics of the same shape."""
-    picked_MKH = hidden_MNH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MNH.shape[2]))
+    picked_MKH = hidden_MPH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MPH.shape[2]))
     logits_MKV = model.logits(picked_MKH)
-    gold_MK1 = batch.labels_MN.gather(1, batch.places_MK).clamp(min=0)[..., None]
+    gold_MK1 = batch.labels_MP.gather(1, batch.places_MK).clamp(min=0)[..., None]
     log_p_MKV = logits_MKV.log_softmax(dim=-1)
     nll_MK = -log_p_MKV.gather(2, gold_MK1).squeeze(2)
     with torch.no_grad():
@@ -267,7 +276,7 @@ def token_stats(
             competitor=competitor_MK,
             entropy=-(log_p_MKV.exp() * log_p_MKV).sum(dim=2),
             gold=gold_MK1.squeeze(2),
-            reference=None if reference_MN is None else reference_MN.gather(1, batch.places_MK),
+            reference=None if reference_MP is None else reference_MP.gather(1, batch.places_MK),
         )
     return nll_MK, stats
 
@@ -299,10 +308,10 @@ def _each(stats: TokenStats, change: Callable[[Tensor], Tensor]) -> TokenStats:
 
 @torch.no_grad()
 def _log_probabilities(reference: StackedLlama, batch: Batch) -> Tensor:
-    """log p(label) under the reference, [M, N]; 0 where nothing is trained."""
-    known_MN = torch.zeros(batch.labels_MN.shape, device=batch.labels_MN.device)
-    nll_MK, _ = token_stats(reference, reference.hidden(batch.ids_MBL), batch)
-    return known_MN.scatter(1, batch.places_MK, -nll_MK)
+    """log p(label) under the reference, [M, P]; 0 where nothing is trained."""
+    known_MP = torch.zeros(batch.labels_MP.shape, device=batch.labels_MP.device)
+    nll_MK, _ = token_stats(reference, reference.hidden(batch.ids_MBL, batch.real_MP), batch)
+    return known_MP.scatter(1, batch.places_MK, -nll_MK)
 
 
 class _Traces:
