@@ -93,9 +93,10 @@ class StackedLlama:
             keep: takes keys and values of each layer, both [M, B, key heads, T, D].
         """
         models, sequences, length = ids_MBT.shape
+        is_whole = real_MP is None
         if real_MP is None:
             real_MP = torch.arange(sequences * length, device=self.device).expand(models, -1)
-        is_whole, real_MP11 = real_MP.shape[1] == sequences * length, real_MP[:, :, None, None]
+        real_MP11 = real_MP[:, :, None, None]
 
         def attend(layer: int, *parts: Tensor) -> Tensor:
             if not is_whole:

@@ -104,6 +104,16 @@ def _trained_alone(
     return model, objective
 
 
+def test_rows_of_one_length_beside_others(llama: LlamaForCausalLM) -> None:
+    """One model has no padding at all, so that the other's is computed with it: in an order of its own."""
+    sets = [Examples.of([([5, 6, 7], [8, 9, EOS])] * 2), Examples.of([([5, 6], [8, EOS]), ([5, 6, 7], [9, 8, EOS])])]
+    jobs = [Job(SFT(), one, seed=0) for one in sets]
+    schedule = Schedule(batch=2, learning_rate=1e-3)
+    together = [trace["nll"][0] for trace in train(Base.of(llama), jobs, schedule).traces]
+    alone = [train(Base.of(llama), [job], schedule).traces[0]["nll"][0] for job in jobs]
+    assert together == pytest.approx(alone, abs=2e-5)  # as they are rounded
+
+
 def test_a_reference_is_another_stack(llama: LlamaForCausalLM) -> None:
     """Compared with the base itself, ASFT's first update is DFT's: nothing has moved away yet."""
     base, examples = Base.of(llama), Examples.of(_pairs(0, rows=8))
