@@ -131,7 +131,7 @@ def _without_training() -> dict[str, Any]:
 def _scores(settings: AuditSettings, wrong: Mapping[int, Spans]) -> dict[str, float]:
     """Precision and recall of rows and spans at the default threshold, average precision of both rankings."""
     source, tokenizer = read_source(settings), load_tokenizer(settings.model)
-    gaps = read_gaps(AuditFolder(settings.out), settings, len(source.pairs))
+    gaps = read_gaps(AuditFolder(settings.out), settings, len(source.audited))
     ranked = find_suspects(source, gaps, LOW, tokenizer, only=settings.only)
     found = find_suspects(source, gaps, settings.threshold, tokenizer, only=settings.only)
     flagged = {one.row for one in found.suspects}

@@ -108,16 +108,21 @@ def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
             "--data rows.jsonl --max-length 5 --out new/t.parquet",
             "--max-length: leaves no token to train on in any row",
         ),
-        ("--data chat.jsonl", "--data: it has the columns messages; a token table needs problems and solutions, got"),
+        ("--data chat.jsonl", "model: its tokenizer has no chat template, which rows of messages need; take a model"),
+        ("--data chat.jsonl --template plain", "--template: has no effect on rows without problem and solution (chat"),
+        ("--data rows.jsonl --assistant-only-loss", "--assistant-only-loss: has no effect on problems and solutions"),
+        ("--data odd.jsonl", "odd.jsonl has no column 'problem' or 'solution', it has q, a; name the right columns,"),
+        ("--data odd.jsonl", "bring one of the forms problem+solution, input_ids, prompt+completion, messages, text, "),
         (
             "--data rows.jsonl --problem-column question",
-            "--problem-column: rows.jsonl has no column 'question', it has problem, solution; name the columns of",
+            "--problem-column: rows.jsonl has no column 'question', it has problem, solution; name the right columns",
         ),
     ],
 )
 def test_bad_usage_gets_one_line(arguments, message, folder, data, tmp_path) -> None:
     (tmp_path / "chat.jsonl").write_text('{"messages": [{"role": "user", "content": "x"}]}\n')
     (tmp_path / "gaps.jsonl").write_text(GAPS)
+    (tmp_path / "odd.jsonl").write_text('{"q": "x", "a": "y"}\n')
     (tmp_path / "dir.parquet").mkdir()
     before = sorted(tmp_path.iterdir())
     model = folder if "--data" in arguments.split()[:1] else arguments.split()[0]

@@ -28,7 +28,7 @@ from trimsft.tokens.models import Rendering
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
 
-Pairs = Sequence[Mapping[str, str]]
+Rows = Sequence[Mapping[str, Any]]
 Progress = Callable[[str, int, int], None]  # called with what is done, how many rows of it, and of how many
 
 
@@ -43,33 +43,33 @@ def deal(rows: int, folds: int, seed: int) -> list[list[int]]:
     return [sorted(order[part::folds]) for part in range(folds)]
 
 
-def measure_before(folder: AuditFolder, pairs: Pairs, settings: AuditSettings, on_progress: Progress) -> None:
+def measure_before(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progress: Progress) -> None:
     """Write tokens.parquet, the table of all rows under the model as it was given."""
-    _measure(settings.model, pairs, folder.tokens_path, settings, partial(on_progress, "gaps before training"))
+    _measure(settings.model, rows, folder.tokens_path, settings, partial(on_progress, "gaps before training"))
 
 
-def measure_after(folder: AuditFolder, pairs: Pairs, settings: AuditSettings, on_progress: Progress) -> None:
+def measure_after(folder: AuditFolder, rows: Rows, settings: AuditSettings, on_progress: Progress) -> None:
     """Write the table of each part under the model that was trained on the others; done ones are left as they are."""
-    parts = deal(len(pairs), settings.folds, settings.seed)
+    parts = deal(len(rows), settings.folds, settings.seed)
     for number, part in enumerate(parts, start=1):
         run, of = folder.fold(number), f"{number} of {settings.folds}"
         if not run.tokens_path.exists():
-            others = sorted(set(range(len(pairs))) - set(part))
+            others = sorted(set(range(len(rows))) - set(part))
             on_progress(f"training {of}", 0, len(others))
-            _train(run, [pairs[row] for row in others], settings)
+            _train(run, [rows[row] for row in others], settings)
             on_progress(f"training {of}", len(others), len(others))
-            held_out = [pairs[row] for row in part]
+            held_out = [rows[row] for row in part]
             _measure(run.model_dir, held_out, run.tokens_path, settings, partial(on_progress, f"gaps after {of}"))
         for weights in (run.model_dir, run.train_dir):  # nobody else needs them, and they are large
             shutil.rmtree(weights, ignore_errors=True)
 
 
 def _measure(
-    model: str | Path, pairs: Pairs, out: Path, settings: AuditSettings, on_progress: Callable[[int, int], None]
+    model: str | Path, rows: Rows, out: Path, settings: AuditSettings, on_progress: Callable[[int, int], None]
 ) -> None:
     write_token_table(
         model,
-        pairs,
+        rows,
         out,
         **asdict(rendering_of(settings)),
         batch_tokens=settings.batch_tokens,
@@ -80,32 +80,33 @@ def _measure(
 
 def rendering_of(settings: AuditSettings) -> Rendering:
     """How rows become tokens, the same before and after."""
-    return Rendering(settings.template, settings.system_prompt, settings.max_length).as_trained([settings.model])
+    named = ("template", "system_prompt", "max_length", "assistant_only_loss")
+    return Rendering(**{name: getattr(settings, name) for name in named}).as_trained([settings.model])
 
 
 # ---- training
 
 
-def _train(run: RunDirectory, pairs: Pairs, settings: AuditSettings) -> None:
+def _train(run: RunDirectory, rows: Rows, settings: AuditSettings) -> None:
     from trimsft.train import train_model
 
     data = run.path.resolve() / "rows.jsonl"
-    write_whole(data, b"".join(as_line({name: pair[name] for name in ("problem", "solution")}) for pair in pairs))
+    write_whole(data, b"".join(map(as_line, rows)))
     with _aside():
-        train_model(output_dir=str(run.path), dataset_name=str(data), **_fields(settings, len(pairs)))
+        train_model(output_dir=str(run.path), dataset_name=str(data), **_fields(settings, rows))
 
 
-def _fields(settings: AuditSettings, rows: int) -> dict[str, Any]:
+def _fields(settings: AuditSettings, rows: Rows) -> dict[str, Any]:
     """The fields of `trimsft train`: plain SFT, at most one pass over the rows."""
     rendering = rendering_of(settings)
-    batch = min(settings.batch_rows, rows)
+    batch = min(settings.batch_rows, len(rows))
+    of_form = ("template", "system_prompt") if "problem" in rows[0] else ("assistant_only_loss", "completion_only_loss")
     fields: dict[str, Any] = {
         "model_name_or_path": find_weights(settings.model),
         "objective": "sft",
-        "template": rendering.template,
-        "system_prompt": rendering.system_prompt,
+        **{name: getattr(rendering, name) for name in of_form},
         "max_length": rendering.max_length or None,
-        "max_steps": min(settings.updates, -(-rows // batch)),
+        "max_steps": min(settings.updates, -(-len(rows) // batch)),
         "per_device_train_batch_size": batch,
         "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "cosine",

@@ -27,7 +27,7 @@ class Suspect:
 
     row: int  # of the data, from 0
     place: str  # file and line, for a person to open
-    start: int  # characters of the solution; at the end of the solution the span is empty
+    start: int  # characters of the solution, or of what TRL makes of a row; at the end of it the span is empty
     end: int
     text: str
     expected: str  # what the model would have written: the span up to its worst token, then the model's own choice

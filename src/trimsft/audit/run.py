@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from trimsft.audit.folds import Progress, measure_after, measure_before, read_gaps
+from trimsft.audit.folds import Progress, measure_after, measure_before, read_gaps, rendering_of
 from trimsft.audit.records import AuditFolder, Suspect
 from trimsft.audit.settings import HARMLESS, AuditSettings
 from trimsft.audit.source import Source, as_line, read_source
@@ -23,6 +23,7 @@ from trimsft.runs import environment, find_weights
 from trimsft.runs.files import written_beside
 from trimsft.text.encoding import load_tokenizer
 from trimsft.text.readers import counted
+from trimsft.text.reference import fingerprint_rows
 from trimsft.tokens.parts import parts_folder
 
 
@@ -55,7 +56,7 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
     """
     source = read_source(settings)
     if settings.training:
-        _require_training(settings, len(source.pairs))
+        _require_training(settings, len(source.audited))
     tokenizer = load_tokenizer(find_weights(settings.model))
     folder = AuditFolder(settings.out)
     _refuse_own_files(folder, source)
@@ -64,14 +65,15 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
         held.enter_context(folder.lock())
         held.callback(_leave_no_trace, folder, made)
         _settle(folder, source, settings)
-        measure_before(folder, source.pairs, settings, on_progress)
+        measure_before(folder, source.audited, settings, on_progress)
         if settings.training:
-            measure_after(folder, source.pairs, settings, on_progress)
-        gaps = read_gaps(folder, settings, len(source.pairs))
-        found = find_suspects(source, gaps, settings.threshold, tokenizer, only=settings.only)
+            measure_after(folder, source.audited, settings, on_progress)
+        gaps = read_gaps(folder, settings, len(source.audited))
+        rendering = rendering_of(settings)
+        found = find_suspects(source, gaps, settings.threshold, tokenizer, only=settings.only, rendering=rendering)
         flagged = _write(folder, source, found, settings)
         folder.mark_finished()
-    return AuditResult(folder=folder, suspects=found.suspects, rows=len(source.pairs), flagged=flagged)
+    return AuditResult(folder=folder, suspects=found.suspects, rows=len(source.audited), flagged=flagged)
 
 
 def _require_training(settings: AuditSettings, rows: int) -> None:
@@ -110,8 +112,10 @@ def _leave_no_trace(folder: AuditFolder, made: list[Path]) -> None:
 def _settle(folder: AuditFolder, source: Source, settings: AuditSettings) -> None:
     """Write down what is audited; another audit in the same folder is refused."""
     given = {one.name: getattr(settings, one.name) for one in fields(settings) if one.name != "out"}
+    if not settings.assistant_only_loss:  # older audits know nothing of it
+        del given["assistant_only_loss"]
     folder.settle_config(given, harmless=HARMLESS)
-    data = {"name": settings.data, "rows": len(source.pairs), "fingerprint": source.fingerprint()}
+    data = {"name": settings.data, "rows": len(source.audited), "fingerprint": fingerprint_rows(source.audited)}
     before = folder.read_manifest().get("data", data)
     if before != data:
         problem = f"{folder.path} holds an audit of other rows: {settings.data} has changed since"

@@ -51,6 +51,11 @@ class AuditSettings:
         flags=("--drop-incomplete",),
         help="Pass over rows without problem or solution, instead of refusing the data.",
     )
+    assistant_only_loss: bool = option(
+        False,
+        flags=("--assistant-only-loss",),
+        help="Of messages judge only the assistant's; by default as the run was trained, else all.",
+    )
     device: str = option(
         "auto", help="Where the model runs: auto takes the GPUs if there are any.", choices=("auto", "cpu")
     )

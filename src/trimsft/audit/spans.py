@@ -1,4 +1,4 @@
-r"""From tokens to characters of a solution.
+r"""From tokens to characters of a solution, or of the whole text of a row that has none.
 
 >>> whole_word("Step 1: 7 + 5 = 137.", 17, 18)   # the 3 of 137
 (16, 19)
@@ -6,10 +6,30 @@ r"""From tokens to characters of a solution.
 (3, 5)
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from trimsft.head import IGNORED
+from trimsft.text.trl_rows import TrlEncoder
+from trimsft.tokens.models import Rendering
+
 Span = tuple[int, int]
+
+
+def row_spans(row: Mapping[str, Any], tokenizer: Any, rendering: Rendering) -> tuple[str, list[Span]]:
+    """The solution of a row, or what TRL makes of it; and the characters of its tokens from the first trained one."""
+    if "problem" in row:
+        return row["solution"], token_spans(row["solution"], tokenizer)
+    encoder = TrlEncoder(tokenizer, rendering.assistant_only_loss, rendering.completion_only_loss)
+    ids, labels = encoder.encode(row)
+    first = next((place for place, label in enumerate(labels) if label != IGNORED), 0)
+    text = encoder.text(row) if tokenizer.is_fast else None
+    for adds in (False, True) if text is not None else ():
+        tokens = tokenizer(text, add_special_tokens=adds, truncation=False, return_offsets_mapping=True)
+        if tokens["input_ids"] == ids:
+            return text or "", tokens["offset_mapping"][first:]
+    return tokenizer.decode(ids, clean_up_tokenization_spaces=False), _decoded_spans(ids, tokenizer)[first:]
 
 
 def token_spans(solution: str, tokenizer: Any) -> list[Span]:
@@ -18,7 +38,10 @@ def token_spans(solution: str, tokenizer: Any) -> list[Span]:
         options = {"add_special_tokens": False, "truncation": False, "verbose": False}
         offsets: list[Span] = tokenizer(solution, return_offsets_mapping=True, **options)["offset_mapping"]
         return offsets
-    ids = tokenizer(solution, add_special_tokens=False)["input_ids"]
+    return _decoded_spans(tokenizer(solution, add_special_tokens=False)["input_ids"], tokenizer)
+
+
+def _decoded_spans(ids: list[int], tokenizer: Any) -> list[Span]:
     ends = [len(tokenizer.decode(ids[:count], clean_up_tokenization_spaces=False)) for count in range(len(ids) + 1)]
     return list(pairwise(ends))
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from trimsft.audit.folds import Gaps
 from trimsft.audit.records import Suspect
 from trimsft.audit.source import Source
-from trimsft.audit.spans import Span, token_spans, whole_word
+from trimsft.audit.spans import Span, row_spans, whole_word
 from trimsft.text.visible import TokenTexts
 from trimsft.tokens.categories import CATEGORIES
+from trimsft.tokens.models import Rendering
 
 MISSING = (0.3, 1.5)
 """Mean depth of gaps below 0 up to which data is known, and from which it is new."""
@@ -57,7 +58,15 @@ class Found:
     """The highest score of each audited row; a row without a token that is judged has none."""
 
 
-def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, *, only: str | None = None) -> Found:
+def find_suspects(
+    source: Source,
+    gaps: Gaps,
+    threshold: float,
+    tokenizer: Any,
+    *,
+    only: str | None = None,
+    rendering: Rendering = Rendering(),  # noqa: B008
+) -> Found:
     """Rank the spans that hold a token of this score or a higher one; `only` judges tokens of one category."""
     scores, texts = token_scores(gaps), TokenTexts(tokenizer)
     if only is not None:
@@ -71,7 +80,7 @@ def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, 
             row_scores[row] = round(highest, 3)
         low = start + np.flatnonzero(scores[start:end] >= threshold)
         if len(low):
-            line = _Row(source, row, token_spans(source.pairs[row]["solution"], tokenizer), texts)
+            line = _Row(source, row, *row_spans(source.audited[row], tokenizer, rendering), texts)
             suspects += [line.suspect(token, gaps, scores) for token in low.tolist()]
     return Found(_apart(suspects), row_scores)
 
@@ -79,9 +88,9 @@ def find_suspects(source: Source, gaps: Gaps, threshold: float, tokenizer: Any, 
 class _Row:
     """One row of the data, to show spans of."""
 
-    def __init__(self, source: Source, row: int, spans: list[Span], texts: TokenTexts) -> None:
+    def __init__(self, source: Source, row: int, text: str, spans: list[Span], texts: TokenTexts) -> None:
         self._number, self._place = source.numbers[row], source.places[row]
-        self._solution, self._spans, self._texts = source.pairs[row]["solution"], spans, texts
+        self._solution, self._spans, self._texts = text, spans, texts
 
     def _span(self, position: int) -> Span:
         """The characters of a token; eos stands at the end of the solution."""

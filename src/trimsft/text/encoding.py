@@ -3,20 +3,26 @@
 {"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}
 -> Example(number=0, prompt=[31, 7, ...], completion=[12, 40, ..., 1])
 
+Rows in a form of TRL's are tokenised by `trimsft.text.trl_rows`; of them, too, what is trained is the completion.
 Training (`trimsft.text.training_data`), the token table and evaluation all go through these functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
+from trimsft.text.forms import PAIR, as_known_rows, columns_of, is_nothing
 from trimsft.text.hub import asking_hub, not_loaded
 from trimsft.text.readers import and_more, is_text
 from trimsft.text.templates import PromptTemplate, TextTemplate
+from trimsft.text.trl_rows import TrlEncoder
 
 Keep = Literal["start", "end"]
 """Which end of a long row truncation leaves; TRL's `truncation_mode` without its "keep_"."""
@@ -118,11 +124,23 @@ class Example:
     """Context only. A completion that truncation has cut into from the front leaves its first token here, because
     nothing predicts that one."""
     completion: list[int]
+    """From the first token that is trained on."""
     cut: int = 0  # tokens lost to the maximum length
     skipped: int = 0  # tokens of the whole completion that stand before `completion`
+    masked: tuple[int, ...] = ()  # places in `completion` that are context, too: turns of the user
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
+
+    @property
+    def trained(self) -> NDArray[np.int64]:
+        """The places in `completion` that are trained."""
+        return np.delete(np.arange(len(self.completion)), list(self.masked))
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The tokens that are trained."""
+        return np.array(self.completion, dtype=np.int64)[self.trained]
 
 
 @dataclass(frozen=True)
@@ -130,22 +148,48 @@ class Encoder:
     """Makes examples of rows, with the tokens that training on them sees."""
 
     tokenizer: Any
-    template: PromptTemplate
+    template: PromptTemplate | None  # of problems and solutions; TRL's forms need none
     max_length: int | None = None
     keep: Keep = "start"
+    assistant_only_loss: bool = False
+    completion_only_loss: bool | None = None
 
     def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
         """The rows as tokens; `first` is the number of the first of them."""
-        problems, solutions = ([row[name] for row in rows] for name in ("problem", "solution"))
-        pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
-        return [self._truncated(number, *pair) for number, pair in enumerate(pairs, start=first)]
+        encoded = self._pairs(rows) if self.template is not None else map(self.others.encode, rows)
+        return [self._truncated(number, *row) for number, row in enumerate(encoded, start=first)]
 
-    def _truncated(self, number: int, prompt: list[int], completion: list[int]) -> Example:
-        ids = prompt + completion
+    @property
+    def others(self) -> TrlEncoder:
+        """What tokenises rows in TRL's forms."""
+        return TrlEncoder(self.tokenizer, self.assistant_only_loss, self.completion_only_loss)
+
+    def _pairs(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], list[int]]]:
+        assert self.template is not None
+        problems, solutions = ([row[name] for row in rows] for name in columns_of(PAIR))
+        pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
+        return [labelled(*pair) for pair in pairs]
+
+    def _truncated(self, number: int, ids: list[int], labels: list[int]) -> Example:
+        trained = np.flatnonzero(np.asarray(labels) != IGNORED)
         low, high = map(int, kept_window(len(ids), self.max_length, self.keep))
-        start = min(max(len(prompt), low + 1), high)  # the first token that is left is predicted by nothing
-        skipped = max(0, start - len(prompt))
-        return Example(number, ids[low:start], ids[start:high], cut=len(ids) - (high - low), skipped=skipped)
+        # the first token that is left is predicted by nothing
+        left = trained[(trained > low) & (trained < high)]
+        start = int(left[0]) if len(left) else high
+        masked = np.setdiff1d(np.arange(start, high), left, assume_unique=True) - start
+        return Example(
+            number,
+            prompt=ids[low:start],
+            completion=ids[start:high],
+            cut=len(ids) - (high - low),
+            skipped=max(0, start - int(trained[0])) if len(trained) else 0,
+            masked=tuple(masked.tolist()),
+        )
+
+
+def labelled(prompt: list[int], completion: list[int]) -> tuple[list[int], list[int]]:
+    """Tokens and labels of a row whose prompt is masked."""
+    return prompt + completion, [IGNORED] * len(prompt) + completion
 
 
 def count_cut(examples: Sequence[Example]) -> dict[str, int]:
@@ -158,15 +202,16 @@ def count_cut(examples: Sequence[Example]) -> dict[str, int]:
     }
 
 
-def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, str]]:
-    """Problem and solution of the first rows; refuses rows that cannot be rendered, before a model is loaded."""
-    pairs = [{name: row.get(name) for name in ("problem", "solution")} for row in rows][:limit]
-    if not pairs:
+def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
+    """The first rows, in the columns of their form; refuses what cannot be rendered, before a model is loaded."""
+    form, known = as_known_rows(islice(rows, limit))
+    if not known:
         raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
-    for name in ("problem", "solution"):
-        bad = [number for number, row in enumerate(pairs) if not is_text(row[name])]
+    is_fine = is_text if form == PAIR else lambda value: not is_nothing(value)
+    for name in columns_of(form):
+        bad = [number for number, row in enumerate(known) if not is_fine(row.get(name))]
         if bad:
-            problem = f"row {bad[0]} has no text as {name}{and_more(len(bad), 'rows')}"
-            hint = "it must be valid text that is not blank"
-            raise DataError(problem, field="rows", value=pairs[bad[0]][name], hint=hint)
-    return pairs  # type: ignore[return-value]
+            problem = f"row {bad[0]} has no {'text' if form == PAIR else 'value'} as {name}{and_more(len(bad), 'rows')}"
+            hint = "it must be valid text that is not blank" if form == PAIR else "every row needs one"
+            raise DataError(problem, field="rows", value=known[bad[0]].get(name), hint=hint)
+    return known

@@ -32,10 +32,11 @@ _HINT = "make it again of these rows: trimsft tokens REFERENCE --data DATA"
 
 
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A hash of problems and solutions, by which a token table is known to be of the same rows."""
+    """A hash of rows in the columns of their form, by which a token table is known to be of the same ones."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps([row["problem"], row["solution"]]).encode())
+        content = [row["problem"], row["solution"]] if "problem" in row else row
+        digest.update(json.dumps(content, sort_keys=True, default=str).encode())
     return digest.hexdigest()
 
 

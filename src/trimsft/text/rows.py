@@ -6,13 +6,23 @@ from __future__ import annotations
 import logging
 import random
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.errors import DataError, one_line
+from trimsft.text.forms import (
+    KNOWN,
+    as_known,
+    as_known_file,
+    as_known_rows,
+    find_form,
+    is_trl,
+    refuse_gaps,
+    require_types,
+)
 from trimsft.text.hub import asking_hub
 from trimsft.text.readers import SUFFIXES, FileRows, and_more, is_text, list_files, read_file
 from trimsft.text.templates import TEMPLATE_NAMES, check_template_name
@@ -23,16 +33,6 @@ if TYPE_CHECKING:
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
 Kind = Literal["problem-solution", "trl"]
-_TRL_FORMS = (("messages",), ("prompt", "completion"), ("text",), ("input_ids",))
-_HOLDS = {
-    "messages": ("messages",),
-    "prompt": ("text", "messages"),
-    "completion": ("text", "messages"),
-    "text": ("text",),
-    "input_ids": ("token ids",),
-    "labels": ("token ids",),
-}
-"""What TRL can render in each column of its forms."""
 log = logging.getLogger("trimsft")
 
 
@@ -91,15 +91,16 @@ class DataConfig:
             raise DataError("is empty", field="dataset_name", hint="name a dataset of the hub or a local file")
 
     @property
+    def pair(self) -> tuple[str, str]:
+        """The columns of problems and solutions."""
+        return self.problem_column, self.solution_column
+
+    @property
     def is_local(self) -> bool:
         """Whether `dataset_name` means files here; a typing error in a path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
         return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
-
-
-class MissingColumns(DataError):
-    """Data without the columns of problems and solutions, in no other form that is known."""
 
 
 def load_rows(config: DataConfig, *, split: Literal["train", "test"] = "train") -> Dataset:
@@ -120,17 +121,24 @@ def load_rows(config: DataConfig, *, split: Literal["train", "test"] = "train") 
 
 def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
     """Whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
-    wanted = {name: getattr(config, name) for name in ("problem_column", "solution_column")}
-    missing = [name for name, column in wanted.items() if column not in columns]
-    if not missing:
-        return "problem-solution"
-    if tuple(wanted.values()) == ("problem", "solution") and any(set(form) <= set(columns) for form in _TRL_FORMS):
-        return "trl"
-    forms = ", ".join("+".join(form) for form in _TRL_FORMS)
-    absent = " or ".join(repr(wanted[name]) for name in missing)
+    form = find_form(columns, config.pair)
+    if form is not None:
+        return "trl" if is_trl(form) else "problem-solution"
+    missing = [name for name in ("problem_column", "solution_column") if getattr(config, name) not in columns]
+    absent = " or ".join(repr(getattr(config, name)) for name in missing)
     problem = f"{where} has no column {absent}, it has {', '.join(columns)}"
-    hint = f"name the right columns, or bring a form that TRL knows ({forms})"
-    raise MissingColumns(problem, field=missing[0], hint=hint)
+    raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
+
+
+def plain_rows(rows: Dataset, config: DataConfig) -> list[dict[str, Any]]:
+    """Loaded rows as token tables take them: problem and solution, or the columns of a form of TRL's."""
+    images = {"image", "images"} & set(rows.column_names)
+    if kind_of(rows.column_names, config, config.dataset_name) == "trl":
+        if images:
+            raise DataError(f"rows with the column {images.pop()!r} have no token table", field="dataset_name")
+        return as_known_rows(rows)[1]
+    pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
+    return [{"problem": problem, "solution": solution} for problem, solution in pairs]
 
 
 # ---- the hub
@@ -153,8 +161,9 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
         raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
         raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
+    rows = as_known(rows, f"{name} ({split})", config.pair)
     if kind_of(rows.column_names, config, name) == "trl":
-        _require_form(rows, f"{name} ({split})")
+        require_types(rows, f"{name} ({split})")
         return rows
     rows = rows.select_columns([config.problem_column, config.solution_column])
     complete: list[bool] = []
@@ -177,7 +186,7 @@ def _refuse_hub_settings(config: DataConfig) -> None:
 
 
 def _load_files(where: str, config: DataConfig, field: str) -> Dataset:
-    files = [read_file(path) for path in list_files(where, field=field)]
+    files = [as_known_file(read_file(path), config.pair) for path in list_files(where, field=field)]
     kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
     if len(set(kinds)) > 1:
         odd, columns = files[kinds.index("trl")].path, f"{config.problem_column!r} and {config.solution_column!r}"
@@ -211,41 +220,16 @@ def _join_as_they_are(files: list[FileRows]) -> Dataset:
 
     parts = []
     for rows in files:
-        _refuse_gaps(rows)
+        refuse_gaps(rows)
         with _fitting_into_one_table([rows]):
             table = rows.records
             by_column = isinstance(table, list) and {name: rows.column(name) for name in rows.columns}
             parts.append(Dataset.from_dict(by_column) if by_column else Dataset(table))
     with _fitting_into_one_table(files):
         joined = concatenate_datasets(parts)
-    _require_form(joined, ", ".join(str(rows.path) for rows in files))
-    return joined
-
-
-def _form_of(columns: Iterable[str]) -> tuple[str, ...]:
-    return next(form for form in _TRL_FORMS if set(form) <= set(columns))
-
-
-def _require_form(rows: Dataset, where: str) -> None:
-    """Refuse columns of another type than TRL renders: they would break somewhere inside it."""
-    form = _form_of(rows.column_names)
-    form += ("labels",) if form == ("input_ids",) and "labels" in rows.column_names else ()
-    kinds = {name: _held(rows.features[name]) for name in form}
-    for name, kind in kinds.items():
-        if kind not in _HOLDS[name]:
-            raise DataError(f"{where}: {name!r} must hold {' or '.join(_HOLDS[name])}, and holds {rows.features[name]}")
-    if form == ("prompt", "completion") and len(set(kinds.values())) > 1:
-        raise DataError(f"{where}: prompt and completion must both hold text or both messages")
-
-
-def _held(feature: Any) -> str:
-    """What a column holds, by its type."""
-    inner = getattr(feature, "feature", None)
-    if getattr(feature, "dtype", None) in ("string", "large_string"):
-        return "text"
-    if isinstance(inner, Mapping) and "role" in inner:
-        return "messages"
-    return "token ids" if str(getattr(inner, "dtype", "")).startswith(("int", "uint")) else ""
+    where = ", ".join(str(rows.path) for rows in files)
+    require_types(joined, where)
+    return as_known(joined, where)
 
 
 @contextmanager
@@ -257,22 +241,6 @@ def _fitting_into_one_table(files: list[FileRows]) -> Iterator[None]:
     except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
         names = ", ".join(str(rows.path) for rows in files)
         raise DataError(f"{names}: rows do not fit into one table ({one_line(error)})") from error
-
-
-def _refuse_gaps(rows: FileRows) -> None:
-    """A row without what its form needs would break somewhere inside TRL."""
-    form = _form_of(rows.columns)
-    if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in form):
-        return  # the file's own counts say so, without reading it
-    values = zip(*(rows.column(name) for name in form), strict=True)
-    empty = [number for number, row in zip(rows.numbers, values, strict=True) if any(_is_nothing(x) for x in row)]
-    if empty:
-        more = and_more(len(empty), "rows")
-        raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(form)} is missing or empty{more}")
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, str | list) and len(value) == 0)
 
 
 # ---- checking and sampling

@@ -23,7 +23,7 @@ from datasets import Dataset
 
 from trimsft.errors import DataError
 from trimsft.head import IGNORED
-from trimsft.text.encoding import Keep, encode_pairs, kept_window
+from trimsft.text.encoding import Keep, encode_pairs, kept_window, labelled
 from trimsft.text.readers import counted, is_text, read_file
 from trimsft.text.reference import add_reference
 from trimsft.text.rows import DataConfig, Kind, kind_of, load_rows, log
@@ -74,9 +74,12 @@ def _encoded(rows: Dataset, tokenizer: Any, config: DataConfig, overlap: Overlap
     return Encoded(encoded, overlap, kind)
 
 
-def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
+def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
     """Tokenise problem/solution rows to input_ids and labels, at full length: the trainer truncates."""
     ids = datasets.List(datasets.Value("int32"))
+    options: dict[str, Any] = {}
+    if isinstance(rows, Dataset):  # the cache's key would not see that this code has changed
+        options = {"load_from_cache_file": False, "desc": "Tokenising"}
     return rows.map(
         _encode_batch,
         batched=True,
@@ -87,8 +90,7 @@ def encode(rows: Dataset, tokenizer: Any, config: DataConfig) -> Dataset:
             "tokenizer": tokenizer,
             "template": choose_template(config.template, tokenizer, config.system_prompt),
         },
-        load_from_cache_file=False,  # its key would not see that this code has changed
-        desc="Tokenising",
+        **options,
     )
 
 
@@ -96,10 +98,8 @@ def _encode_batch(
     problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
 ) -> dict[str, list[list[int]]]:
     pairs = encode_pairs(problems, solutions, tokenizer, template)
-    return {
-        "input_ids": [prompt + completion for prompt, completion in pairs],
-        "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
-    }
+    ids, labels = zip(*(labelled(*pair) for pair in pairs), strict=True)
+    return {"input_ids": list(ids), "labels": list(labels)}
 
 
 def _refuse_rendering_settings(config: DataConfig) -> None:

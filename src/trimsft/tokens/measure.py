@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError
+from trimsft.errors import DataError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
-from trimsft.text.rows import DataConfig, MissingColumns, kind_of, load_rows
+from trimsft.text.forms import PAIR, find_form
+from trimsft.text.rows import DataConfig, load_rows, plain_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
@@ -85,31 +86,40 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
     return TokenTables(summaries, pending, next(iter(incomparable(tables).values()), None))
 
 
-_PASSED_ON = ("limit", "template", "system_prompt", "max_length", "top", "batch_tokens", "shard", "overwrite")
+_PASSED_ON = (
+    "limit", "template", "system_prompt", "max_length", "assistant_only_loss", "top", "batch_tokens", "shard",
+    "overwrite",
+)  # fmt: skip
 
 
-def read_rows(settings: TokenSettings) -> list[dict[str, str]]:
-    """Problems and solutions as `trimsft train` reads them."""
+def read_rows(settings: TokenSettings) -> list[dict[str, Any]]:
+    """Rows as `trimsft train` reads them, in the columns of their form."""
+    config = DataConfig(
+        dataset_name=settings.data,
+        sample=settings.sample,
+        sample_seed=settings.seed or 0,
+        drop_incomplete=settings.drop_incomplete,
+        problem_column=settings.problem_column,
+        solution_column=settings.solution_column,
+    )
     try:
-        config = DataConfig(
-            dataset_name=settings.data,
-            sample=settings.sample,
-            sample_seed=settings.seed or 0,
-            drop_incomplete=settings.drop_incomplete,
-            problem_column=settings.problem_column,
-            solution_column=settings.solution_column,
-        )
-        rows = load_rows(config)
-        if kind_of(rows.column_names, config, settings.data) == "trl":
-            problem = f"it has the columns {', '.join(rows.column_names)}; a token table needs problems and solutions"
-            raise MissingColumns(problem, field="dataset_name", value=settings.data)
+        rows = plain_rows(load_rows(config), config)
     except TrimSFTError as error:  # by the names of these settings
         error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
-        if isinstance(error, MissingColumns):
-            error.hint = "name the columns of problems and solutions"
         raise
-    pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
-    return [{"problem": problem, "solution": solution} for problem, solution in pairs]
+    idle = OF_CHATS if find_form(list(rows[0])) == PAIR else OF_PAIRS
+    for name in idle:
+        value, default = getattr(settings, name), getattr(type(settings), name)
+        if value != default:
+            what = "problems and solutions" if idle is OF_CHATS else "rows without problem and solution"
+            problem = f"has no effect on {what} ({settings.data})"
+            raise DataError(problem, field=name, value=value, hint="leave it out")
+    return rows
+
+
+OF_PAIRS = ("template", "system_prompt", "drop_incomplete")
+OF_CHATS = ("assistant_only_loss",)
+"""Settings that only rows of problems and solutions, or only others, have a use for."""
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

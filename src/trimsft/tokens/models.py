@@ -30,6 +30,8 @@ class Rendering:
     max_length: int | None = None  # 0: rows are not cut, whatever a training did
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
+    assistant_only_loss: bool = False  # of messages
+    completion_only_loss: bool | None = None  # of prompts and completions; None masks prompts
 
     def __post_init__(self) -> None:
         if self.truncation_mode not in (None, *TRUNCATION_MODES):
@@ -55,6 +57,10 @@ class Rendering:
             system_prompt=was.system_prompt if keeps_system else self.system_prompt,
             max_length=was.max_length if self.max_length is None else self.max_length,
             truncation_mode=self.truncation_mode or was.truncation_mode,
+            assistant_only_loss=self.assistant_only_loss or was.assistant_only_loss,
+            completion_only_loss=(
+                was.completion_only_loss if self.completion_only_loss is None else self.completion_only_loss
+            ),
         )
 
 
@@ -72,6 +78,8 @@ def _trained(model: str | Path) -> Rendering | None:
         "max_length": None if splits else config.get("max_length", TRAINED_LENGTH),
         # packing cuts at the end, whatever the mode
         "truncation_mode": "keep_start" if packs else config.get("truncation_mode", "keep_start"),
+        "assistant_only_loss": config.get("assistant_only_loss", False),
+        "completion_only_loss": config.get("completion_only_loss"),
     }
     return checked(Rendering, rendering, where=str(run.config_path))
 

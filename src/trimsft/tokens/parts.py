@@ -26,7 +26,8 @@ from trimsft.runs.parsing import checked, parse_json, read_json
 from trimsft.tokens.table import read_metadata, schema_with, writing
 
 INPUTS = (
-    "schema", "model", "model_sha256", "data", "template", "system_prompt", "max_length", "truncation_mode", "top",
+    "schema", "model", "model_sha256", "data", "template", "system_prompt", "max_length", "truncation_mode",
+    "assistant_only_loss", "completion_only_loss", "top",
     "dtype", "window",
 )  # fmt: skip
 """What two starts must share to be about the same table; `model` only where it has no fingerprint."""

@@ -57,9 +57,9 @@ def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
     for row, example in enumerate(examples):
         ids[row, : len(example)] = example.prompt + example.completion
         start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
-        places.append(np.arange(start, start + len(example.completion)))
-        labels += example.completion
-    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.array(labels))]
+        places.append(start + example.trained)
+        labels.append(example.labels)
+    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.concatenate(labels))]
     return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
@@ -135,16 +135,15 @@ class Pass:
         """All columns of a window, from batch order into the order of the rows."""
         batched = [example for batch in window.batches for example in batch.examples]
         examples = sorted(batched, key=lambda example: example.number)
-        lengths = [len(example.completion) for example in examples]
+        lengths = [len(example.labels) for example in examples]
         order = _line_order(batched)
         columns: dict[str, Any] = {
             name: np.concatenate([part[name] for part in window.numbers])[order] for name in window.numbers[0]
         }
         columns["example"] = np.repeat(np.array([example.number for example in examples], dtype=np.int32), lengths)
-        columns["position"] = np.concatenate(
-            [np.arange(len(one.completion), dtype=np.int32) + one.skipped for one in examples], dtype=np.int32
-        )
-        columns["token_id"] = np.concatenate([example.completion for example in examples]).astype(np.int32)
+        places = np.concatenate([example.trained + example.skipped for example in examples])
+        columns["position"] = places.astype(np.int32)
+        columns["token_id"] = np.concatenate([example.labels for example in examples]).astype(np.int32)
         columns["text"] = self._texts.take(columns["token_id"])
         columns["competitor_text"] = self._texts.take(columns["competitor_id"])
         texts, starts = columns["text"].to_pylist(), np.cumsum([0, *lengths]).tolist()
@@ -174,9 +173,9 @@ def _short_turns() -> Iterator[None]:
 
 def _line_order(batched: Sequence[Example]) -> NDArray[np.int64]:
     """Where in the batches each line of the window stands."""
-    ends = np.cumsum([len(example.completion) for example in batched])
+    ends = np.cumsum([len(example.labels) for example in batched])
     starts = {
-        example.number: np.arange(end - len(example.completion), end)
+        example.number: np.arange(end - len(example.labels), end)
         for example, end in zip(batched, ends.tolist(), strict=True)
     }
     return np.concatenate([starts[number] for number in sorted(starts)])

@@ -41,6 +41,11 @@ class TokenSettings:
         flags=("--drop-incomplete",),
         help="Drop and count rows without problem or solution, instead of refusing the data.",
     )
+    assistant_only_loss: bool = option(
+        False,
+        flags=("--assistant-only-loss",),
+        help="Of messages measure only the assistant's; by default as the run was trained, else all.",
+    )
     objective: str = option(
         "trim", help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective."
     )

@@ -34,7 +34,7 @@ VERSION = 2  # the version of the columns and what they mean; in the metadata as
 SCHEMA = pa.schema(
     [
         ("example", pa.int32()),
-        ("position", pa.int32()),  # within the completion, from 0
+        ("position", pa.int32()),  # from 0 at the first trained token of the row; masked ones in between are counted
         ("token_id", pa.int32()),
         ("text", pa.string()),
         ("category", pa.dictionary(pa.int8(), pa.string())),
@@ -253,14 +253,13 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
         prompts = (table.metadata.get("prompts", ()) for table in (one, other))
         if any(was != now for was, now in zip(*prompts, strict=False)):
             problem = "their chat templates make other prompts of the same problems"
-            return RunError(problem, field="template", hint="make both with template='plain'")
+            hint = "make both with template='plain'" if "template" in one.metadata else "compare them apart"
+            return RunError(problem, field="template", hint=hint)
         return None
     tokenizers = f"{len(one):,} and {len(other):,} tokens; their tokenizers differ"
-    return (
-        _differs(one, other, "max_length", same)
-        or _differs(one, other, "truncation_mode", same)
-        or RunError(tokenizers, field="tables", hint="compare them apart")
-    )
+    settings = ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss")
+    differences = filter(None, (_differs(one, other, key, same) for key in settings))
+    return next(differences, RunError(tokenizers, field="tables", hint="compare them apart"))
 
 
 def _differs(one: TokenTable, other: TokenTable, key: str, hint: str) -> RunError | None:

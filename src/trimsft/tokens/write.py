@@ -38,7 +38,7 @@ _PROMPTS_KEPT, _PROMPT_LENGTH, _PROMPTS_SIZE = 200, 4000, 1_900_000
 
 log = logging.getLogger("trimsft")
 Progress = Callable[[int, int], None]
-Rows = list[dict[str, str]]
+Rows = list[dict[str, Any]]
 
 
 def write_token_table(
@@ -51,6 +51,8 @@ def write_token_table(
     system_prompt: str | None = None,
     max_length: int | None = None,
     truncation_mode: str | None = None,
+    assistant_only_loss: bool = False,
+    completion_only_loss: bool | None = None,
     batch_tokens: int | None = None,
     device: str | Sequence[str] = "auto",
     limit: int | None = None,
@@ -64,10 +66,12 @@ def write_token_table(
     Args:
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
-        rows: with the fields problem and solution; rendered and masked as `trimsft train` does.
+        rows: in any form of `trimsft.text.forms`; rendered and masked as `trimsft train` does.
         template, system_prompt, max_length, truncation_mode: as in training, where a completion is cut too. A run
             directory is by default rendered as it was trained; another model with the template that fits it, and
-            uncut. With a `max_length` of 0 rows of a run are not cut either.
+            uncut. With a `max_length` of 0 rows of a run are not cut either. The first two are about problems and
+            solutions only.
+        assistant_only_loss, completion_only_loss: as TRL's SFTConfig has them, for rows in its forms.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is every GPU there is, a process for each, else cpu; or one, or a list. The model runs in float32
             on the CPU, else in its own dtype. A rank of torchrun or accelerate takes its own GPU and its share.
@@ -86,9 +90,12 @@ def write_token_table(
     if not windows:  # more ranks than windows
         return out
     devices = _devices_for(model, device, tokenizer, is_rank=shard is None and share is not None)
-    rendering = Rendering(template, system_prompt, max_length, truncation_mode)
+    rendering = Rendering(
+        template, system_prompt, max_length, truncation_mode, assistant_only_loss, completion_only_loss
+    )
     source = find_weights(model) if isinstance(model, str | Path) else model
-    inputs = _Inputs.of(source, tokenizer, rendering.as_trained([model]))
+    is_pairs = "problem" in checked[0]
+    inputs = _Inputs.of(source, tokenizer, rendering.as_trained([model]), is_pairs=is_pairs)
     inputs.check_room(checked, top=top)
     parts = Parts(out, inputs.facts(checked, top=top, dtype=_dtype_name(model, devices)), count)
     if not parts.begin(overwrite=overwrite):
@@ -189,19 +196,24 @@ class _Inputs:
     limits: Limits
 
     @classmethod
-    def of(cls, source: Any, tokenizer: Any, rendering: Rendering) -> _Inputs:
+    def of(cls, source: Any, tokenizer: Any, rendering: Rendering, *, is_pairs: bool) -> _Inputs:
         tokenizer = load_tokenizer(source) if tokenizer is None else tokenizer
         if tokenizer.eos_token_id is None:
             raise UsageError("its tokenizer has no eos_token, which every row ends with", field="model")
-        names = {
-            "template": resolve_template_name(rendering.template, tokenizer),
-            "system_prompt": rendering.system_prompt,
-            "max_length": rendering.max_length or None,
-        }
+        template = None
+        losses: dict[str, Any] = {}
+        names: dict[str, Any] = {}
+        if is_pairs:
+            names["template"] = resolve_template_name(rendering.template, tokenizer)
+            names["system_prompt"] = rendering.system_prompt
+            template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
+        else:
+            losses = {name: getattr(rendering, name) for name in ("assistant_only_loss", "completion_only_loss")}
+        names["max_length"] = rendering.max_length or None
         if names["max_length"] and rendering.keep == "end":
             names["truncation_mode"] = "keep_end"
-        template = choose_template(rendering.template, tokenizer, rendering.system_prompt)
-        encoder = Encoder(tokenizer, template, rendering.max_length or None, rendering.keep)
+        names |= {name: value for name, value in losses.items() if value != getattr(Rendering, name)}
+        encoder = Encoder(tokenizer, template, rendering.max_length or None, rendering.keep, **losses)
         return cls(source, encoder, names, limits_of(source))
 
     def check_room(self, rows: Rows, *, top: int) -> None:
@@ -232,7 +244,11 @@ class _Inputs:
 
     def metadata(self, rows: Rows) -> dict[str, Any]:
         """What else its readers may want to know."""
-        rendered = self.encoder.template.render([row["problem"] for row in rows[:_PROMPTS_KEPT]])
+        some, template = rows[:_PROMPTS_KEPT], self.encoder.template
+        if template is not None:
+            rendered = template.render([row["problem"] for row in some])
+        else:
+            rendered = self.encoder.tokenizer.batch_decode([one.prompt for one in self.encoder.examples(some)])
         return {
             "model": _name(self.source),
             "eos_id": int(self.encoder.tokenizer.eos_token_id),

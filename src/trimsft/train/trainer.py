@@ -30,6 +30,7 @@ from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
+from trimsft.train.forms import known, tokenised
 from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
@@ -61,7 +62,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         model: a name of the hub, a folder, a causal language model, or a PEFT model of one.
         args: the settings; those of a parent class are taken over with objective="trim".
         data_collator: makes a batch of rows; by default TRL's.
-        train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones.
+        train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones, as in TRL; or of problem
+            and solution, of alpaca or sharegpt (`trimsft.text.forms`), rendered as `trimsft train` does by default.
         eval_dataset: held-out rows, or several sets of them by name.
         processing_class: the tokenizer or processor; by default the model's.
         compute_loss_func: a loss in place of the objective; only with objective="sft".
@@ -109,6 +111,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         self.length_reports: dict[str, LengthReport] = {}
         _refuse_other_losses(args, chosen, compute_loss_func)
         _refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
+        if formatting_func is None:
+            train_dataset, eval_dataset = known(train_dataset, args, "train"), known(eval_dataset, args, "eval")
         given = args.model_init_kwargs
         if isinstance(model, str):
             loaded, report = load_base(model, args, quantization_config)
@@ -161,6 +165,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
         """Tokenise at full length first, so that what truncation will cost can be said."""
+        if formatting_func is None:
+            dataset = tokenised(dataset, self._tokenizer, args, dataset_name)
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         has_reference = COLUMN in dataset.column_names

@@ -113,6 +113,8 @@ def test_tokens_are_measured_on_the_same_training_rows_in_every_cell(tmp_path: P
     rows, rendering = write_token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
     trained = {json.loads(line)["problem"] for line in folder.training_data(0).read_text().splitlines()}
     assert len(rows) == LAB.table_rows and {row["problem"] for row in rows} <= trained
-    assert rendering == {"template": "auto", "system_prompt": None, "max_length": 256, "truncation_mode": "keep_start"}
+    losses = {"assistant_only_loss": False, "completion_only_loss": None}
+    cut = {"max_length": 256, "truncation_mode": "keep_start"}
+    assert rendering == {"template": "auto", "system_prompt": None, **cut, **losses}
     again, _ = write_token_rows(folder, LAB, Cell(model="lab", objective="base"))
     assert again == rows

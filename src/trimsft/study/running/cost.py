@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -250,9 +250,12 @@ class _Estimate:
 
     def _row_tokens(self, settings: Settings, rows: Any, model: str) -> float:
         """Mean over these rows, cut at the maximum length."""
-        from trimsft.text.training_data import encode
+        from trimsft.text.encoding import Encoder
+        from trimsft.text.rows import kind_of, plain_rows
+        from trimsft.text.templates import choose_template
         from trimsft.train.settings import load_tokenizer
 
+        data, template = settings.data, None
         longest, tokenizer = settings.args.max_length, None
         if rows is not None:
             with suppress(UsageError):
@@ -261,8 +264,9 @@ class _Estimate:
             mean = min(ROW_TOKENS, longest or ROW_TOKENS)
             self._say(f"training tokens: {mean} for each row assumed ({model}: data or tokenizer is not at hand)")
             return float(mean)
-        with _no_bars():
-            lengths = [len(ids) for ids in encode(rows, tokenizer, settings.data)["input_ids"]]
+        if kind_of(rows.column_names, data, data.dataset_name) == "problem-solution":
+            template = choose_template(data.template, tokenizer, data.system_prompt)
+        lengths = [len(example) for example in Encoder(tokenizer, template).examples(plain_rows(rows, data))]
         self._say(f"training tokens: counted on {len(lengths)} rows")
         return sum(min(length, longest or length) for length in lengths) / len(lengths)
 
@@ -274,19 +278,6 @@ class _Estimate:
                 self._say(f"parameters of {model}: 1 billion assumed, it is not at hand")
             self._sizes[model] = float(counted) or at.parameters or 1e9
         return self._sizes[model]
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    import datasets
-
-    were_off = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not were_off:
-            datasets.enable_progress_bars()
 
 
 def _parameters_in(file: Path) -> int:

@@ -109,7 +109,7 @@ def write_training_data(folder: StudyFolder, scale: Scale, seed: int) -> None:
         lab.write_training(path, task(scale, seed))
 
 
-def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, str]], Mapping[str, Any]]:
+def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """The rows whose tokens are measured, the same for every cell, and how they are rendered for this one."""
     settings = training_settings(folder, scale, cell)
     if not folder.token_rows.exists():
@@ -122,19 +122,20 @@ def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[lis
         "system_prompt": settings.data.system_prompt,
         "max_length": settings.args.max_length,
         "truncation_mode": settings.args.truncation_mode,
+        "assistant_only_loss": settings.args.assistant_only_loss,
+        "completion_only_loss": settings.args.completion_only_loss,
     }
-    pairs = zip(written.column("problem"), written.column("solution"), strict=True)
-    return checked_rows({"problem": problem, "solution": solution} for problem, solution in pairs), rendering
+    records = written.records if isinstance(written.records, list) else written.records.to_pylist()
+    return checked_rows(records), rendering
 
 
-def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, str]]:
+def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, Any]]:
     """Rows of the training data, drawn once."""
-    from trimsft.text.rows import load_rows
+    from trimsft.text.rows import load_rows, plain_rows
 
     data = settings.data
     if scale.is_lab:
         data = replace(data, dataset_name=str(folder.training_data(0).resolve()))
-    rows = load_rows(data)
+    rows = plain_rows(load_rows(data), data)
     numbers = random.Random("token-rows").sample(range(len(rows)), min(scale.table_rows, len(rows)))
-    chosen = [rows[number] for number in sorted(numbers)]
-    return [{"problem": row[data.problem_column], "solution": row[data.solution_column]} for row in chosen]
+    return [rows[number] for number in sorted(numbers)]

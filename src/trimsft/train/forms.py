@@ -1,0 +1,55 @@
+"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.text.forms`, as the commands read them.
+
+    TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
+
+Rows that TRL takes stay TRL's, whatever other columns they have.
+"""
+
+from typing import Any
+
+from datasets import Dataset
+
+from trimsft.errors import DataError, UsageError
+from trimsft.text.forms import KNOWN, as_known, find_form, has_trl_form
+from trimsft.text.rows import DataConfig
+from trimsft.text.training_data import encode
+
+
+def known(rows: Any, args: Any, name: str) -> Any:
+    """A dataset, or several by name, with rows of alpaca and sharegpt as problem and solution or as messages."""
+    if isinstance(rows, dict):
+        return type(rows)({key: known(part, args, key) for key, part in rows.items()})
+    return as_known(rows, f"{name}_dataset") if rows is not None and not _is_for_trl(rows, args) else rows
+
+
+def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
+    """A dataset in which problems and solutions are tokens and labels; one in a form of TRL's stays as it is."""
+    if _is_for_trl(rows, args):
+        return rows
+    rows = as_known(rows, f"{name}_dataset")
+    columns = _columns(rows)
+    if has_trl_form(columns):
+        return rows
+    if find_form(columns) is None:
+        problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
+        raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
+    if args.completion_only_loss is False:
+        problem = "false has no effect on problems and solutions, whose prompts are always masked"
+        raise UsageError(problem, field="completion_only_loss", hint="remove it")
+    return encode(rows, tokenizer, DataConfig())
+
+
+def _is_for_trl(rows: Any, args: Any) -> bool:
+    """Whether TRL takes these rows, or leaves them to its user."""
+    if (args.dataset_kwargs or {}).get("skip_prepare_dataset"):
+        return True
+    if isinstance(rows, Dataset) and rows.format["type"] == "custom":
+        return True
+    columns = _columns(rows)
+    own = {args.dataset_text_field, "image", "images"}
+    return has_trl_form(columns) or bool(own & set(columns))
+
+
+def _columns(rows: Any) -> list[str]:
+    """The columns of a dataset; of a stream that does not say, those of its first row."""
+    return list(next(iter(rows), {})) if rows.column_names is None else list(rows.column_names)

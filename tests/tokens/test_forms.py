@@ -1,0 +1,155 @@
+"""Token tables of every form of data hold the tokens and labels that training has."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset, disable_progress_bars
+
+from tests.text.toys import write
+from tests.tokens.tiny import ROWS, make_folder
+from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
+from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
+from trimsft.errors import DataError, UsageError
+from trimsft.text.rows import DataConfig
+from trimsft.text.training_data import load_training_data
+from trimsft.tokens.measure import TokenSettings, read_rows
+from trimsft.tokens.table import read_token_table
+from trimsft.tokens.write import write_token_table
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+disable_progress_bars()
+USER, ANSWER = ({"role": role, "content": text} for role, text in [("user", "w1 w2"), ("assistant", "w3 w4 w5")])
+CHATS = [[USER, ANSWER], [USER, ANSWER, USER, {"role": "assistant", "content": "w6"}]]
+FORMS: dict[str, list[dict[str, Any]]] = {
+    "pairs": [{"problem": "w1 w2 w9", "solution": "w3 w4"}, {"problem": "w7", "solution": "w8 <eos>"}],
+    "alpaca": [{"instruction": "w1", "input": "w2 w9", "output": "w3"}, {"instruction": "w1", "output": "w4"}],
+    "messages": [{"messages": chat, "prompt": "unused"} for chat in CHATS],
+    "sharegpt": [
+        {"conversations": [{"from": "human", "value": "w1"}, {"from": "gpt", "value": "w2 w3"}], "system": "w5"},
+        {"conversations": [{"from": "user", "value": "w1 w4"}, {"from": "assistant", "value": "w2"}], "system": None},
+    ],
+    "chats": [{"prompt": chat[:-1], "completion": chat[-1:]} for chat in CHATS],
+    "texts": [{"prompt": "w1 w2", "completion": " w3 w4"}, {"prompt": "w1", "completion": " w5 <eos>"}],
+    "text": [{"text": "w1 w2 w3 w4"}, {"text": "w5 w6 <eos>"}],
+    "tokens": [{"input_ids": [9, 10, 11, 1], "labels": [-100, 10, -100, 1]}, {"input_ids": [9, 1], "labels": [9, 1]}],
+    "masked": [{"input_ids": [9, 8], "assistant_masks": [0, 1]}, {"input_ids": [9, 8], "assistant_masks": [1, 1]}],
+}  # fmt: skip
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((form, {}) for form in FORMS),
+    *((form, {"assistant_only_loss": True}) for form in ("messages", "sharegpt", "chats")),
+    *((form, {"completion_only_loss": False}) for form in ("chats", "texts")),
+    *(
+        (form, {"max_length": 8, "truncation_mode": mode})
+        for form in ("messages", "texts", "text")
+        for mode in ("keep_start", "keep_end")
+    ),
+    ("messages", {"assistant_only_loss": True, "max_length": 9, "truncation_mode": "keep_end"}),
+]
+
+
+def trained(dataset: Any) -> list[list[int]]:
+    """The labels of each row that enter a loss: nothing predicts the first token."""
+    return [[label for label in labels[1:] if label != -100] for labels in dataset["labels"]]
+
+
+def measured(path: Path, rows: int) -> list[list[int]]:
+    table = read_token_table(path)
+    return [table["token_id"][table["example"] == row].tolist() for row in range(rows)]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return make_model()
+
+
+@pytest.mark.filterwarnings("ignore:The `'keep_end'` truncation mode is deprecated:FutureWarning")
+@pytest.mark.parametrize(("form", "options"), CASES)
+def test_a_table_has_the_labels_of_the_training(form, options, model, tmp_path) -> None:
+    tokenizer, data = make_tokenizer(), write(tmp_path / "train.jsonl", FORMS[form])
+    config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **options})
+    given, _ = load_training_data(DataConfig(dataset_name=data, system_prompt=None), tokenizer, with_eval=False)
+    labels = trained(
+        TrimSFTTrainer(model, config, train_dataset=given.dataset, processing_class=tokenizer).train_dataset
+    )
+    assert any(labels)
+    # from the file, as the command reads it, and from rows in memory
+    for number, rows in enumerate((read_rows(TokenSettings(models=("m",), data=data)), FORMS[form])):
+        path = write_token_table(model, rows, tmp_path / f"{number}.parquet", tokenizer=tokenizer, **options)
+        assert [row for row in measured(path, len(rows)) if row] == [row for row in labels if row]
+
+
+def test_tokens_that_merge_across_the_border_of_prompt_and_completion(tmp_path) -> None:
+    tokenizer, rows = make_byte_tokenizer(adds_bos=True), [{"prompt": "It is s", "completion": "o. It is so."}]
+    model = make_model(vocab_size=len(tokenizer))
+    config = make_config(TrimSFTConfig, tmp_path)
+    dataset = TrimSFTTrainer(
+        model, config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer
+    ).train_dataset
+    path = write_token_table(model, rows, tmp_path / "t.parquet", tokenizer=tokenizer)
+    assert measured(path, 1) == trained(dataset)
+    assert tokenizer.decode(measured(path, 1)[0]) == " so. It is so.<eos>"  # " so" is one token
+
+
+def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> None:
+    """The user's turns are context: a table of the answers is part of the table of all tokens."""
+    tokenizer, rows = make_tokenizer(), FORMS["messages"]
+    paths = [
+        write_token_table(model, rows, tmp_path / f"{only}.parquet", tokenizer=tokenizer, assistant_only_loss=only)
+        for only in (False, True)
+    ]
+    every, answers = (read_token_table(path) for path in paths)
+    assert answers.metadata["assistant_only_loss"] and "assistant_only_loss" not in every.metadata
+    first = [tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"].index(8) for row in rows]
+    for row in range(len(rows)):
+        whole, part = every["example"] == row, answers["example"] == row
+        # w3 is the first token that is trained of both rows; positions count from it
+        places = np.searchsorted(every["position"][whole], answers["position"][part] + first[row])
+        assert every["token_id"][whole][places].tolist() == answers["token_id"][part].tolist()
+        assert every["gap"][whole][places].tolist() == answers["gap"][part].tolist()
+    assert answers.metadata["prompts"][0].split() == ["<user>", "w1", "w2", "<eos>", "<assistant>"]
+
+
+def test_a_run_is_measured_as_it_was_trained(tmp_path) -> None:
+    folder = make_folder(tmp_path / "run" / "model", chat=CHAT)
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    (tmp_path / "run" / "config.yaml").write_text("assistant_only_loss: true\n")
+    rows = FORMS["messages"]
+    run, only, every = (
+        read_token_table(write_token_table(model, rows, tmp_path / f"{name}.parquet", device="cpu", **options))
+        for name, model, options in [
+            ("run", tmp_path / "run", {}),
+            ("only", folder, {"assistant_only_loss": True}),
+            ("every", folder, {}),
+        ]
+    )
+    assert run["token_id"].tolist() == only["token_id"].tolist() and len(every) > len(run)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "kind", "says"),
+    [
+        (FORMS["text"], {"assistant_only_loss": True}, DataError, "assistant_only_loss: has no effect on rows that "),
+        ([{"text": ""}], {}, DataError, "rows: row 0 has no value as text, got .*every row needs one"),
+        ([*FORMS["text"], {"prompt": "a"}], {}, DataError, "rows: row 2 has no value as text"),
+        ([{"conversations": [{"from": "bird", "value": "a"}]}], {}, DataError, "row 0: a turn .* 'from' .system, hu"),
+        ([{"instruction": "a", "output": "b", "history": [1]}], {}, DataError, "row 0: 'history' is not read in this"),
+        ([{"messages": [{"role": "user", "content": "a"}]}], {"assistant_only_loss": True}, DataError, "leaves no"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_measured_get_one_line(rows, options, kind, says, model, tmp_path) -> None:
+    with pytest.raises(kind, match=says):
+        write_token_table(model, rows, tmp_path / "t.parquet", tokenizer=make_tokenizer(), **options)
+
+
+def test_messages_need_a_chat_template(tmp_path) -> None:
+    folder = make_folder(tmp_path / "model")
+    with pytest.raises(UsageError, match="model: its tokenizer has no chat template, which rows of messages need"):
+        write_token_table(folder, FORMS["messages"], tmp_path / "t.parquet")
+
+
+def test_alpaca_is_problem_and_solution(tmp_path) -> None:
+    data = write(tmp_path / "a.jsonl", [{"instruction": "Add.", "input": "1 and 2", "output": "3", "input2": ROWS}])
+    rows = read_rows(TokenSettings(models=("m",), data=data))
+    assert rows == [{"problem": "Add.\n\n1 and 2", "solution": "3"}]
