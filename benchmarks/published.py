@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.judge import judge
+from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.grading import GRADER_VERSION, Grader
 from trimsft.scoring.scores import BenchmarkScore

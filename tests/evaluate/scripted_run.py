@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.engines import Request, ScriptedEngine
 from trimsft.evaluate.generate import Evaluation, Progress, fill
+from trimsft.evaluate.problems import Problem
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings

@@ -16,17 +16,8 @@ import pytest
 from datasets import Dataset, Features, List, Value
 
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import (
-    BENCHMARKS,
-    Problem,
-    benchmark_name,
-    describe_source,
-    fingerprint,
-    from_hub,
-    load_benchmark,
-    read_problems,
-    write_problems,
-)
+from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
+from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint, read_problems, write_problems
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
-from trimsft.evaluate.benchmarks import Problem, fingerprint, write_problems
+from trimsft.evaluate.problems import Problem, fingerprint, write_problems
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
 
 from .scripted_run import complete

@@ -6,7 +6,7 @@ import pytest
 
 from trimsft import lab
 from trimsft.errors import UsageError
-from trimsft.evaluate.benchmarks import read_problems
+from trimsft.evaluate.problems import read_problems
 from trimsft.lab.arithmetic import TIERS, side_of
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import TARGET, UNFAMILIAR

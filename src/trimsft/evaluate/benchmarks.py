@@ -1,51 +1,27 @@
-"""Benchmarks: where problems come from, and files of problems and answers.
+"""Benchmarks: where problems come from.
 
 A benchmark of the list is read from the hub, or from `<name>.jsonl` in a folder of your own; those of the lab are made
 on the spot; any other file of JSON Lines is a benchmark too:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
 
-A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
-and `tolerance` (relative). By `subject` and `level` scores are told apart. Other fields do not matter.
+What else a row may say: see `trimsft.evaluate.problems`.
 
 problems = load_benchmark("math500")
 problems = load_benchmark("math500", data_dir="data/benchmarks", limit=20)
 problems = load_benchmark("my/problems.jsonl")
 """
 
-import gzip
-import hashlib
-import json
-import math
-import reprlib
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import DataError, UsageError, one_line
+from trimsft.evaluate.problems import SUFFIXES, Problem, as_problem, benchmark_name, read_problems, with_distinct_ids
+from trimsft.grading import Grading
 from trimsft.lab import TIERS, benchmark
 from trimsft.options import unknown_name
-from trimsft.runs.parsing import parse_json
-
-SUFFIXES = (".jsonl", ".jsonl.gz")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One problem, its answer, and what grading has to know about it (see `trimsft.grading.Rules`)."""
-
-    id: str
-    problem: str
-    answer: str
-    multiple: bool = False
-    tolerance: float | None = None
-    absolute: float | None = None
-    unit: str | None = None
-    # what problems may be told apart by in scores; no part of what was asked
-    subject: str | None = field(default=None, compare=False)
-    level: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,21 +110,33 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def load_benchmark(
-    name_or_path: str | Path, data_dir: str | Path | None = None, limit: int | None = None
+    name_or_path: str | Path,
+    data_dir: str | Path | None = None,
+    limit: int | None = None,
+    grading: Grading | None = None,
 ) -> list[Problem]:
-    """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file."""
+    """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
+
+    `grading` is that of rows that say nothing of it.
+    """
     if limit is not None and limit < 1:
         raise UsageError("must be at least 1", field="limit", value=limit, hint="leave it out for all problems")
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
     if path is not None:
-        problems = read_problems(path)
+        problems = read_problems(path, grading)
     elif name in TIERS:
-        problems = [Problem(p.id, p.problem, p.answer) for p in benchmark(name)]
+        problems = [Problem(p.id, p.problem, p.answer, grading=grading or Grading()) for p in benchmark(name)]
     else:
-        problems = _load_from_hub(name)
+        problems = _load_from_hub(name, grading)
+    if grading is not None and all(problem.grading != grading for problem in problems):
+        problem = f"has no effect on {name}, whose rows all say how they are graded"
+        raise UsageError(problem, field="grading", value=str(grading), hint="remove it, or their field `grading`")
     published = BENCHMARKS.get(benchmark_name(name))
     if published is not None and published.tolerance is not None:
-        problems = [replace(p, tolerance=p.tolerance or published.tolerance) for p in problems]
+        problems = [
+            replace(p, tolerance=p.tolerance or published.tolerance) if p.grading.is_mathematics else p
+            for p in problems
+        ]
     return problems[:limit]
 
 
@@ -158,17 +146,6 @@ def describe_source(name_or_path: str | Path, data_dir: str | Path | None = None
     if path is not None:
         return str(path)
     return "the lab" if name in TIERS else BENCHMARKS[name].source
-
-
-def benchmark_name(name_or_path: str | Path) -> str:
-    """What a benchmark is called in a run directory: its name, or the file's without the ending."""
-    whole = Path(name_or_path).name
-    suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
-    name = whole[: len(whole) - len(suffix)] or whole
-    if not name.strip("."):  # a folder's name for itself, or for the one above it
-        hint = "rename the file"
-        raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
-    return name
 
 
 # ---- where it is
@@ -223,7 +200,7 @@ def _find_in_folder(name: str, folder: Path) -> Path:
 # ---- the hub
 
 
-def _load_from_hub(name: str) -> list[Problem]:
+def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
     import datasets
 
     source = BENCHMARKS[name]
@@ -236,11 +213,11 @@ def _load_from_hub(name: str) -> list[Problem]:
             hint=f"without the hub, name a folder that holds {name}.jsonl",
             remedy=("data_dir", "FOLDER"),
         ) from error
-    problems = (from_hub(name, row, number) for number, row in enumerate(rows))
-    return _with_distinct_ids((f"{source.hub}, row {number}", problem) for number, problem in enumerate(problems))
+    problems = (from_hub(name, row, number, grading) for number, row in enumerate(rows))
+    return with_distinct_ids((f"{source.hub}, row {number}", problem) for number, problem in enumerate(problems))
 
 
-def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
+def from_hub(name: str, row: Mapping[str, Any], number: int, grading: Grading | None = None) -> Problem:
     """A row of a published benchmark as a problem."""
     published = BENCHMARKS[name]
     place = f"{published.hub}, row {number}"
@@ -251,121 +228,4 @@ def from_hub(name: str, row: Mapping[str, Any], number: int) -> Problem:
         renamed["answer"] = published.read_answer(renamed["answer"])
     except (KeyError, ValueError, TypeError, IndexError, ArithmeticError) as error:
         raise DataError(f"{place}: no answer in it ({error!r}); has the dataset changed?") from error
-    return _as_problem(renamed, place, default_id=f"{name}-{number}")
-
-
-# ---- files of problems
-
-
-def read_problems(path: Path) -> list[Problem]:
-    """The problems of a JSON Lines file; an error names the line."""
-    name = benchmark_name(path)
-    places = ((number, row, f"{path}, line {number}") for number, row in read_rows(path))
-    problems = _with_distinct_ids((place, _as_problem(row, place, f"{name}-{number}")) for number, row, place in places)
-    if not problems:
-        raise DataError(f"{path}: holds no problems")
-    return problems
-
-
-def write_problems(problems: Iterable[Problem]) -> bytes:
-    """JSON Lines that `read_problems` reads back."""
-    return b"".join(_line(asdict(problem)) for problem in problems)
-
-
-def fingerprint(problems: Iterable[Problem]) -> str:
-    """SHA-256 of the problems, answers and grading fields, in order."""
-    digest = hashlib.sha256()
-    for problem in problems:
-        digest.update(_line(asdict(replace(problem, subject=None, level=None))))
-    return digest.hexdigest()
-
-
-def _line(fields: Mapping[str, Any]) -> bytes:
-    names = {"multiple": "is_multiple_answer", "absolute": "error"}
-    left_out = [name for name in ("subject", "level") if fields[name] is None]
-    row = {names.get(name, name): value for name, value in fields.items() if name not in left_out}
-    return (json.dumps(row) + "\n").encode()
-
-
-def _with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
-    """Another problem under a known id gets a number: the AMC set counts each of its two years from 0."""
-    known: dict[str, Problem] = {}
-    for place, problem in problems:
-        identity, times = problem.id, 1
-        while identity in known:
-            if known[identity].problem == problem.problem:
-                raise DataError(f"{place}: the problem with id {identity!r} occurs twice; remove one of them")
-            times += 1
-            identity = f"{problem.id}#{times}"
-        known[identity] = replace(problem, id=identity)
-    return list(known.values())
-
-
-def _as_problem(row: Mapping[str, Any], place: str, default_id: str) -> Problem:
-    for name in ("problem", "answer"):
-        if row.get(name) is None:
-            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(reprlib.repr, list(row)[:20]))}")
-    problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
-    is_number = isinstance(answer, float) and math.isfinite(answer)
-    for name, what, holds in (
-        ("problem", "a text", _is_text(problem) and str(problem).strip()),
-        ("answer", "a text or a number", is_number or (_is_label(answer) and str(answer).strip())),
-        ("id", "a text or an integer", identity is None or _is_label(identity)),
-        ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
-        ("unit", "a text", not row.get("unit") or _is_text(row["unit"])),
-    ):
-        if not holds:
-            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
-    subject, level = (str(row[name]) if _is_label(row.get(name)) else None for name in ("subject", "level"))
-    return Problem(
-        id=default_id if identity is None else str(identity),
-        problem=str(problem),
-        answer=str(answer).strip(),
-        multiple=bool(several),
-        tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
-        absolute=_as_tolerance(row.get("error"), "error", place),
-        unit=row.get("unit") or None,
-        subject=subject,
-        level=level,
-    )
-
-
-def _is_text(value: Any) -> bool:
-    """Whether it is text that can be written and tokenised: JSON may hold halves of characters."""
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
-def _is_label(value: Any) -> bool:
-    return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _as_tolerance(value: Any, name: str, place: str) -> float | None:
-    if value is None or value == "":
-        return None
-    try:
-        tolerance = float(value)
-    except (TypeError, ValueError, OverflowError):
-        tolerance = math.nan
-    if not 0 < tolerance < 1:
-        got = reprlib.repr(value)
-        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {got}")
-    return tolerance
-
-
-def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON Lines file, packed or not, each with the number of its line."""
-    try:
-        content = path.read_bytes()
-        lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line.decode("utf-8-sig"))
-        except ValueError as error:
-            raise DataError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}")
-        yield number, row
+    return as_problem(renamed, place, f"{name}-{number}", grading)

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import Problem, fingerprint
 from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
+from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
 from trimsft.evaluate.settings import EvalSettings

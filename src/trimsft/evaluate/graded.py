@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trimsft.errors import RunError
-from trimsft.evaluate.benchmarks import fingerprint
+from trimsft.evaluate.problems import grading_fingerprint
 from trimsft.evaluate.samples import Key, SampleRecord
-from trimsft.grading import GRADER_VERSION
 from trimsft.runs import JsonLines, write_whole
 from trimsft.runs.parsing import checked, read_json
 from trimsft.scoring.records import FORMAT, SCORES
@@ -38,7 +37,7 @@ class GradeLine:
 class Graded:
     """The grader, and what it has read and written, by fingerprints."""
 
-    kind: str
+    kind: str  # strict, qwen, or the name of the user's own scorer
     version: str
     format: int  # of scores.json
     ignored_rules: list[str]
@@ -58,16 +57,16 @@ class Graded:
             return None
 
     @classmethod
-    def of(cls, record: SampleRecord, kind: str, ignored_rules: Sequence[str]) -> Graded:
+    def of(cls, record: SampleRecord, kind: str, version: str, ignored_rules: Sequence[str]) -> Graded:
         """What is in the folder now."""
         problems, samples = record.problems(), record.samples_path
         return cls(
             kind=kind,
-            version=GRADER_VERSION,
+            version=version,
             format=FORMAT,
             ignored_rules=list(ignored_rules),
             problems=len(problems),
-            problems_sha256=fingerprint(problems),
+            problems_sha256=grading_fingerprint(problems),
             samples_bytes=samples.stat().st_size if samples.exists() else 0,
             samples_sha256=_sha256(samples),
             grades_sha256=_sha256(record.folder / GRADES),
@@ -77,7 +76,7 @@ class Graded:
     def write(self, folder: Path) -> None:
         write_whole(folder / "graded.json", (json.dumps(asdict(self), indent=1) + "\n").encode())
 
-    def grades(self, record: SampleRecord, kind: str) -> dict[Key, GradeLine]:
+    def grades(self, record: SampleRecord, kind: str, version: str) -> dict[Key, GradeLine]:
         """The grades that still hold; none where the grader or their file is another. Samples must be as they were."""
         if _sha256(record.samples_path, self.samples_bytes) != self.samples_sha256:
             raise RunError(
@@ -86,8 +85,8 @@ class Graded:
             )
         path = record.folder / GRADES
         is_same = (
-            (self.kind, self.version) == (kind, GRADER_VERSION)
-            and fingerprint(record.problems()[: self.problems]) == self.problems_sha256
+            (self.kind, self.version) == (kind, version)
+            and grading_fingerprint(record.problems()[: self.problems]) == self.problems_sha256
             and _sha256(path) == self.grades_sha256
         )
         lines = (checked(GradeLine, line, where=str(path)) for line in (JsonLines(path) if is_same else ()))

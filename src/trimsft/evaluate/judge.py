@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from trimsft.evaluate.benchmarks import Problem
 from trimsft.evaluate.graded import GRADES, Graded, GradeLine
+from trimsft.evaluate.problems import Problem, describe_gradings
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
-from trimsft.grading import GRADER_VERSION, Grader, Rules
+from trimsft.grading import Grader, Rules
 from trimsft.runs import write_whole
 from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
 from trimsft.scoring.records import read_scores, write_scores
@@ -29,14 +29,18 @@ AT_ONCE = 4096  # samples that are graded together, and whose texts are in memor
 log = logging.getLogger("trimsft")
 
 
-def judge(record: SampleRecord, grader: Grader) -> BenchmarkScore:
-    """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing."""
+def judge(record: SampleRecord, grader: Grader, graded_as: Sequence[Problem] = ()) -> BenchmarkScore:
+    """Grade and score a complete record; raises `IncompleteEvaluation` where samples are missing.
+
+    `graded_as` are the same problems with another grading than the record's; from then on it is the record's.
+    """
     with record.lock():  # nobody may let it grow meanwhile: the scores would be those of a part
+        record.change_grading(graded_as)
         problems, keys = {problem.id: problem for problem in record.problems()}, record.wanted()
         record.require_complete(keys)
-        rules = {name: Rules(p.multiple, p.tolerance, p.absolute, p.unit) for name, p in problems.items()}
+        rules = {name: problem.rules for name, problem in problems.items()}
         before = Graded.read(record.folder)
-        kept = before.grades(record, grader.kind) if before else {}
+        kept = before.grades(record, grader.name, grader.version) if before else {}
         grader.ignored_rules |= set(before.ignored_rules) if before and kept else set()
         found, note = _results(record, keys, kept, problems, rules, grader)
         results = [found[key] for key in keys]
@@ -48,19 +52,21 @@ def judge(record: SampleRecord, grader: Grader) -> BenchmarkScore:
             name, results, grader.equivalent, by_problem=equivalents.__getitem__, expected=problems, groups=groups
         )
         ignored = sorted(grader.ignored_rules)
-        how: dict[str, Any] = {"kind": grader.kind, "version": GRADER_VERSION, "ignored_rules": ignored}
+        how: dict[str, Any] = {"kind": grader.name, "version": grader.version, "ignored_rules": ignored}
+        if grader.uses_rules and (grading := describe_gradings(problems.values())):
+            how["grading"] = grading
         if note:
             log.warning(f"{name}: {note}")
             how["notes"] = [note]
         write_scores(record.folder, scores, how)
-        Graded.of(record, grader.kind, ignored).write(record.folder)
+        Graded.of(record, grader.name, grader.version, ignored).write(record.folder)
         return scores
 
 
-def scores_as_recorded(record: SampleRecord, kind: str) -> BenchmarkScore | None:
+def scores_as_recorded(record: SampleRecord, kind: str, version: str) -> BenchmarkScore | None:
     """The scores of a record in which nothing has changed since they were made; None where some has to be done."""
     graded = Graded.read(record.folder)
-    if graded is None or graded != Graded.of(record, kind, graded.ignored_rules):
+    if graded is None or graded != Graded.of(record, kind, version, graded.ignored_rules):
         return None
     return read_scores(record.folder).scores
 

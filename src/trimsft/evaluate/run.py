@@ -15,19 +15,25 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.benchmarks import Problem, benchmark_name, describe_source, fingerprint, load_benchmark
+from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
 from trimsft.evaluate.generate import Evaluation, Progress, check, fill, prompt_options
 from trimsft.evaluate.judge import judge, scores_as_recorded
+from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
 from trimsft.evaluate.shots import read_shots
-from trimsft.grading import Grader
+from trimsft.grading import GRADER_VERSION, Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
 from trimsft.scoring.scores import BenchmarkScore
 from trimsft.text.encoding import load_tokenizer
 from trimsft.text.templates import TemplateError, resolve_template_name
+
+_ASKS_FOR_A_BOX = (
+    "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or `instruction` in "
+    "the rows of the benchmark, asks otherwise"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,9 @@ def evaluate(
     Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
     refused before anything is written. A record that holds all samples needs neither a model nor a server.
     """
-    tasks = [_Task(path, settings) for path in settings.benchmarks]
+    scorer = load_scorer(settings.grader) if ":" in settings.grader else None
+    version = scorer.version if scorer else GRADER_VERSION
+    tasks = [_Task(path, settings, version) for path in settings.benchmarks]
     scores = {task.name: task.scores_as_recorded() for task in tasks}
     left = [task for task in tasks if scores[task.name] is None]
     unfinished = [task for task in left if not task.is_complete()]
@@ -75,22 +83,24 @@ def evaluate(
         engine = make_engine(settings)
         evaluations = {task.name: task.prepare(engine) for task in unfinished}
     if left:
-        with Grader(os.cpu_count() or 1, kind=cast(Literal["strict", "qwen"], settings.grader)) as grader:
+        kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
+        with Grader(os.cpu_count() or 1, kind=kind, scorer=scorer) as grader:
             for task in left:
                 if task in unfinished:
                     on_start(task.name, evaluations[task.name].prompts)
                     fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
-                scores[task.name] = judge(task.record, grader)
+                scores[task.name] = judge(task.record, grader, task.problems)
     return Evaluated(settings.run, tuple(score for score in scores.values() if score))
 
 
 class _Task:
     """One benchmark of an evaluation."""
 
-    def __init__(self, path: str, settings: EvalSettings) -> None:
+    def __init__(self, path: str, settings: EvalSettings, grader_version: str) -> None:
         """Read the problems, and refuse settings that the record of this benchmark does not allow."""
         self.name, self.path, self.settings = benchmark_name(path), path, settings
-        self.problems = load_benchmark(path, settings.data_dir, settings.limit)
+        self._grader_version = grader_version
+        self.problems = load_benchmark(path, settings.data_dir, settings.limit, settings.grading_of_rows())
         self.record = SampleRecord(settings.run.eval_dir / self.name)
         is_another = self.record.refuse_other(self.known_settings(), self.problems)
         self._is_same = not is_another and _is_same_model(self.record.settings(), settings)
@@ -102,7 +112,11 @@ class _Task:
         return {
             "benchmark": self.name,
             "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
-            "prompt": {**template, "system_prompt": settings.system_prompt, **prompt_options(settings)},
+            "prompt": {
+                **template,
+                "system_prompt": _system_prompt(settings, self.problems),
+                **prompt_options(settings),
+            },
             "sampling": {name: drawing[name] for name in ("temperature", "top_p", "top_k", "max_tokens")},
             "samples": settings.samples,
             "greedy": settings.greedy,
@@ -115,7 +129,9 @@ class _Task:
 
     def scores_as_recorded(self) -> BenchmarkScore | None:
         """The scores, where there is nothing to do."""
-        return scores_as_recorded(self.record, self.settings.grader) if self._is_same else None
+        if not self._is_same or not self.record.is_graded_as(self.problems):
+            return None
+        return scores_as_recorded(self.record, self.settings.grader, self._grader_version)
 
     def prepare(self, engine: Engine) -> Evaluation:
         """Make the prompts, and refuse what the record or the engine does not allow, before anything is written."""
@@ -143,13 +159,19 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
     return bool(known.items() <= recorded.get("engine", {}).items())
 
 
+def _system_prompt(settings: EvalSettings, problems: Sequence[Problem]) -> str | None:
+    """The instruction that was given: as a setting, or in the rows of the benchmark, where all have the same."""
+    return problems[0].instruction if settings.system_prompt is None else settings.system_prompt
+
+
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     tokenizer = getattr(engine, "tokenizer", None)
-    texts = [problem.problem for problem in problems]
+    texts = [problem.asked for problem in problems]
     shots = read_shots(settings.few_shot) if settings.few_shot else ()
-    prompts = make_prompts(
-        texts, tokenizer, template=settings.template, system_prompt=settings.system_prompt, shots=shots
-    )
+    system_prompt = _system_prompt(settings, problems)
+    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
+    if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
+        prompts = replace(prompts, notes=(*prompts.notes, _ASKS_FOR_A_BOX))
     taught = _trained_template(settings, tokenizer)
     if settings.template != "auto" or taught in (None, prompts.template):
         return prompts

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
-from trimsft.evaluate.benchmarks import Problem, fingerprint, read_problems, write_problems
+from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.settings import MOST_SAMPLES
 from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
@@ -163,6 +163,15 @@ class SampleRecord:
                 hint="restore it, or choose another output directory",
             )
         return problems
+
+    def is_graded_as(self, problems: Sequence[Problem]) -> bool:
+        """Whether the recorded problems are graded as these say."""
+        return [problem.grading for problem in self.problems()] == [problem.grading for problem in problems]
+
+    def change_grading(self, problems: Sequence[Problem]) -> None:
+        """Write down that the same problems are graded as these say; what was asked stays as it is."""
+        if problems and not self.is_graded_as(problems):
+            write_whole(self.problems_path, write_problems(problems))
 
     def __iter__(self) -> Iterator[Sample]:
         """All recorded samples, in the order in which they came, one at a time."""

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from trimsft.errors import UsageError
-from trimsft.evaluate.benchmarks import benchmark_name, refuse_unused_folder
+from trimsft.evaluate.benchmarks import refuse_unused_folder
 from trimsft.evaluate.engines.address import read_address
 from trimsft.evaluate.engines.base import DIALECTS, Sampling
-from trimsft.options import check_options, given_options, option
+from trimsft.evaluate.problems import benchmark_name
+from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
+from trimsft.options import check_options, given_options, option, unknown_name
+from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 from trimsft.text.templates import check_template_name
 
@@ -23,7 +27,11 @@ MOST_SAMPLES = 1000  # votes among more cannot be counted
 class EvalSettings:
     """What is evaluated, on what and how."""
 
-    model: str = option(argument="MODEL", help="A run directory, a model folder, or a name of the hub or the server.")
+    model: str = option(
+        argument="MODEL",
+        flags=("--model",),
+        help="A run directory, a model folder, or a name of the hub or the server.",
+    )
     benchmarks: Sequence[str] = option(
         flags=("--benchmark", "-b"),
         help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
@@ -63,10 +71,18 @@ class EvalSettings:
         None,
         help="A served model's tokenizer, to make prompts here as for other engines: a folder, or a name of the hub.",
     )
+    grading: str | None = option(
+        None,
+        help="How rows are graded that do not say so: boxed math (default), exact text, choice of a letter, or regex.",
+        choices=GRADING_KINDS,
+    )
+    pattern: str | None = option(
+        None, help="The pattern of grading regex, whose one group holds the answer, such as '#### (-?[0-9.,]+)'."
+    )
     grader: str = option(
         "strict",
-        help="The rules of grading; qwen repeats the lenient rules behind published figures, for comparison only.",
-        choices=GRADERS,
+        help="The rules of mathematics: strict, or qwen, the lenient rules behind published figures, for comparison "
+        "only; or a function of your own in place of all rules, my_module:score.",
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
@@ -81,6 +97,7 @@ class EvalSettings:
         check_options(self)
         check_template_name(self.template)
         self._check_benchmarks()
+        self._check_grading()
         self._check_protocol()
         self._check_engine()
 
@@ -96,6 +113,19 @@ class EvalSettings:
                 hint="name it once, or rename a file",
             )
         refuse_unused_folder(self.benchmarks, self.data_dir)
+
+    def _check_grading(self) -> None:
+        if ":" in self.grader:
+            require_reference(self.grader, field="grader", example="my_module:score")
+            self._refuse(self._given("grading", "pattern"), f"with the grader {self.grader!r}, which has its own rules")
+        elif self.grader not in GRADERS:
+            raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
+        self.grading_of_rows()
+
+    def grading_of_rows(self) -> Grading | None:
+        """The grading of rows that do not say how they are graded; None where nothing is said of it here."""
+        kind = self.grading or ("regex" if self.pattern is not None else None)
+        return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
 
     def _check_protocol(self) -> None:
         if self.samples == 0 and not self.greedy:

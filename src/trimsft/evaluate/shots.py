@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.benchmarks import read_rows
+from trimsft.evaluate.problems import read_rows
 from trimsft.text.readers import is_text
 from trimsft.text.templates import ChatTemplate, PromptTemplate, TextTemplate
 

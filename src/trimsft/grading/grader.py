@@ -70,6 +70,7 @@ class Grader:
         self.kind = kind
         self.name, self.version = (scorer.name, scorer.version) if scorer else (kind, GRADER_VERSION)
         """What grades are recorded with: those by another name or version do not compare."""
+        self.uses_rules = scorer is None
         self.seconds = seconds
         self._scorer = scorer
         self._workers = workers
@@ -97,14 +98,14 @@ class Grader:
     def grade(self, response: str, gold: str, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """The verdict on one response; see `Grade`."""
         if self._scorer is not None:
-            return self._score(response, gold, rules, truncated)
+            return self._scorer.grade(response, gold, truncated)
         question = self._question(response, gold, rules, truncated)
         return _grade(question, question if isinstance(question, str) else self._status(*question))
 
     def grade_many(self, items: Iterable[Item]) -> list[Grade]:
         """The verdicts on many, in order, with all workers; equal questions are asked once."""
         if self._scorer is not None:
-            return [self._score(*item) for item in items]
+            return [self._scorer.grade(response, gold, truncated) for response, gold, _, truncated in items]
         asked = [self._question(*item) for item in items]
         statuses: dict[Question | Status, Status] = {}
         undecided: list[Question] = []
@@ -139,20 +140,12 @@ class Grader:
             return "truncated" if truncated else "no_answer"
         return gold, answer, rules
 
-    def _score(self, response: str, gold: str, rules: Rules, truncated: bool) -> Grade:
-        assert self._scorer is not None
-        self._ignore(rules, *vars(rules))
-        return self._scorer.grade(response, gold, truncated)
-
     def _used(self, rules: Rules) -> Rules:
         """The rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
         if self.kind == "strict" or rules == _DEFAULT:
             return rules
-        self._ignore(rules, *_OF_MATHEMATICS)
+        self.ignored_rules |= {name for name in _OF_MATHEMATICS if getattr(rules, name) != getattr(_DEFAULT, name)}
         return Rules(grading=rules.grading, choices=rules.choices)
-
-    def _ignore(self, rules: Rules, *names: str) -> None:
-        self.ignored_rules |= {name for name in names if getattr(rules, name) != getattr(_DEFAULT, name)}
 
     def _answer(self, response: str, gold: str, rules: Rules, truncated: bool) -> str | None:
         """The answer as the model wrote it; raises `TimeoutError` where a pattern takes too long to find it."""

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from trimsft.errors import UsageError, one_line
+from trimsft.options import unknown_name
+
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
 GRADER_VERSION = "4"  # raised whenever a grade may change: caches and stored samples carry it
@@ -41,6 +44,8 @@ GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
 LETTERS = "ABCDEFGHIJ"
 """What choices are called."""
 LONGEST_PATTERN = 1000
+EXAMPLE = "#### (-?[0-9.,]+)"
+"""The pattern of GSM8K's solutions."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +60,21 @@ class Grading:
     ignore_case: bool = False  # of comparisons as text
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing, with a `ValueError` that begins with the name of the field."""
+        """Refuse what means nothing; an error names the field."""
         if self.kind not in GRADING_KINDS:
-            raise ValueError(f"grading must be one of {', '.join(GRADING_KINDS)}, got {self.kind!r}")
+            raise unknown_name("grading", str(self.kind), GRADING_KINDS)
         if self.compare not in ("math", "exact"):
-            raise ValueError(f"compare must be math or exact, got {self.compare!r}")
-        if (self.kind == "regex") != (self.pattern is not None):
-            raise ValueError(f"pattern must be given with grading 'regex' and with no other, got {self.pattern!r}")
+            raise unknown_name("compare", str(self.compare), ("math", "exact"))
+        if self.kind == "regex" and self.pattern is None:
+            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
+        if self.kind != "regex" and self.pattern is not None:
+            raise UsageError(f"has no effect on grading {self.kind!r}", field="pattern", value=self.pattern)
+        if self.kind != "regex" and self.compare != "math":
+            raise UsageError(f"has no effect on grading {self.kind!r}", field="compare", value=self.compare)
         if self.pattern is not None:
             _check_pattern(self.pattern)
-        elif self.compare != "math":
-            raise ValueError(f"compare has an effect on grading 'regex' alone, not on {self.kind!r}")
         if self.ignore_case and not self.compares_text:
-            raise ValueError(f"ignore_case has an effect on texts alone, not on {self}")
+            raise UsageError(f"has no effect on grading {str(self)!r}", field="ignore_case", value=True)
 
     @property
     def compares_text(self) -> bool:
@@ -87,15 +94,18 @@ class Grading:
 def _check_pattern(pattern: str) -> None:
     """Refuse a pattern that cannot be used; whether it is slow, a process finds out that can be killed."""
     if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"pattern must have at most {LONGEST_PATTERN:,} characters, got {len(pattern):,}")
+        problem = f"must have at most {LONGEST_PATTERN:,} characters"
+        raise UsageError(problem, field="pattern", value=f"{pattern[:40]}...")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"pattern is no regular expression ({error}), got {pattern!r}") from error
+        problem = f"is no regular expression ({one_line(error)})"
+        raise UsageError(problem, field="pattern", value=pattern) from error
     if groups != 1:
-        raise ValueError(f"pattern must have one group (...), which holds the answer, got {groups} in {pattern!r}")
+        problem = f"must have one group (...), which holds the answer, and has {groups}"
+        raise UsageError(problem, field="pattern", value=pattern, hint="write (?:...) for others")
 
 
 @dataclass(frozen=True)

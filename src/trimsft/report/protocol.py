@@ -12,6 +12,7 @@ from trimsft.errors import RunError
 from trimsft.grading import GRADER_VERSION
 from trimsft.report.page.provenance import flat
 from trimsft.report.runs import Asked, Run
+from trimsft.scoring.records import GradedBy
 from trimsft.scoring.scores import BenchmarkScore
 
 _OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
@@ -59,11 +60,23 @@ def other_graders(runs: Sequence[Run]) -> dict[str, str]:
     """Which runs were graded otherwise than the first, in words, by label."""
     graders = {run.label: sorted({str(one.grader) for one in run.recorded.values()}) for run in runs if run.recorded}
     (first, expected), *others = graders.items() if graders else [("", [])]
-    return {
+    other = {
         label: f"{label} was graded by {' and '.join(found)}, {first} by {' and '.join(expected)}"
         for label, found in others
         if found != expected
     }
+    return _other_gradings(runs) | other
+
+
+def _other_gradings(runs: Sequence[Run]) -> dict[str, str]:
+    """Which runs had a benchmark's answers found or compared otherwise than the first, in words, by label."""
+    other: dict[str, str] = {}
+    for first, run in ((runs[0], run) for run in runs[1:]):
+        for name in (name for name in run.recorded if name in first.recorded):
+            was, now = (one.recorded[name].grader.grading or "math" for one in (first, run))
+            if was != now:
+                other.setdefault(run.label, f"{run.label} was graded on {name} by {now}, {first.label} by {was}")
+    return other
 
 
 def notes_of_graders(runs: Sequence[Run]) -> list[str]:
@@ -74,9 +87,14 @@ def notes_of_graders(runs: Sequence[Run]) -> list[str]:
         for name, recorded in run.recorded.items()
         for note in recorded.grader.notes
     ]
-    old = [run.label for run in runs if any(one.grader.version != GRADER_VERSION for one in run.recorded.values())]
+    old = [run.label for run in runs if any(_is_outdated(one.grader) for one in run.recorded.values())]
     again = f"Graded by another version of the grader than this one ({', '.join(old)}): {AGAIN}."
     return [*notes, again] if old else notes
+
+
+def _is_outdated(grader: GradedBy) -> bool:
+    """Whether it is an earlier version of ours; a user's own scorer, module:function, has versions of its own."""
+    return ":" not in grader.kind and grader.version != GRADER_VERSION
 
 
 # ---- problems, told apart by what they say
@@ -91,7 +109,7 @@ def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:
 def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore:
     """The other run's scores, with problems named as the first run names those of the same text and answer."""
     mine, theirs = (run.problems.get(score.benchmark, {}) for run in (one, other))
-    free: dict[tuple[str, str], list[str]] = {}
+    free: dict[tuple[str, ...], list[str]] = {}
     for name, asked in mine.items():
         if theirs.get(name) != asked:
             free.setdefault(_content(asked), []).append(name)
@@ -105,15 +123,15 @@ def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore
     return replace(score, per_problem=tuple(sorted(renamed, key=lambda problem: problem.problem)))
 
 
-def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[str, str], list[str]]) -> str:
+def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[str, ...], list[str]]) -> str:
     if asked is None or mine.get(name) == asked:
         return name
     same = free.get(_content(asked))
     return same.pop(0) if same else name
 
 
-def _content(asked: Asked) -> tuple[str, str]:
-    return asked.problem, asked.answer
+def _content(asked: Asked) -> tuple[str, ...]:
+    return asked.problem, asked.answer, *asked.choices
 
 
 def _differ(mine: Mapping[str, Asked], theirs: Mapping[str, Asked], name: str) -> bool:

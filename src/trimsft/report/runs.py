@@ -37,6 +37,7 @@ class Asked:
     id: str
     problem: str = ""
     answer: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class GradedBy:
     kind: str
     version: str
     ignored_rules: tuple[str, ...] = ()
+    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
     notes: tuple[str, ...] = field(default=(), compare=False)  # what struck it, such as samples that are all alike
 
     def __str__(self) -> str:

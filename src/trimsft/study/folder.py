@@ -100,7 +100,7 @@ class StudyFolder:
     @staticmethod
     def names_of(scale: Scale) -> tuple[str, ...]:
         """What the benchmarks of a scale are recorded as."""
-        from trimsft.evaluate.benchmarks import benchmark_name
+        from trimsft.evaluate.problems import benchmark_name
 
         return tuple(benchmark_name(name) for name in scale.benchmarks)
 

@@ -1,0 +1,285 @@
+r"""Problems, and the files of JSON Lines that hold them:
+
+    {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
+
+A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
+and `tolerance` (relative). By `subject` and `level` scores are told apart. What is no boxed mathematics says so in
+`grading`, and then these fields are read too:
+
+    {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": true}
+    {"problem": "2+2?", "choices": ["3", "4"], "answer": "B", "grading": "choice", "instruction": "Name the letter."}
+    {"problem": "2+2?", "answer": "4", "grading": "regex", "pattern": "#### (\\d+)", "compare": "exact"}
+
+Other fields do not matter. No field of a file names code.
+"""
+
+import gzip
+import hashlib
+import json
+import math
+import reprlib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trimsft.errors import DataError, UsageError, one_line
+from trimsft.grading import Grading, Rules
+from trimsft.grading.rules import LETTERS
+from trimsft.runs.parsing import parse_json
+
+SUFFIXES = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem, its answer, and what grading has to know about it (see `trimsft.grading.Rules`)."""
+
+    id: str
+    problem: str
+    answer: str
+    multiple: bool = False
+    tolerance: float | None = None
+    absolute: float | None = None
+    unit: str | None = None
+    # what problems may be told apart by in scores, and how answers are graded; no part of what was asked
+    subject: str | None = field(default=None, compare=False)
+    level: str | None = field(default=None, compare=False)
+    grading: Grading = field(default=Grading(), compare=False)
+    choices: tuple[str, ...] = ()
+    instruction: str | None = None
+    """What stands in place of the template's request for a boxed answer; all problems of a file have the same."""
+
+    @property
+    def asked(self) -> str:
+        """The problem with its choices under it."""
+        return "\n".join(
+            [self.problem, *(f"{letter}. {text}" for letter, text in zip(LETTERS, self.choices, strict=False))]
+        )
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.multiple, self.tolerance, self.absolute, self.unit, self.grading, self.choices)
+
+
+def benchmark_name(name_or_path: str | Path) -> str:
+    """What a benchmark is called in a run directory: its name, or the file's without the ending."""
+    whole = Path(name_or_path).name
+    suffix = next((suffix for suffix in reversed(SUFFIXES) if whole.lower().endswith(suffix)), "")
+    name = whole[: len(whole) - len(suffix)] or whole
+    if not name.strip("."):  # a folder's name for itself, or for the one above it
+        hint = "rename the file"
+        raise DataError("leaves no name to record it under", field="benchmarks", value=str(name_or_path), hint=hint)
+    return name
+
+
+# ---- files of problems
+
+
+def read_problems(path: Path, grading: Grading | None = None) -> list[Problem]:
+    """The problems of a JSON Lines file; an error names the line. `grading` is that of rows that say nothing of it."""
+    name = benchmark_name(path)
+    places = ((number, row, f"{path}, line {number}") for number, row in read_rows(path))
+    problems = with_distinct_ids(
+        (place, as_problem(row, place, f"{name}-{number}", grading)) for number, row, place in places
+    )
+    if not problems:
+        raise DataError(f"{path}: holds no problems")
+    if (instructions := {problem.instruction for problem in problems}) and len(instructions) > 1:
+        shown = " and ".join(sorted(map(reprlib.repr, instructions))[:2])
+        raise DataError(f"{path}: 'instruction' must be the same in all rows, got {shown}")
+    return problems
+
+
+def write_problems(problems: Iterable[Problem]) -> bytes:
+    """JSON Lines that `read_problems` reads back."""
+    return b"".join(_line(_row(problem) | _labels(problem) | _grading_fields(problem)) for problem in problems)
+
+
+def fingerprint(problems: Iterable[Problem]) -> str:
+    """SHA-256 of what is asked, in order: problems, answers, and the fields that have always belonged to them."""
+    return _sha256(_row(problem) for problem in problems)
+
+
+def grading_fingerprint(problems: Iterable[Problem]) -> str:
+    """SHA-256 of the same, and of how the answers are graded."""
+    return _sha256(_row(problem) | _grading_fields(problem) for problem in problems)
+
+
+def describe_gradings(problems: Iterable[Problem]) -> str:
+    """How answers are graded, for the record; empty where all are boxed mathematics."""
+    kinds = sorted({str(problem.grading) for problem in problems})
+    return "" if kinds == ["math"] else " and ".join(kinds)
+
+
+def _sha256(rows: Iterable[Mapping[str, Any]]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(_line(row))
+    return digest.hexdigest()
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return (json.dumps(row) + "\n").encode()
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    """What is asked; older records have fingerprints of these names in this order."""
+    row = {
+        "id": problem.id,
+        "problem": problem.problem,
+        "answer": problem.answer,
+        "is_multiple_answer": problem.multiple,
+        "tolerance": problem.tolerance,
+        "error": problem.absolute,
+        "unit": problem.unit,
+    }
+    more = {"choices": list(problem.choices) or None, "instruction": problem.instruction}
+    return row | {name: value for name, value in more.items() if value is not None}
+
+
+def _labels(problem: Problem) -> dict[str, str]:
+    labels = {"subject": problem.subject, "level": problem.level}
+    return {name: label for name, label in labels.items() if label is not None}
+
+
+def _grading_fields(problem: Problem) -> dict[str, Any]:
+    """How it is graded, in the fields of a row; none for what a row says nothing of."""
+    grading = problem.grading
+    if grading == Grading() and not problem.choices and problem.instruction is None:
+        return {}
+    fields: dict[str, Any] = {"grading": grading.kind}
+    if grading.pattern is not None:
+        fields |= {"pattern": grading.pattern, "compare": grading.compare}
+    return fields | ({"ignore_case": True} if grading.ignore_case else {})
+
+
+def with_distinct_ids(problems: Iterable[tuple[str, Problem]]) -> list[Problem]:
+    """Another problem under a known id gets a number: the AMC set counts each of its two years from 0."""
+    known: dict[str, Problem] = {}
+    for place, problem in problems:
+        identity, times = problem.id, 1
+        while identity in known:
+            if known[identity].problem == problem.problem:
+                raise DataError(f"{place}: the problem with id {identity!r} occurs twice; remove one of them")
+            times += 1
+            identity = f"{problem.id}#{times}"
+        known[identity] = replace(problem, id=identity)
+    return list(known.values())
+
+
+def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Grading | None = None) -> Problem:
+    """A row as a problem; `grading` is how it is graded where it does not say so itself."""
+    for name in ("problem", "answer"):
+        if row.get(name) is None:
+            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(reprlib.repr, list(row)[:20]))}")
+    problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
+    is_number = isinstance(answer, float) and math.isfinite(answer)
+    for name, what, holds in (
+        ("problem", "a text", _is_text(problem) and str(problem).strip()),
+        ("answer", "a text or a number", is_number or (_is_label(answer) and str(answer).strip())),
+        ("id", "a text or an integer", identity is None or _is_label(identity)),
+        ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
+        ("unit", "a text", not row.get("unit") or _is_text(row["unit"])),
+    ):
+        if not holds:
+            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(row[name])}")
+    subject, level = (str(row[name]) if _is_label(row.get(name)) else None for name in ("subject", "level"))
+    read = Problem(
+        id=default_id if identity is None else str(identity),
+        problem=str(problem),
+        answer=str(answer).strip(),
+        multiple=bool(several),
+        tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
+        absolute=_as_tolerance(row.get("error"), "error", place),
+        unit=row.get("unit") or None,
+        subject=subject,
+        level=level,
+    )
+    says_how = row.get("grading") is not None or grading is not None
+    return _with_grading(read, row, place, grading) if says_how else read
+
+
+def _with_grading(problem: Problem, row: Mapping[str, Any], place: str, default: Grading | None) -> Problem:
+    """The problem with what its row says of grading and choices, or with this default."""
+    choices, instruction = row.get("choices"), row.get("instruction")
+    if choices is not None and not (isinstance(choices, list) and 2 <= len(choices) <= len(LETTERS)):
+        problem_with = f"must be a list of 2 to {len(LETTERS)} texts"
+        raise DataError(f"{place}: 'choices' {problem_with}, got {reprlib.repr(choices)}")
+    for name, value in (("instruction", instruction), *(("choices", choice) for choice in choices or ())):
+        if value is not None and not (_is_label(value) or isinstance(value, float)):
+            raise DataError(f"{place}: {name!r} must be text, got {reprlib.repr(value)}")
+    grading = default or Grading()
+    if row.get("grading") is not None:
+        grading = _read_grading(row, place)
+    texts = tuple(str(choice).strip() for choice in choices or ())
+    read = replace(problem, grading=grading, choices=texts, instruction=instruction)
+    for name in ("is_multiple_answer", "tolerance", "error", "unit"):
+        if row.get(name) and not grading.is_mathematics:
+            raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
+    return replace(read, answer=_letter(row["answer"], texts, place)) if grading.kind == "choice" else read
+
+
+def _read_grading(row: Mapping[str, Any], place: str) -> Grading:
+    given = {name: row[name] for name in ("pattern", "compare", "ignore_case") if row.get(name) is not None}
+    for name, value in {"grading": row["grading"], **given}.items():
+        kind, what = (bool, "true or false") if name == "ignore_case" else (str, "a text")
+        if not isinstance(value, kind) or (kind is str and not _is_text(value)):
+            raise DataError(f"{place}: {name!r} must be {what}, got {reprlib.repr(value)}")
+    try:
+        return Grading(row["grading"], **given)
+    except UsageError as error:
+        raise DataError(f"{place}: {error}") from error
+
+
+def _letter(answer: Any, choices: Sequence[str], place: str) -> str:
+    """The letter of the right choice; MMLU gives its number, from 0 on."""
+    letters = LETTERS[: len(choices)] if choices else LETTERS
+    is_number = isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(choices)
+    letter = letters[answer] if is_number else str(answer).strip().upper()
+    if len(letter) != 1 or letter not in letters:
+        right = f"a letter from A to {letters[-1]}, or the number of a choice from 0 on"
+        raise DataError(f"{place}: 'answer' must be {right}, got {reprlib.repr(answer)}")
+    return letter
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is text that can be written and tokenised: JSON may hold halves of characters."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_label(value: Any) -> bool:
+    return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _as_tolerance(value: Any, name: str, place: str) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        tolerance = float(value)
+    except (TypeError, ValueError, OverflowError):
+        tolerance = math.nan
+    if not 0 < tolerance < 1:
+        got = reprlib.repr(value)
+        raise DataError(f"{place}: {name!r} must be a number between 0 and 1, or absent, got {got}")
+    return tolerance
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file, packed or not, each with the number of its line."""
+    try:
+        content = path.read_bytes()
+        lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line.decode("utf-8-sig"))
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: not JSON ({one_line(error)})") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, line {number}: must be an object with named fields, got {type(row).__name__}")
+        yield number, row
