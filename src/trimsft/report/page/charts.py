@@ -158,7 +158,7 @@ def _frame(across: _Scale, up: _Scale) -> list[str]:
     for tick in _ticks(up.low, up.high, 4):
         parts += [_line(across.start, up(tick), across.end, up(tick), "grid")]
         parts.append(_text(across.start - 5, up(tick) + 4, f"{tick:g}", "tick end"))
-    for tick in _ticks(across.low, across.high, 3):
+    for tick in _ticks(across.low, across.high, 4):
         parts.append(_text(across(tick), up.start + 15, f"{tick:g}", "tick middle"))
     return parts
 
