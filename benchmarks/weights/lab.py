@@ -14,9 +14,9 @@ Another base of the lab's kind is made by
 
     python -m tools.lab_base.pretrain --out base-32m --device cuda --size medium --examples 1000000
 
-(32 M parameters, nine minutes of a shared H200) and taken by --base base-32m --group 40; that this fits into 139 GiB is
-an estimate. It needs torch, transformers and what `trimsft.lab` and `trimsft.text` import, but neither trl nor
-datasets, and no installation: PYTHONPATH=src.
+(32 M parameters, nine minutes of a shared H200) and taken by --base base-32m --group 40 --rows-at-once 8000; that this
+fits into 139 GiB is an estimate. All of it needs torch, transformers and what `trimsft.lab` and `trimsft.text`
+import, but neither trl nor datasets, and no installation: PYTHONPATH=src.
 """
 
 from __future__ import annotations
