@@ -1,0 +1,84 @@
+"""Rows that TrimSFTTrainer takes beside TRL's forms, in Python, without a command."""
+
+from typing import Any
+
+import pytest
+from datasets import Dataset, IterableDataset
+
+from tests.text.toys import ROWS, make_tokenizer
+from tests.train.tiny import make_config, make_model
+from trimsft.errors import DataError, UsageError
+from trimsft.text.rows import DataConfig
+from trimsft.text.training_data import encode
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+CHAT = (
+    "{% for m in messages %}[{{ m['role'] }}]{% if m['role'] == 'assistant' %}{% generation %}{{ m['content'] }}<end>"
+    "{% endgeneration %}{% else %}{{ m['content'] }}<end>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+ALPACA = [{"instruction": row["problem"], "input": "", "output": row["solution"]} for row in ROWS]
+SHAREGPT = [
+    {"conversations": [{"from": "human", "value": row["problem"]}, {"from": "gpt", "value": row["solution"]}]}
+    for row in ROWS
+]
+
+
+def trainer_of(tmp_path: Any, rows: Any, options: Any = None, **settings: Any) -> TrimSFTTrainer:
+    tokenizer = make_tokenizer(chat=CHAT)
+    config = make_config(TrimSFTConfig, tmp_path, **{"max_length": None, **settings})
+    dataset = Dataset.from_list(rows) if isinstance(rows, list) else rows
+    model = make_model(vocab_size=len(tokenizer))
+    return TrimSFTTrainer(model, config, train_dataset=dataset, processing_class=tokenizer, **(options or {}))
+
+
+def columns(dataset: Any) -> tuple[list[Any], list[Any]]:
+    return dataset["input_ids"][:], dataset["labels"][:]
+
+
+def as_the_commands_do() -> tuple[list[Any], list[Any]]:
+    return columns(encode(Dataset.from_list(ROWS), make_tokenizer(chat=CHAT), DataConfig()))
+
+
+@pytest.mark.parametrize("rows", [ROWS, ALPACA], ids=["problem-solution", "alpaca"])
+def test_problems_and_solutions_become_what_the_commands_make_of_them(rows, tmp_path) -> None:
+    several = {"one": Dataset.from_list(ROWS[:2]), "two": Dataset.from_list(ALPACA[:3])}
+    trainer = trainer_of(tmp_path, [{**row, "id": 1} for row in rows], {"eval_dataset": several}, max_steps=1)
+    assert columns(trainer.train_dataset) == as_the_commands_do()
+    assert trainer.length_reports["train"].rows == len(ROWS)
+    assert {name: len(part) for name, part in trainer.eval_dataset.items()} == {"one": 2, "two": 3}
+    assert trainer.train().training_loss > 0
+    assert trainer.evaluate(Dataset.from_list(rows[:2]))["eval_loss"] > 0
+
+
+def test_a_stream_of_problems_and_solutions(tmp_path) -> None:
+    stream = IterableDataset.from_generator(lambda: iter(ROWS))
+    trainer = trainer_of(tmp_path, stream, max_steps=1)
+    read = list(trainer.train_dataset)
+    assert ([row["input_ids"] for row in read], [row["labels"] for row in read]) == as_the_commands_do()
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_sharegpt_is_messages(only, tmp_path) -> None:
+    names = {"user": "problem", "assistant": "solution"}
+    chats = [[{"role": role, "content": row[name]} for role, name in names.items()] for row in ROWS]
+    messages = [{"messages": chat} for chat in chats]
+    one, other = (trainer_of(tmp_path, rows, assistant_only_loss=only).train_dataset for rows in (SHAREGPT, messages))
+    assert columns(one) == columns(other)
+    assert "[user]What is 0+1?<end>" in make_tokenizer(chat=CHAT).decode(one[0]["input_ids"])
+
+
+def test_what_trl_takes_stays_trls(tmp_path) -> None:
+    rows = [{**row, "text": "the sum"} for row in ROWS]
+    trained = trainer_of(tmp_path, rows).train_dataset
+    assert make_tokenizer().decode(trained[0]["labels"]) == "the sum<eos>"
+    written = trainer_of(tmp_path, ROWS, {"formatting_func": lambda row: row["solution"]}).train_dataset
+    assert make_tokenizer().decode(written[0]["labels"]) == ROWS[0]["solution"] + "<eos>"
+
+
+def test_rows_of_no_known_form(tmp_path) -> None:
+    says = "train_dataset: has rows with the columns q, a, which are of no form that is known; known: problem"
+    with pytest.raises(DataError, match=says):
+        trainer_of(tmp_path, [{"q": "1", "a": "2"}])
+    with pytest.raises(UsageError, match="completion_only_loss: false has no effect on problems and solutions"):
+        trainer_of(tmp_path, ROWS, completion_only_loss=False)
