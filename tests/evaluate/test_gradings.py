@@ -1,0 +1,246 @@
+"""Benchmarks that are no boxed mathematics: what a row may say, what is asked, and how it is graded again."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimsft.errors import DataError, RunError, UsageError
+from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
+from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.engines import EngineError, Request, ScriptedEngine
+from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
+from trimsft.grading import Grading, grader
+from trimsft.report.comparison import CompareSettings, compare
+from trimsft.scoring.records import read_scores
+
+GSM8K = "#### (-?[0-9.,]+)"
+EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}
+CHOICE = {"problem": "2+2?", "answer": 1, "choices": ["3", "4"], "grading": "choice", "subject": "sums"}
+REGEX = {"problem": "3+3?", "answer": 6, "grading": "regex", "pattern": GSM8K, "unit": "m"}
+MATH = {"problem": "1+1?", "answer": "2", "choices": "no list", "pattern": 3}  # what it does not use does not matter
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+# ---- what a row may say
+
+
+def test_rows_say_how_they_are_graded_and_are_written_as_they_are_read(tmp_path: Path) -> None:
+    problems = read_problems(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH))
+    exact, choice, regex, plain = problems
+    assert exact.grading == Grading("exact", ignore_case=True)
+    assert (choice.grading, choice.answer, choice.choices) == (Grading("choice"), "B", ("3", "4"))
+    assert choice.asked == "2+2?\nA. 3\nB. 4" and choice.rules.choices == ("3", "4")
+    assert (regex.grading, regex.unit) == (Grading("regex", pattern=GSM8K), "m")
+    assert plain == Problem("mine-4", "1+1?", "2") and plain.asked == "1+1?"
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    again = read_problems(tmp_path / "again.jsonl")
+    assert again == problems and [one.grading for one in again] == [one.grading for one in problems]
+
+
+def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None:
+    plain = Problem("a", "What is 1+1?", "2")
+    graded = replace(plain, grading=Grading("exact"))
+    assert fingerprint([plain]) == fingerprint([graded]) == grading_fingerprint([plain])
+    assert fingerprint([plain]) == "a659eb4f49a7116708416b016819476296b7705ae262216e9e7c1b92c6b5ebc9"
+    assert grading_fingerprint([graded]) != grading_fingerprint([plain])
+    assert fingerprint([replace(plain, choices=("1", "2"))]) != fingerprint([plain])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (EXACT | {"grading": "exactly"}, r"line 1: grading: unknown name 'exactly'; did you mean 'exact'\?"),
+        (EXACT | {"grading": 3}, "line 1: 'grading' must be a text, got 3"),
+        (EXACT | {"ignore_case": "yes"}, "line 1: 'ignore_case' must be true or false, got 'yes'"),
+        (EXACT | {"tolerance": 0.1}, "line 1: 'tolerance' has no effect on grading 'exact'; remove it"),
+        (EXACT | {"instruction": ["Be brief."]}, "line 1: 'instruction' must be text, got "),
+        (REGEX | {"pattern": "(((("}, "line 1: pattern: is no regular expression "),
+        (REGEX | {"pattern": None}, "line 1: pattern: is missing for grading 'regex'"),
+        (
+            CHOICE | {"answer": "C"},
+            "line 1: 'answer' must be a letter from A to B, or the number of a choice from 0 on",
+        ),
+        (CHOICE | {"answer": 2}, "line 1: 'answer' must be a letter"),
+        (CHOICE | {"choices": ["3"]}, "line 1: 'choices' must be a list of 2 to 10 texts, got "),
+        (CHOICE | {"choices": ["3", None, {}]}, "line 1: 'choices' must be text, got {}"),
+        # no file names code: only the command line does
+        (EXACT | {"grading": "os:system"}, "line 1: grading: unknown name 'os:system'"),
+    ],
+)
+def test_rows_that_mean_nothing_are_refused_with_their_line(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_problems(write(tmp_path / "mine.jsonl", row))
+
+
+def test_all_rows_have_the_same_instruction(tmp_path: Path) -> None:
+    rows = [EXACT | {"instruction": text, "problem": text} for text in ("Be brief.", "Be kind.")]
+    with pytest.raises(DataError, match=r"'instruction' must be the same in all rows, got 'Be brief.' and 'Be kind.'"):
+        read_problems(write(tmp_path / "mine.jsonl", *rows))
+
+
+def test_options_grade_rows_that_say_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", {"problem": "a?", "answer": "b", "choices": ["x", "y"]}, EXACT)
+    assert [p.grading.kind for p in load_benchmark(path, grading=Grading("choice"))] == ["choice", "exact"]
+    assert load_benchmark(path, grading=Grading("choice"))[0].answer == "B"
+    assert {p.grading.pattern for p in load_benchmark("lab-easy", grading=Grading("regex", GSM8K))} == {GSM8K}
+    with pytest.raises(UsageError, match=r"^grading: has no effect on .*, whose rows all say how they are graded"):
+        load_benchmark(write(path, EXACT), grading=Grading("choice"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grading": "exactly"}, r"^grading: unknown name 'exactly'; did you mean 'exact'\?"),
+        ({"grading": "regex"}, "^pattern: is missing for grading 'regex'"),
+        ({"grading": "exact", "pattern": "(a)"}, "^pattern: has no effect on grading 'exact'"),
+        ({"pattern": "a"}, "^pattern: must have one group"),
+        ({"grader": "quen"}, r"^grader: unknown name 'quen'; did you mean 'qwen'\?"),
+        ({"grader": "a b:c"}, "^grader: must be module:Attribute, such as my_module:score, got 'a b:c'$"),
+        ({"grader": "mine:score", "pattern": "(a)"}, "^pattern: has no effect with the grader 'mine:score', which has"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        EvalSettings(model="m", benchmarks=("lab-easy",), **options)
+
+
+# ---- from problems to scores
+
+
+@pytest.fixture
+def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
+    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)  # nothing here needs algebra
+
+    def evaluate_with(benchmark: Path, answers: Callable[[Request], str] | None, **options: Any) -> Evaluated:
+        monkeypatch.setattr(run, "make_engine", lambda settings: _engine(answers))
+        given = {"model": "m", "benchmarks": [str(benchmark)], "out": tmp_path / "run", "template": "plain"}
+        return evaluate(EvalSettings(**{"samples": 2} | given | options))
+
+    return evaluate_with
+
+
+def _engine(answers: Callable[[Request], str] | None) -> ScriptedEngine:
+    if answers is None:
+        raise EngineError("nothing is generated anew", field="engine")
+    return ScriptedEngine(answers, identity={"model": "m", "revision": None})
+
+
+def said(request: Request) -> str:
+    """What a model may say to the four rows above: the first two and the last right, the third without the pattern."""
+    problem = request.prompt.rpartition("Problem:\n")[2]
+    answers = {"Capital": "paris", "2+2": "The answer is (B).", "3+3": r"\boxed{6}", "1+1": r"\boxed{2}"}
+    return next(answer for start, answer in answers.items() if problem.startswith(start))
+
+
+def test_each_row_is_graded_its_own_way_and_choices_are_asked(
+    run_eval: Callable[..., Evaluated], tmp_path: Path
+) -> None:
+    prompts = []
+
+    def keep(request: Request) -> str:
+        prompts.append(request.prompt)
+        return said(request)
+
+    (score,) = run_eval(write(tmp_path / "mine.jsonl", EXACT, CHOICE, REGEX, MATH), keep).scores
+    assert [one.correct for one in sorted(score.per_problem, key=lambda one: one.problem)] == [2, 2, 0, 2]
+    assert score.statuses == {"correct": 6, "no_answer": 2} and set(score.groups["subject"]) == {"sums"}
+    assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
+    by = read_scores(tmp_path / "run/eval/mine").grader
+    assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
+    assert str(by) == "strict 4"
+
+
+def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(
+    run_eval: Callable[..., Evaluated], tmp_path: Path
+) -> None:
+    rows = [{"id": f"p{n}", "problem": f"{n}?", "answer": str(n)} for n in range(3)]
+    path = write(tmp_path / "mine.jsonl", *rows)
+    digits = {f"{n}?": f"so\n#### {n}" for n in range(3)}
+    (boxed,) = run_eval(
+        path, lambda request: next(text for key, text in digits.items() if key in request.prompt)
+    ).scores
+    assert boxed.average is not None and boxed.average.value == 0 and boxed.statuses == {"no_answer": 6}
+    samples = (tmp_path / "run/eval/mine/samples.jsonl").read_bytes()
+    for _ in range(2):  # graded anew, then read
+        (found,) = run_eval(path, None, pattern=GSM8K).scores
+        assert found.average is not None and found.average.value == 1 and found.majority_at[2].value == 1
+    assert (tmp_path / "run/eval/mine/samples.jsonl").read_bytes() == samples
+    (tmp_path / "run").rename(tmp_path / "by-pattern")
+    run_eval(path, lambda request: r"\boxed{1}")
+    with pytest.raises(RunError, match=f"run was graded on mine by math, by-pattern by regex '{GSM8K[:5]}.*, so their"):
+        compare(CompareSettings(runs=(tmp_path / "by-pattern", tmp_path / "run")))
+    (again,) = run_eval(path, None).scores
+    assert again.average is not None and again.average.value == pytest.approx(1 / 3)
+
+
+def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
+    run_eval: Callable[..., Evaluated], tmp_path: Path
+) -> None:
+    path = write(tmp_path / "mine.jsonl", REGEX | {"instruction": "End with #### and the number."})
+    prompts = []
+
+    def keep(request: Request) -> str:
+        prompts.append(request.prompt)
+        return "#### 6"
+
+    (score,) = run_eval(path, keep).scores
+    assert score.average is not None and score.average.value == 1
+    assert prompts[0].startswith("End with #### and the number.\n") and "boxed" not in prompts[0]
+    settings = json.loads((tmp_path / "run/eval/mine/settings.json").read_text())
+    assert settings["prompt"]["system_prompt"] == "End with #### and the number."
+    with pytest.raises(RunError, match=r"prompt.system_prompt: was 'End with"):
+        run_eval(path, keep, system_prompt="Hello.")
+    run_eval(path, keep, system_prompt="Hello.", out=tmp_path / "other")
+    assert prompts[-1].startswith("Hello.\n")
+
+
+def test_a_pattern_without_an_instruction_is_warned_about(tmp_path: Path) -> None:
+    problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
+    asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
+    engine = ScriptedEngine(lambda request: "")
+    assert any("a pattern looks for it elsewhere" in note for note in run._prompts(asked, engine, problems).notes)
+    told = replace(asked, system_prompt="End with #### and the number.")
+    assert run._prompts(told, engine, problems).notes == ()
+
+
+# ---- a scorer of one's own
+
+
+@pytest.fixture
+def scorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scorer_here.py").write_text("def score(response, gold): return gold in response, response[:1]\n")
+    yield tmp_path / "scorer_here.py"
+    sys.modules.pop("scorer_here", None)
+
+
+def test_a_scorer_grades_what_is_recorded_and_its_code_is_its_version(
+    run_eval: Callable[..., Evaluated], scorer: Path, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "mine.jsonl", EXACT, CHOICE)
+    (score,) = run_eval(path, lambda request: "Paris or B", grader="scorer_here:score").scores
+    assert score.average is not None and score.average.value == 1
+    before = read_scores(tmp_path / "run/eval/mine").grader
+    assert before.kind == "scorer_here:score" and len(before.version) == 12 and before.grading == ""
+    grades = (tmp_path / "run/eval/mine/grades.jsonl").read_text().splitlines()
+    assert json.loads(grades[0])["answer"] == "P"
+    (tmp_path / "run").rename(tmp_path / "before")
+    scorer.write_text("def score(response, gold): return False\n")
+    sys.modules.pop("scorer_here")
+    (tmp_path / "run/eval").mkdir(parents=True)
+    for file in ("settings.json", "problems.jsonl", "samples.jsonl"):
+        (tmp_path / "run/eval/mine").mkdir(exist_ok=True)
+        (tmp_path / "run/eval/mine" / file).write_bytes((tmp_path / "before/eval/mine" / file).read_bytes())
+    (changed,) = run_eval(path, None, grader="scorer_here:score").scores
+    assert changed.average is not None and changed.average.value == 0
+    with pytest.raises(RunError, match=r"run was graded by scorer_here:score .*, before by scorer_here:score "):
+        compare(CompareSettings(runs=(tmp_path / "before", tmp_path / "run")))
