@@ -46,7 +46,7 @@ class Option:
     flags: tuple[str, ...] = ()
     """Names on the command line, where they are not --field-name; a bool with one flag has no --no- form."""
     argument: str | None = None
-    """The metavar of a positional argument; None for options."""
+    """The metavar of a positional argument, which may be given by its flags, too, if it has some; None for options."""
     least: float | None = None
     above: float | None = None
     most: float | None = None

@@ -50,6 +50,42 @@ def run(*words: str, seen: list[object] | None = None) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Either:
+    model: str = option(help="The model.", argument="MODEL", flags=("--model",))
+    data: tuple[str, ...] = option(help="The data.", argument="DATA...", flags=("--data", "-d"))
+
+
+def run_either(*words: str) -> Result:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    @app.command()
+    @command_of(Either)
+    def measure(settings: Either) -> None:
+        """Measure a model."""
+        typer.echo(settings)
+
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize("words", ["m a b", "m a --data b", "m -d a -d b", "-d a -d b --model m"])
+def test_an_argument_with_a_flag_may_be_given_by_either(words: str) -> None:
+    assert run_either(*words.split()).stdout == f"{Either(model='m', data=('a', 'b'))}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("-d a", "MODEL: is missing; name it as MODEL or as --model MODEL"),
+        ("--model m", "DATA...: is missing; name it as DATA or as --data DATA"),
+        ("m a --model n", "MODEL: is given twice, as 'm' and as 'n'; once will do"),
+    ],
+)
+def test_an_argument_is_given_once(words: str, line: str) -> None:
+    result = run_either(*words.split())
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"trimsft: {line}\n")
+
+
 def test_every_field_is_an_option_with_its_default() -> None:
     seen: list[object] = []
     assert run("m", seen=seen).exit_code == 0

@@ -30,7 +30,8 @@ GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
 REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
     ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
-    ("stray", "'stray'"),
+    ("stray", "'stray' belongs to no field; trimsft train --help-all lists every field"),
+    ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; for a recipe: --config smollm2-gsm8k"),
     ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
     ("--objective dft --margin 2", "margin: 2.0 has no effect with objective='dft'; remove it"),
     ("--bandwidth 0", "bandwidth: must be above 0, got 0.0"),
@@ -241,3 +242,29 @@ def test_mutated_recipes_are_refused_in_one_line_or_carried_out(fields, tmp_path
         assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
     assert len(refused) > 30 and carried_out > 3
     assert all(line.isprintable() and len(line) < 2500 for line in refused)
+
+
+# names of the other commands -----------------------------------------------------------------------------------------
+
+
+def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
+    short = parse(["--model", "m", "--data=d.jsonl", "--out", "run"])
+    long = parse(["--model_name_or_path", "m", "--dataset_name", "d.jsonl", "--output_dir", "run"])
+    assert short == long == make_settings({"model": "m", "data": "d.jsonl", "out": Path("run")})
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("model: m\ndata: d.jsonl\n")
+    assert parse(["--config", str(recipe), "--out", "run"]).overrides == short.overrides
+    with pytest.raises(UsageError, match="model: is the same as model_name_or_path, which is given, too; remove one"):
+        make_settings({"model": "m", "model_name_or_path": "n"})
+
+
+def test_a_word_without_its_field_gets_a_guess(tmp_path) -> None:
+    (tmp_path / "rows.jsonl").touch()
+    for word, guess in ((tmp_path, "for a model: --model"), (tmp_path / "rows.jsonl", "for data: --data")):
+        with pytest.raises(UsageError, match=f"belongs to no field; {guess} {word}$"):
+            parse([str(word)])
+
+
+def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:
+    with pytest.raises(UsageError, match=r"objective: must be a name, .*; TrimSFTTrainer\(\.\.\., objective="):
+        make_settings({"model": "m", "objective": abs})

@@ -15,7 +15,9 @@ class AuditSettings:
     """Which rows are audited by which model, and how."""
 
     data: str = option(
-        argument="DATA", help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train."
+        argument="DATA",
+        flags=("--data",),
+        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.",
     )
     model: str = option(help="Run directory, model folder or name of a model on the hub.")
     out: Path = option(Path("audit"), help="Folder of the audit; the same command continues.")

@@ -12,6 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -48,10 +49,29 @@ def build(kind: type, given: Mapping[str, Any]) -> Any:
     """Settings from what the command line gave; inlined dataclasses are put together first."""
     values = dict(given)
     for name, known in options_of(kind).items():
+        if known.argument is not None and known.flags:
+            values[name] = _one_of(name, known, values.pop(name), values.pop(_as_option(name)))
         if known.inline is not None:
             inner = [field.name for field in dataclasses.fields(known.inline)]
             values[name] = known.inline(**{field: values.pop(field) for field in inner if field in values})
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def _as_option(name: str) -> str:
+    """The parameter for what may stand as an argument or behind a flag, where it does the latter."""
+    return f"{name}_option"
+
+
+def _one_of(name: str, known: Option, argument: Any, named: Any) -> Any:
+    """What was given as an argument or behind a flag; several values may be given in both ways."""
+    if not argument and not named:
+        what = (known.argument or "").rstrip(".")
+        raise UsageError("is missing", field=name, hint=f"name it as {what} or as {known.flags[0]} {what}")
+    if isinstance(named, list):
+        return [*argument, *named]
+    if argument and named:
+        raise UsageError(f"is given twice, as {argument!r} and as {named!r}", field=name, hint="once will do")
+    return argument or named
 
 
 def parameters_of(kind: type) -> list[inspect.Parameter]:
@@ -66,10 +86,19 @@ def parameters_of(kind: type) -> list[inspect.Parameter]:
             parameters += parameters_of(known.inline)
             continue
         plain = _plain_type(hints[field.name])
-        annotation: Any = typing.cast(Any, Annotated)[plain, _typer_option(field.name, plain, known)]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(field.name, keyword, default=_default(field), annotation=annotation))
+        if known.argument is None or not known.flags:
+            parameters.append(_parameter(field.name, plain, known, _default(field)))
+            continue
+        absent: Any = [] if typing.get_origin(plain) is list else None
+        behind_flag = replace(known, argument=None, help=f"The same as {known.argument}.")
+        parameters.append(_parameter(field.name, plain, known, absent))
+        parameters.append(_parameter(_as_option(field.name), plain, behind_flag, absent))
     return parameters
+
+
+def _parameter(name: str, plain: Any, known: Option, default: Any) -> inspect.Parameter:
+    annotation: Any = typing.cast(Any, Annotated)[plain, _typer_option(name, plain, known)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def flags_of(kind: type) -> dict[str, str]:
@@ -116,7 +145,7 @@ def _typer_option(name: str, kind: Any, known: Option) -> Any:
     elif kind in (Path, Path | None, list[Path]):
         more["metavar"] = "PATH"
     if known.argument is not None:
-        return typer.Argument(**{**more, "metavar": known.argument})
+        return typer.Argument(**{**more, "metavar": known.argument, "show_default": False})
     return typer.Option(*known.flags, **more)
 
 

@@ -24,18 +24,19 @@ def train(
 
     \b
     The fields that matter:
-      --config FILE            a YAML file, or a recipe by its name, see trimsft recipes
-      --model_name_or_path     hub name or folder
-      --dataset_name           hub name, or a local .jsonl .json .parquet .csv (.gz)
+      --config FILE            a YAML file, or a recipe by name: trimsft recipes
+      --model                  hub name or folder; also --model_name_or_path
+      --data                   hub name, or a local .jsonl .json .parquet .csv (.gz);
+                               also --dataset_name
       --objective              sft fsft dft trim trim-e trim-h, others, or my_module:MyObjective
       --margin --bandwidth     where and how wide the band of trained gaps is
-      --output_dir             the run directory
+      --out                    the run directory; also --output_dir
       --dry-run                memory, steps and time, without training
 
     \b
     Examples:
       trimsft train --config qwen2.5-math-1.5b --objective dft
-      trimsft train --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --dry-run
+      trimsft train --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --dry-run
       accelerate launch --config_file recipes/accelerate/fsdp2.yaml -m trimsft train --config RECIPE
     """
     if help_all:
@@ -78,7 +79,7 @@ def preview(
 
     \b
     Example:
-      trimsft data preview --model_name_or_path Qwen/Qwen2.5-Math-1.5B --dataset_name data.jsonl --count 2
+      trimsft data preview --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --count 2
     """
     with ending({}, level=logging.INFO):
         if count < 1:

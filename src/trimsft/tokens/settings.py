@@ -15,7 +15,7 @@ class TokenSettings:
     """Which models are measured on which rows, and how."""
 
     models: tuple[str, ...] = option(
-        argument="MODEL...", help="Run directories, model folders or names of models on the hub."
+        argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
     )
     data: str = option(help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.")
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)

@@ -60,6 +60,9 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     )
 
     def __post_init__(self) -> None:
+        if not isinstance(self.objective, str):
+            hint = "TrimSFTTrainer(..., objective=...) takes a function or an object"
+            raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
         check_fields(TrimSFTConfig, vars(self))
         self._choose_best_by_nll()
         self._heed_timeout()

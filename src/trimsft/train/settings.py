@@ -24,7 +24,7 @@ from trl import ModelConfig, TrlParser
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
-from trimsft.shipped import find_recipe
+from trimsft.shipped import find_recipe, list_shipped
 from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
 from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import Encoded, load_training_data
@@ -33,6 +33,9 @@ from trimsft.train.config import TrimSFTConfig
 from trimsft.train.references import check_reference
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
+ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
+"""What the other commands call these fields; taken beside TRL's names, in a recipe and in Python, too."""
+_TRL_FLAGS = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
 logger = logging.getLogger("trimsft")
 
 
@@ -72,7 +75,7 @@ def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
     split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
-    words = list(itertools.chain.from_iterable(split))
+    words = [_TRL_FLAGS.get(word, word) for word in itertools.chain.from_iterable(split)]
     _check_names(parser, [word for word in words if word.startswith("--")], prefix="--")
     recipe: dict[str, Any] = {}
     if "--config" in words:
@@ -88,6 +91,7 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     """Settings from fields by name, with the same checks as a command line; `config` names a recipe beneath them."""
     parser = Parser()
     own = {name: os.fspath(value) if isinstance(value, Path) else value for name, value in fields.items()}
+    own = _with_trl_names(own)
     _check_names(parser, own)
     config = own.pop("config", None)
     recipe = {} if config is None else _read_recipe(parser, config)
@@ -99,7 +103,7 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         parser.set_defaults_with_config(**fields)
         read, rest = parser.parse_known_args(words)
     if rest:
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="trimsft train --help-all lists every field")
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=_where_it_belongs(rest[0]))
     raw = dict(vars(read))
     for kind in KINDS:
         check_fields(kind, raw)
@@ -121,6 +125,16 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     return Settings(data, args, model, overrides)
 
 
+def _where_it_belongs(word: str) -> str:
+    """A guess at the field whose name was left out before a word."""
+    path = Path(word)
+    if path.suffix in (".yaml", ".yml") or any(one.is_called(word) for one in list_shipped()):
+        return f"for a recipe: --config {word}"
+    if path.is_dir():
+        return f"for a model: --model {word}"
+    return f"for data: --data {word}" if path.is_file() else "trimsft train --help-all lists every field"
+
+
 def _made(kind: type, raw: Mapping[str, Any]) -> Any:
     return kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init})
 
@@ -139,6 +153,7 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     environment = fields.pop("env", None) or {}
     if not isinstance(environment, dict):
         raise UsageError(f"env of {name!r} must hold names and values", field="--config")
+    fields = _with_trl_names(fields)
     _check_names(parser, fields, where=f" in {name}")
     for variable, value in environment.items():
         try:
@@ -146,6 +161,13 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
         except (ValueError, TypeError, OSError) as error:  # NUL, a name with = in it, a number as a name
             raise UsageError(f"env of {name!r}: {variable!r} cannot be set", field="--config") from error
     return fields
+
+
+def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    for short, name in ALSO.items():
+        if short in fields and name in fields:
+            raise UsageError(f"is the same as {name}, which is given, too", field=short, hint="remove one of them")
+    return {ALSO.get(name, name): value for name, value in fields.items()}
 
 
 def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:
