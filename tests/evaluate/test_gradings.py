@@ -62,7 +62,7 @@ def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None
         (EXACT | {"grading": 3}, "line 1: 'grading' must be a text, got 3"),
         (EXACT | {"ignore_case": "yes"}, "line 1: 'ignore_case' must be true or false, got 'yes'"),
         (EXACT | {"tolerance": 0.1}, "line 1: 'tolerance' has no effect on grading 'exact'; remove it"),
-        (EXACT | {"instruction": ["Be brief."]}, "line 1: 'instruction' must be text, got "),
+        (EXACT | {"instruction": ["Be brief."]}, "line 1: 'instruction' must be a text, got "),
         (REGEX | {"pattern": "(((("}, "line 1: pattern: is no regular expression "),
         (REGEX | {"pattern": None}, "line 1: pattern: is missing for grading 'regex'"),
         (
@@ -71,7 +71,7 @@ def test_grading_is_no_part_of_what_is_asked_and_old_fingerprints_stay() -> None
         ),
         (CHOICE | {"answer": 2}, "line 1: 'answer' must be a letter"),
         (CHOICE | {"choices": ["3"]}, "line 1: 'choices' must be a list of 2 to 10 texts, got "),
-        (CHOICE | {"choices": ["3", None, {}]}, "line 1: 'choices' must be text, got {}"),
+        (CHOICE | {"choices": ["3", None]}, "line 1: 'choices' must be a list of 2 to 10 texts, got "),
         # no file names code: only the command line does
         (EXACT | {"grading": "os:system"}, "line 1: grading: unknown name 'os:system'"),
     ],
@@ -210,6 +210,13 @@ def test_a_pattern_without_an_instruction_is_warned_about(tmp_path: Path) -> Non
     assert any("a pattern looks for it elsewhere" in note for note in run._prompts(asked, engine, problems).notes)
     told = replace(asked, system_prompt="End with #### and the number.")
     assert run._prompts(told, engine, problems).notes == ()
+    instructed = [replace(problem, instruction="End with ####.") for problem in problems]
+    assert run._prompts(asked, engine, instructed).notes == ()
+    fixed = replace(asked, template="qwen-boxed")
+    with pytest.raises(
+        UsageError, match=r"^template: has no place for the `instruction` of the rows, got 'qwen-boxed'"
+    ):
+        run._prompts(fixed, engine, instructed)
 
 
 # ---- a scorer of one's own

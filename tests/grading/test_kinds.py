@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trimsft.errors import TrimSFTError, UsageError
 from trimsft.grading import Grader, Grading, Rules, load_scorer
 from trimsft.grading import grader as module
-from trimsft.grading.texts import stated_choice
+from trimsft.grading.texts import stated_choice, stated_text
 
 GSM8K = r"#### (-?[0-9.,]+)"
 HOPELESS = r"(?:a+)+$|(x)"  # takes longer than anybody waits on the text below
@@ -69,6 +71,8 @@ def test_exact_may_leave_out_case_and_a_response_that_was_cut_off_is_no_answer(p
         ("The answer is (B).", "B"),
         ("The correct answer is: **B**", "B"),
         ("ANSWER: B", "B"),
+        (r"The answer is $\text{(B)}$.", "B"),
+        ('The answer is "B".', "B"),
         ("The answer is option B because 2+2=4", "B"),
         ("The answer is A because it is.", "A"),
         ("First I thought the answer is C, but the answer is B.", "B"),
@@ -97,6 +101,13 @@ def test_a_choice_is_graded_by_its_letter(plain: Grader) -> None:
     assert graded(plain, r"\boxed{17}", "B", choice, choices=("3", "4")) == ("unparsable", "17")
     assert graded(plain, "Hm, the", "B", choice, truncated=True) == ("truncated", None)
     assert graded(plain, r"\boxed{4}", "B", choice, choices=("3", "4")) == ("correct", "B")
+
+
+@given(st.text("ABb1 (){}\\$.:^_&,~½textfracboxed", max_size=60) | st.text(max_size=60))
+def test_whatever_a_model_boxes_is_read_without_an_error(text: str) -> None:
+    for response in (text, rf"\boxed{{{text}}}", rf"\boxed{{\text{{{text}}}}}"):
+        for answer in (stated_choice(response, ("3", text)), stated_text(response)):
+            assert answer is None or answer.strip()
 
 
 @pytest.mark.parametrize("text", ["answer is " * 50_000, "(" * 500_000, "A" * 500_000, "A.\n" * 200_000, "*" * 500_000])

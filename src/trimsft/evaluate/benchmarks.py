@@ -22,6 +22,7 @@ from trimsft.evaluate.problems import SUFFIXES, Problem, as_problem, benchmark_n
 from trimsft.grading import Grading
 from trimsft.lab import TIERS, benchmark
 from trimsft.options import unknown_name
+from trimsft.text.hub import asking_hub
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +206,8 @@ def _load_from_hub(name: str, grading: Grading | None) -> list[Problem]:
 
     source = BENCHMARKS[name]
     try:
-        rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
+        with asking_hub(source.hub):
+            rows = datasets.load_dataset(source.hub, source.config, split=source.split, revision=source.revision)
     except Exception as error:  # the hub's client raises dozens of kinds
         raise DataError(
             f"cannot load {name!r} from the hub, {source.source}: {one_line(error).rstrip('.')}",

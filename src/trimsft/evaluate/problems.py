@@ -204,12 +204,11 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
 def _with_grading(problem: Problem, row: Mapping[str, Any], place: str, default: Grading | None) -> Problem:
     """The problem with what its row says of grading and choices, or with this default."""
     choices, instruction = row.get("choices"), row.get("instruction")
-    if choices is not None and not (isinstance(choices, list) and 2 <= len(choices) <= len(LETTERS)):
-        problem_with = f"must be a list of 2 to {len(LETTERS)} texts"
-        raise DataError(f"{place}: 'choices' {problem_with}, got {reprlib.repr(choices)}")
-    for name, value in (("instruction", instruction), *(("choices", choice) for choice in choices or ())):
-        if value is not None and not (_is_label(value) or isinstance(value, float)):
-            raise DataError(f"{place}: {name!r} must be text, got {reprlib.repr(value)}")
+    is_list = isinstance(choices, list) and 2 <= len(choices) <= len(LETTERS)
+    if choices is not None and not (is_list and all(_is_label(one) or isinstance(one, float) for one in choices)):
+        raise DataError(f"{place}: 'choices' must be a list of 2 to {len(LETTERS)} texts, got {reprlib.repr(choices)}")
+    if instruction is not None and not _is_text(instruction):
+        raise DataError(f"{place}: 'instruction' must be a text, got {reprlib.repr(instruction)}")
     grading = default or Grading()
     if row.get("grading") is not None:
         grading = _read_grading(row, place)

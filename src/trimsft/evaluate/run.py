@@ -169,7 +169,13 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
     texts = [problem.asked for problem in problems]
     shots = read_shots(settings.few_shot) if settings.few_shot else ()
     system_prompt = _system_prompt(settings, problems)
-    prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
+    try:
+        prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
+    except TemplateError as error:
+        if error.field != "system_prompt" or settings.system_prompt is not None:
+            raise
+        problem, hint = "has no place for the `instruction` of the rows", "use chat, plain or auto"
+        raise UsageError(problem, field="template", value=settings.template, hint=hint) from error
     if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
         prompts = replace(prompts, notes=(*prompts.notes, _ASKS_FOR_A_BOX))
     taught = _trained_template(settings, tokenizer)

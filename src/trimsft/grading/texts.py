@@ -20,8 +20,8 @@ from trimsft.grading.rules import LETTERS
 
 _WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _STATED = re.compile(
-    r"(?i:\b(?:answer|option|choice)\b)[\s*_]{0,4}(?:is|:|=)[\s*_:]{0,6}"
-    r"(?i:(?:therefore|thus|clearly|letter|option|choice)[\s*_:,]{1,6})?"
+    r"(?i:\b(?:answer|option|choice)\b)[\s*_]{0,4}(?:is|:|=)[\s*_:$\"“]{0,6}"
+    r"(?i:(?:therefore|thus|clearly|letter|option|choice)[\s*_:,]{1,6})?(?:\\text(?:bf)?\{)?"
     r"(?:\(([A-J])\)|([A-J])(?![A-Za-z0-9'’]))"
 )
 _ANOTHER = re.compile(r"[\s*_.)]{0,6}(?:or|and|,|/|&)\s{0,3}\(?[A-J](?![A-Za-z0-9'’])")
