@@ -17,7 +17,9 @@ class TokenSettings:
     models: tuple[str, ...] = option(
         argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
     )
-    data: str = option(help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.")
+    data: str = option(
+        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes."
+    )
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     sample: int | None = option(None, help="Choose this many rows at random.", least=1)
     seed: int | None = option(None, help="Seed of the random choice of rows (default 0).", least=0)

@@ -217,7 +217,9 @@ class _Inputs:
         return cls(source, encoder, names, limits_of(source))
 
     def check_room(self, rows: Rows, *, top: int) -> None:
-        """Refuse what does not fit into the model."""
+        """Refuse what does not fit into the model, or cannot be rendered for it."""
+        if self.encoder.template is None:
+            self.encoder.examples(rows[:1])
         known, positions, longest = self.limits.vocabulary, self.limits.positions or 0, self.encoder.max_length
         if known is not None and top > known:
             raise UsageError(f"is more than the {known:,} tokens that the model knows", field="top", value=top)
