@@ -1,6 +1,7 @@
 """Benchmarks that are no boxed mathematics: what a row may say, what is asked, and how it is graded again."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +14,14 @@ from trimsft.errors import DataError, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.engines import EngineError, Request, ScriptedEngine
-from trimsft.evaluate.problems import Problem, fingerprint, grading_fingerprint, read_problems, write_problems
+from trimsft.evaluate.problems import (
+    Problem,
+    describe_gradings,
+    fingerprint,
+    grading_fingerprint,
+    read_problems,
+    write_problems,
+)
 from trimsft.grading import Grading, grader
 from trimsft.report.comparison import CompareSettings, compare
 from trimsft.scoring.records import read_scores
@@ -203,20 +211,27 @@ def test_rows_with_an_instruction_are_asked_by_it_unless_told_otherwise(
     assert prompts[-1].startswith("Hello.\n")
 
 
-def test_a_pattern_without_an_instruction_is_warned_about(tmp_path: Path) -> None:
+def test_notes_say_how_rows_are_graded_and_that_a_pattern_needs_an_instruction(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "mine.jsonl", REGEX))
     asked = EvalSettings(model="m", benchmarks=("mine.jsonl",), template="plain")
-    engine = ScriptedEngine(lambda request: "")
-    assert any("a pattern looks for it elsewhere" in note for note in run._prompts(asked, engine, problems).notes)
+    engine, by_pattern = ScriptedEngine(lambda request: ""), f"graded by regex {GSM8K!r} compared as math"
+    graded, warned = run._prompts(asked, engine, problems).notes
+    assert graded == by_pattern and "a pattern looks for it elsewhere" in warned
     told = replace(asked, system_prompt="End with #### and the number.")
-    assert run._prompts(told, engine, problems).notes == ()
     instructed = [replace(problem, instruction="End with ####.") for problem in problems]
-    assert run._prompts(asked, engine, instructed).notes == ()
+    assert run._prompts(told, engine, problems).notes == run._prompts(asked, engine, instructed).notes == (by_pattern,)
+    own = replace(told, grader="mine:score")
+    assert run._prompts(own, engine, problems).notes == ("graded by mine:score",)
+    assert run._prompts(asked, engine, [Problem("a", "1+1?", "2")]).notes == ()
     fixed = replace(asked, template="qwen-boxed")
-    with pytest.raises(
-        UsageError, match=r"^template: has no place for the `instruction` of the rows, got 'qwen-boxed'"
-    ):
+    with pytest.raises(UsageError, match=r"^template: has no place for the `instruction` of the rows, got 'qwen"):
         run._prompts(fixed, engine, instructed)
+
+
+def test_many_gradings_are_described_in_one_short_line() -> None:
+    problems = [Problem(str(n), "?", "1", grading=Grading("regex", pattern=f"{n}(.*)")) for n in range(5)]
+    assert re.fullmatch(r"5 gradings \(regex; [0-9a-f]{12}\)", described := describe_gradings(problems))
+    assert describe_gradings(problems[::-1]) == described != describe_gradings([*problems, Problem("a", "?", "1")])
 
 
 # ---- a scorer of one's own

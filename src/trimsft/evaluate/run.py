@@ -8,7 +8,7 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
 from trimsft.evaluate.generate import Evaluation, Progress, check, fill, prompt_options
 from trimsft.evaluate.judge import judge, scores_as_recorded
-from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint
+from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings, fingerprint
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
@@ -176,13 +176,20 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
             raise
         problem, hint = "has no place for the `instruction` of the rows", "use chat, plain or auto"
         raise UsageError(problem, field="template", value=settings.template, hint=hint) from error
-    if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
-        prompts = replace(prompts, notes=(*prompts.notes, _ASKS_FOR_A_BOX))
+    prompts = replace(prompts, notes=(*prompts.notes, *_notes_of_grading(settings, problems, system_prompt)))
     taught = _trained_template(settings, tokenizer)
     if settings.template != "auto" or taught in (None, prompts.template):
         return prompts
     note = f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
     return replace(prompts, notes=(*prompts.notes, note))
+
+
+def _notes_of_grading(settings: EvalSettings, problems: Sequence[Problem], system_prompt: str | None) -> Iterator[str]:
+    graded_by = settings.grader if ":" in settings.grader else describe_gradings(problems)
+    if graded_by:
+        yield f"graded by {graded_by}"
+    if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
+        yield _ASKS_FOR_A_BOX
 
 
 def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
