@@ -91,6 +91,6 @@ def test_chats_that_cannot_be_read(bad: dict[str, Any], says: str, tmp_path: Pat
 @pytest.mark.parametrize("lacks", [{"output": " "}, {"output": 3}, {"instruction": None}, {"instruction": ["a"]}])
 def test_rows_of_alpaca_without_problem_or_solution(lacks: dict[str, Any], tmp_path: Path) -> None:
     rows = [ALPACA[1], {**ALPACA[1], **lacks}]
-    with pytest.raises(DataError, match=r"train.jsonl, line 2: 'problem' or 'solution' is missing"):
+    with pytest.raises(DataError, match=r"train.jsonl, line 2: 'instruction' or 'output' is missing, blank or"):
         load_rows(local(tmp_path, rows))
     assert load_rows(local(tmp_path, rows, drop_incomplete=True)).to_list() == PAIRS[1:]

@@ -67,8 +67,8 @@ def find_form(columns: Collection[str], pair: tuple[str, str] = ("problem", "sol
 
 
 def is_trl(form: str | None) -> bool:
-    """Whether TRL tokenises rows of this form."""
-    return form in _TRL_FORMS
+    """Whether TRL tokenises rows of this form, or of what it becomes."""
+    return form in _TRL_FORMS or form == "sharegpt"
 
 
 def has_trl_form(columns: Collection[str]) -> bool:
@@ -168,7 +168,7 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
             problem = f"a turn of conversations must have 'from' ({', '.join(_SPEAKERS)}) and 'value', a text"
             raise DataError(problem, value=turn, hint="write such rows as messages")
         messages.append({"role": _SPEAKERS[speaker], "content": said})
-    return {"messages": messages, **({"tools": row["tools"]} if "tools" in row else {})}
+    return {"messages": messages, **({"tools": row["tools"] or None} if "tools" in row else {})}
 
 
 _CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}

@@ -18,6 +18,7 @@ from trimsft.text.forms import (
     as_known,
     as_known_file,
     as_known_rows,
+    columns_of,
     find_form,
     is_trl,
     refuse_gaps,
@@ -161,6 +162,7 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
         raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
         raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
+    named = _named(rows.column_names, config)
     rows = as_known(rows, f"{name} ({split})", config.pair)
     if kind_of(rows.column_names, config, name) == "trl":
         require_types(rows, f"{name} ({split})")
@@ -169,7 +171,7 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
     complete: list[bool] = []
     for batch in rows.with_format(None).iter(batch_size=1000):
         complete += _complete(batch[config.problem_column], batch[config.solution_column])
-    bad = [f"{name} ({split}), row {row}" for row, fine in enumerate(complete) if not fine]
+    bad = [_lacking(f"{name} ({split}), row {row}", named) for row, fine in enumerate(complete) if not fine]
     _refuse_incomplete(bad, len(rows), config)
     return rows.select([row for row, fine in enumerate(complete) if fine]) if bad else rows
 
@@ -186,28 +188,36 @@ def _refuse_hub_settings(config: DataConfig) -> None:
 
 
 def _load_files(where: str, config: DataConfig, field: str) -> Dataset:
-    files = [as_known_file(read_file(path), config.pair) for path in list_files(where, field=field)]
+    files = [read_file(path) for path in list_files(where, field=field)]
     kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
     if len(set(kinds)) > 1:
         odd, columns = files[kinds.index("trl")].path, f"{config.problem_column!r} and {config.solution_column!r}"
         raise DataError(f"{odd}: no columns {columns}, which other files here have")
-    return _join_as_they_are(files) if kinds[0] == "trl" else _join_problems(files, config)
+    known = [as_known_file(rows, config.pair) for rows in files]
+    if kinds[0] == "trl":
+        return _join_as_they_are(known)
+    return _join_problems(known, [_named(rows.columns, config) for rows in files], config)
 
 
-def _join_problems(files: list[FileRows], config: DataConfig) -> Dataset:
+def _named(columns: list[str], config: DataConfig) -> tuple[str, ...]:
+    """What problem and solution are called in the data."""
+    return columns_of("alpaca") if find_form(columns, config.pair) == "alpaca" else config.pair
+
+
+def _join_problems(files: list[FileRows], named: list[tuple[str, ...]], config: DataConfig) -> Dataset:
     """Problems and solutions only: what else a row holds need not fit into a table."""
     from datasets import Dataset, Features, Value
 
-    names = (config.problem_column, config.solution_column)
+    names = config.pair
     kept: list[tuple[str, str]] = []
     bad: list[str] = []
-    for rows in files:
+    for rows, columns in zip(files, named, strict=True):
         problems, solutions = (rows.column(name) for name in names)
         complete = _complete(problems, solutions)
         pairs = zip(problems, solutions, strict=True)
         kept += [pair for pair, fine in zip(pairs, complete, strict=True) if fine]
         places = zip(rows.numbers, complete, strict=True)
-        bad += [f"{rows.path}, {rows.unit} {number}" for number, fine in places if not fine]
+        bad += [_lacking(f"{rows.path}, {rows.unit} {number}", columns) for number, fine in places if not fine]
     _refuse_incomplete(bad, len(kept) + len(bad), config)
     return Dataset.from_dict(
         {name: [pair[side] for pair in kept] for side, name in enumerate(names)},
@@ -250,12 +260,16 @@ def _complete(problems: Iterable[Any], solutions: Iterable[Any]) -> list[bool]:
     return [is_text(problem) and is_text(solution) for problem, solution in zip(problems, solutions, strict=True)]
 
 
+def _lacking(place: str, columns: tuple[str, ...]) -> str:
+    return f"{place}: {' or '.join(map(repr, columns))} is missing, blank or not text"
+
+
 def _refuse_incomplete(bad: list[str], rows: int, config: DataConfig) -> None:
     """Rows without problem or solution: an error, or a count where the settings say to drop them."""
     if not bad:
         return
     more = and_more(len(bad), "rows")
-    what = f"{bad[0]}: {config.problem_column!r} or {config.solution_column!r} is missing, blank or not text{more}"
+    what = f"{bad[0]}{more}"
     if len(bad) == rows:
         raise DataError(f"{what}: no row is left")
     if not config.drop_incomplete:

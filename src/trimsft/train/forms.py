@@ -41,7 +41,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
 
 def _is_for_trl(rows: Any, args: Any) -> bool:
     """Whether TRL takes these rows, or leaves them to its user."""
-    if (args.dataset_kwargs or {}).get("skip_prepare_dataset"):
+    if (args.dataset_kwargs or {}).get("skip_prepare_dataset") or not hasattr(rows, "column_names"):
         return True
     if isinstance(rows, Dataset) and rows.format["type"] == "custom":
         return True
