@@ -1,6 +1,8 @@
 """`trimsft bench` and `trimsft doctor`."""
 
 import json
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,37 +74,43 @@ def _show_bench(report: dict[str, Any]) -> None:
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Say what works here.
+    """Say what works here, and what to do about the rest.
 
-    Lists what is installed and which backend the head takes here; checks every backend against float64.
+    Looks for what the commands need: packages and their versions, vLLM, flash attention, a GPU, room on the disk, the
+    hub. Checks every backend of the head against float64, and says which one is taken here.
 
-    Exits with 1 if a backend that should work is wrong or breaks.
+    Exits with 1 if something will make commands fail.
 
     \b
     Example:
       trimsft doctor
     """
     from trimsft.bench.head import choose_device
-    from trimsft.doctor import examine
+    from trimsft.doctor.backends import examine
+    from trimsft.doctor.needs import examine_needs
 
     with ending({}), status_line() as status:
         status("checking the backends")
         facts = examine(choose_device("auto"))
+        status("looking for what the commands need")
+        facts["needs"] = [asdict(need) for need in examine_needs()]
     if as_json:
         typer.echo(json.dumps(facts))
     else:
         _show_doctor(facts)
-    if any(check["verdict"] == "failed" for check in facts["checks"]):
+    if any(one["verdict"] in ("failed", "wrong") for one in (*facts["checks"], *facts["needs"])):
         raise typer.Exit(FAILED)
 
 
 def _show_doctor(facts: dict[str, Any]) -> None:
-    cuda = facts["cuda"] and "{device}, {free_gib} of {total_gib} GiB free".format(**facts["cuda"])
-    lines = {key: facts[key] for key in ("python", "trimsft", "torch")}
-    lines |= {"triton": facts["triton"] or "not installed", "cuda": cuda or "no device"}
-    lines["backend"] = "'auto' is {backend}: {because}".format(**facts["auto"])
-    for key, value in lines.items():
-        typer.echo(f"{key:8} {value}")
+    for key in ("python", "trimsft", "torch", "triton"):
+        typer.echo(f"{key:16} {facts[key] or 'not installed'}")
+    for need in facts["needs"]:
+        mark = "" if need["verdict"] == "ok" else f" ({need['verdict']})"
+        typer.echo(f"{need['name']:16} {need['here']}{mark}")
+        if need["remedy"]:
+            typer.echo(textwrap.fill(need["remedy"], 80, initial_indent=" " * 19, subsequent_indent=" " * 19))
+    typer.echo("{:16} 'auto' is {backend}: {because}".format("backend", **facts["auto"]))
     table = make_table("backend", "dtype", "error", "tolerance", "verdict")
     for check in facts["checks"]:
         error = f"{check['error']:.1e}" if "error" in check else ""

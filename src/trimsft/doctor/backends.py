@@ -1,4 +1,4 @@
-"""What `trimsft doctor` finds out: what is installed, which backend runs here, and whether each one is right.
+"""Which backend of the head runs here, and whether each one is right.
 
 One check of the result:
 
