@@ -57,7 +57,7 @@ def test_tokens_of_other_forms_stand_in_the_text_of_the_row(row: Any, text: str,
     tokenizer = make_byte_tokenizer(adds_bos=True)
     whole, spans = row_spans(row, tokenizer, Rendering())
     assert whole == text
-    trained = [label for label in TrlEncoder(tokenizer).encode(row)[1] if label != -100]
+    trained = [token for token, is_trained in zip(*TrlEncoder(tokenizer).encode(row), strict=True) if is_trained]
     assert len(spans) == len(trained) and spans[-1][1] == len(text)
     words = [
         (token, span) for token, span in zip(trained, spans, strict=True) if "\ufffd" not in tokenizer.decode(token)

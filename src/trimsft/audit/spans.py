@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from trimsft.head import IGNORED
 from trimsft.text.trl_rows import TrlEncoder
 from trimsft.tokens.models import Rendering
 
@@ -22,8 +21,8 @@ def row_spans(row: Mapping[str, Any], tokenizer: Any, rendering: Rendering) -> t
     if "problem" in row:
         return row["solution"], token_spans(row["solution"], tokenizer)
     encoder = TrlEncoder(tokenizer, rendering.assistant_only_loss, rendering.completion_only_loss)
-    ids, labels = encoder.encode(row)
-    first = next((place for place, label in enumerate(labels) if label != IGNORED), 0)
+    ids, is_trained = encoder.encode(row)
+    first = is_trained.index(True) if any(is_trained) else 0
     text = encoder.text(row) if tokenizer.is_fast else None
     for adds in (False, True) if text is not None else ():
         tokens = tokenizer(text, add_special_tokens=adds, truncation=False, return_offsets_mapping=True)

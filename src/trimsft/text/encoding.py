@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.errors import DataError, UsageError
-from trimsft.head import IGNORED
 from trimsft.text.forms import PAIR, as_known_rows, columns_of, is_nothing
 from trimsft.text.hub import asking_hub, not_loaded
 from trimsft.text.readers import and_more, is_text
@@ -164,14 +163,14 @@ class Encoder:
         """What tokenises rows in TRL's forms."""
         return TrlEncoder(self.tokenizer, self.assistant_only_loss, self.completion_only_loss)
 
-    def _pairs(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], list[int]]]:
+    def _pairs(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], list[bool]]]:
         assert self.template is not None
         problems, solutions = ([row[name] for row in rows] for name in columns_of(PAIR))
         pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
-        return [labelled(*pair) for pair in pairs]
+        return [(prompt + completion, [False] * len(prompt) + [True] * len(completion)) for prompt, completion in pairs]
 
-    def _truncated(self, number: int, ids: list[int], labels: list[int]) -> Example:
-        trained = np.flatnonzero(np.asarray(labels) != IGNORED)
+    def _truncated(self, number: int, ids: list[int], is_trained: list[bool]) -> Example:
+        trained = np.flatnonzero(is_trained)
         low, high = map(int, kept_window(len(ids), self.max_length, self.keep))
         # the first token that is left is predicted by nothing
         left = trained[(trained > low) & (trained < high)]
@@ -185,11 +184,6 @@ class Encoder:
             skipped=max(0, start - int(trained[0])) if len(trained) else 0,
             masked=tuple(masked.tolist()),
         )
-
-
-def labelled(prompt: list[int], completion: list[int]) -> tuple[list[int], list[int]]:
-    """Tokens and labels of a row whose prompt is masked."""
-    return prompt + completion, [IGNORED] * len(prompt) + completion
 
 
 def count_cut(examples: Sequence[Example]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from datasets import Dataset
 
 from trimsft.errors import DataError
 from trimsft.head import IGNORED
-from trimsft.text.encoding import Keep, encode_pairs, kept_window, labelled
+from trimsft.text.encoding import Keep, encode_pairs, kept_window
 from trimsft.text.readers import counted, is_text, read_file
 from trimsft.text.reference import add_reference
 from trimsft.text.rows import DataConfig, Kind, kind_of, load_rows, log
@@ -98,8 +98,10 @@ def _encode_batch(
     problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
 ) -> dict[str, list[list[int]]]:
     pairs = encode_pairs(problems, solutions, tokenizer, template)
-    ids, labels = zip(*(labelled(*pair) for pair in pairs), strict=True)
-    return {"input_ids": list(ids), "labels": list(labels)}
+    return {
+        "input_ids": [prompt + completion for prompt, completion in pairs],
+        "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
+    }
 
 
 def _refuse_rendering_settings(config: DataConfig) -> None:

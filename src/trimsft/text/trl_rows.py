@@ -1,7 +1,7 @@
-"""Rows in the forms that TRL tokenises, as tokens and labels: the same that its `SFTTrainer` trains on.
+"""Rows in the forms that TRL tokenises, as tokens: the same that its `SFTTrainer` trains on.
 
     encoder = TrlEncoder(tokenizer, assistant_only_loss=True)
-    ids, labels = encoder.encode({"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", ...}]})
+    ids, is_trained = encoder.encode({"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", ...}]})
 
 A test holds it against the trainer's own dataset, form by form.
 """
@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from trimsft.errors import DataError, UsageError, one_line
-from trimsft.head import IGNORED
 
 Row = Mapping[str, Any]
 
@@ -28,15 +27,15 @@ class TrlEncoder:
     completion_only_loss: bool | None = None
     """Whether prompts are masked; None does so."""
 
-    def encode(self, row: Row) -> tuple[list[int], list[int]]:
-        """The tokens of a row, at full length, and its labels."""
+    def encode(self, row: Row) -> tuple[list[int], list[bool]]:
+        """The tokens of a row, at full length, and which of them are trained."""
         if "input_ids" in row:
             return self._as_given(row)
         if "prompt" in row:
             ids, masks = self._prompt_completion(row)
         else:
             ids, masks = self._whole(row["messages"] if "messages" in row else self._ended(row["text"]), row)
-        return ids, [token if all(bits) else IGNORED for token, *bits in zip(ids, *masks, strict=True)]
+        return ids, _all(masks, len(ids))
 
     def text(self, row: Row) -> str | None:
         """What is tokenised of a row; None where it comes as token ids."""
@@ -90,14 +89,16 @@ class TrlEncoder:
         except Exception as error:  # templates raise whatever they like
             raise DataError(f"the chat template of the model fails: {one_line(error)}", value=messages) from error
 
-    def _as_given(self, row: Row) -> tuple[list[int], list[int]]:
+    def _as_given(self, row: Row) -> tuple[list[int], list[bool]]:
         """Token ids; what is masked is said by labels, or by masks."""
+        from trimsft.head import IGNORED  # torch is loaded with it
+
         ids, labels = list(row["input_ids"]), row.get("labels")
         if labels is not None:
-            return ids, list(labels)
+            return ids, [label != IGNORED for label in labels]
         names = ("assistant_masks", *(("completion_mask",) if self.completion_only_loss else ()))
         masks = [row[name] for name in names if row.get(name) is not None]
-        return ids, [token if all(bits) else IGNORED for token, *bits in zip(ids, *masks, strict=True)]
+        return ids, _all(masks, len(ids))
 
     @cached_property
     def _chat_template(self) -> str | None:
@@ -117,6 +118,11 @@ class TrlEncoder:
     def _ended(self, text: str) -> str:
         eos: str = self.tokenizer.eos_token
         return text if text.endswith(eos) else text + eos
+
+
+def _all(masks: list[list[int]], length: int) -> list[bool]:
+    """Where every mask, if there is any, is set."""
+    return [all(bits) for bits in zip(*masks, strict=True)] if masks else [True] * length
 
 
 def _common_prefix(one: list[int], other: list[int]) -> int:
