@@ -1,7 +1,9 @@
 """Flash attention that is not installed is refused before anything is read or written, in a dry run, too."""
 
 import pytest
+from typer.testing import CliRunner
 
+from trimsft import cli
 from trimsft.errors import UsageError
 from trimsft.train import attention, parse
 from trimsft.train.attention import check_attention, has_flash_attention
@@ -38,6 +40,13 @@ def test_what_the_model_is_given_counts_and_what_is_installed_passes(settings, m
     monkeypatch.setattr(attention, "has_flash_attention", lambda kind: kind == "flash_attention_2")
     settings.args.model_init_kwargs = None
     check_attention(settings)
+
+
+@pytest.mark.usefixtures("settings")
+def test_the_command_says_what_to_type() -> None:
+    words = "train --model m --data d.jsonl --bf16 false --attn_implementation flash_attention_2 --dry-run"
+    result = CliRunner().invoke(cli.app, words.split(), catch_exceptions=False)
+    assert result.exit_code == 2 and result.stderr.endswith("; set --attn_implementation sdpa\n")
 
 
 @pytest.mark.parametrize("package", ["flash_attn", "kernels", None])

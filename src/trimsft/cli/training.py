@@ -12,6 +12,8 @@ from trimsft.errors import UsageError
 
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
+REMEDIES = {name: f"--{name}" for name in ("attn_implementation", "drop_incomplete")}
+"""Fields that an error may tell the user to set."""
 
 
 def train(
@@ -45,7 +47,7 @@ def train(
         Parser().print_help()
         return
     words = [word for word in context.args if word not in ("--dry-run", "--dry_run")]
-    with ending({}, level=logging.INFO):
+    with ending(REMEDIES, level=logging.INFO):
         if not context.args:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         from trimsft.train import parse
@@ -81,7 +83,7 @@ def preview(
     Example:
       trimsft data preview --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --count 2
     """
-    with ending({}, level=logging.INFO):
+    with ending(REMEDIES, level=logging.INFO):
         if count < 1:
             raise UsageError("must be at least 1", field="--count", value=count)
         from trimsft.train import parse
