@@ -74,7 +74,9 @@ class TrimSFTError(Exception):
 def _setting(name: str, value: Any, names: Mapping[str, str]) -> str:
     if name not in names:
         return f"set {name}={value!r}"
-    return f"set {names[name]}" if value is True else f"set {names[name]} {value}"
+    if isinstance(value, bool):
+        return f"set {names[name] if value else names[name].replace('--', '--no-', 1)}"
+    return f"set {names[name]} {value}"
 
 
 def _restored(kind: type[TrimSFTError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TrimSFTError:
