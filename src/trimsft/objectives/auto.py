@@ -8,13 +8,13 @@ is learned within tens of updates and noise is not, so what is still far below o
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimsft.objectives.base import TokenStats, require_number
+from trimsft.objectives.following import FollowsUpdates
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class AutoTrim:
+class AutoTrim(FollowsUpdates):
     """w = x + (1 - x) p^a, with a gate x that follows the missing support and an exponent a that follows the time.
 
     Args:
@@ -59,7 +59,6 @@ class AutoTrim:
     # what it has seen of the training; `_with` changes it
     _progress: ClassVar[float] = 0.0
     _support: ClassVar[Support | None] = None
-    _seen: ClassVar[Tensor | None] = None
 
     def __post_init__(self) -> None:
         require_number(self, "closed_below", at_least=0)
@@ -90,11 +89,11 @@ class AutoTrim:
 
     def _gates(self, lowest: Tensor) -> Tensor:
         """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
+        import torch
+
         shared = ((lowest[:1] - self.closed_below) / (self.open_above - self.closed_below)).clamp(0, 1).nan_to_num(1)
         # wider bounds: one word among several good ones has low gaps for ever, a format never seen is out of reach
         own = ((lowest[1:] - self.open_above) / self.open_above).clamp(0, 1).nan_to_num(0)
-        import torch
-
         return torch.cat([shared, own.maximum(shared)])
 
     def _columns(self, gold: Tensor) -> Tensor:
@@ -104,22 +103,19 @@ class AutoTrim:
 
     # what it follows ------------------------------------------------------------------------------------------------
 
-    @property
-    def seen(self) -> Tensor | None:
-        return self._seen
-
-    def observe(self, tokens: TokenStats) -> Self:
+    def sums(self, tokens: TokenStats) -> Tensor:
+        """Missing support and count of all tokens, and of each fixed part: [2, 1 + fixed parts]."""
         import torch
 
         wide = torch.float32 if tokens.gap.device.type == "mps" else torch.float64
         missing = (-tokens.gap).clamp(min=0).to(wide)
         sums = torch.stack([missing.sum(), missing.new_full((), len(tokens))])[:, None]
-        if self.fixed:
-            if tokens.gold is None:
-                raise TypeError("AutoTrim: tokens must know their gold ids where it is given ids of fixed parts")
-            is_fixed = (tokens.gold[:, None] == _on(self.fixed, tokens.gold.device)).to(wide)
-            sums = torch.cat([sums, torch.stack([missing @ is_fixed, is_fixed.sum(dim=0)])], dim=1)
-        return self._with(_seen=sums if self._seen is None else self._seen + sums)
+        if not self.fixed:
+            return sums
+        if tokens.gold is None:
+            raise TypeError("AutoTrim: tokens must know their gold ids where it is given ids of fixed parts")
+        is_fixed = (tokens.gold[:, None] == _on(self.fixed, tokens.gold.device)).to(wide)
+        return torch.cat([sums, torch.stack([missing @ is_fixed, is_fixed.sum(dim=0)])], dim=1)
 
     def advance(self, progress: float, seen: Tensor | None = None) -> Self:
         import torch
@@ -135,11 +131,6 @@ class AutoTrim:
             smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
             support = Support(smoothed, torch.fmin(lowest, smoothed))
         return self._with(_progress=progress, _support=support, _seen=None)
-
-    def _with(self, **state: Any) -> Self:
-        following = copy.copy(self)
-        vars(following).update(state)  # past the frozen dataclass, whose fields do not change
-        return following
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from trimsft.objectives.base import TokenStats, require_number, without
-from trimsft.objectives.following import FollowsUpdates
+from trimsft.objectives.following import FollowsNumber
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +98,7 @@ class InfoSFT:
 
 
 @dataclass(frozen=True)
-class TALR(FollowsUpdates):
+class TALR(FollowsNumber):
     """w = max(exp(-nll / tau), floor) = max(p^(1/tau), floor): the more the batch costs, the milder the weights.
 
     The paper sets tau at each update to the median, over the batch, of the sequences' mean nll. A weight here sees one

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from trimsft.objectives.base import TokenStats, require_number, without
-from trimsft.objectives.following import FollowsUpdates
+from trimsft.objectives.following import FollowsNumber
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +90,7 @@ class ASFT:
 
 
 @dataclass(frozen=True)
-class Rho1(FollowsUpdates):
+class Rho1(FollowsNumber):
     """w = 1 for the share of tokens with the largest excess loss, ln q - ln p, else 0.
 
     What the reference knows and the model does not is learned; what is hard for both is left out. The reference

@@ -103,9 +103,11 @@ class RestoreObjective(TrainerCallback):  # type: ignore[misc]
         self._head, self._first = trainer.fused_head, trainer.fused_head.objective
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not isinstance(self._first, Adapts):
+            return
         self._head.objective = self._first
         kept = state.stateful_callbacks.get(STATE) if state.global_step else None
-        if kept is None or not isinstance(self._first, Adapts):
+        if kept is None:
             return
         try:
             self._head.objective = self._first.load_state_dict(kept)

@@ -7,12 +7,29 @@ Rows that TRL takes stay TRL's, whatever other columns they have.
 
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, List
 
 from trimsft.errors import DataError, UsageError
 from trimsft.text.forms import KNOWN, as_known, find_form, has_trl_form
 from trimsft.text.rows import DataConfig
 from trimsft.text.training_data import encode
+
+
+def refuse_no_rows(**given: Any) -> None:
+    """Refuse a dataset, or one of several, that is empty; each is given under the name of its argument."""
+    for name, rows in given.items():
+        for part in rows.values() if isinstance(rows, dict) else [rows]:
+            if isinstance(part, Dataset) and len(part) == 0:
+                raise DataError("has no rows", field=name)
+
+
+def with_open_lists(dataset: Dataset) -> Dataset:
+    """Lists of a fixed size become lists of any, which can be cut and packed."""
+    features = dataset.features.copy()
+    for name, kind in dataset.features.items():
+        if isinstance(kind, List) and kind.length != -1:
+            features[name] = List(kind.feature)
+    return dataset if features == dataset.features else dataset.cast(features)
 
 
 def known(rows: Any, args: Any, name: str) -> Any:

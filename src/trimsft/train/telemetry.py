@@ -54,6 +54,7 @@ class Telemetry:
         self.band = band
         self.eos_ids = eos_ids
         self.fixed = fixed
+        self._fixed: Tensor | None = None
         self.starved: list[int] = []
         """Those of `fixed`, ids that every row has, which hardly count and are not known either; of the last log."""
         # the sums, then how many gaps fell into each bin, then count, weight and probability of each fixed part
@@ -73,7 +74,7 @@ class Telemetry:
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
         totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
         if self.fixed:
-            is_fixed = (labels[:, None] == torch.tensor(self.fixed, device=labels.device)).to(totals.dtype)
+            is_fixed = (labels[:, None] == self._fixed_on(labels.device)).to(totals.dtype)
             parts = torch.stack([torch.ones_like(weights), weights, tokens.prob]).to(totals.dtype)
             totals[len(_SUMS) + _BINS :] += (parts @ is_fixed).flatten()
 
@@ -82,6 +83,12 @@ class Telemetry:
             wide = torch.float32 if device.type == "mps" else torch.float64
             self._totals = torch.zeros(len(_SUMS) + _BINS + 3 * len(self.fixed), device=device, dtype=wide)
         return self._totals
+
+    def _fixed_on(self, device: torch.device) -> Tensor:
+        """The ids of fixed parts; copied to the device once, because a copy waits for it."""
+        if self._fixed is None or self._fixed.device != device:
+            self._fixed = torch.tensor(self.fixed, device=device)
+        return self._fixed
 
     def pending_tokens(self, device: torch.device) -> Tensor:
         """How many tokens this rank has seen since the last `collect`."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset, List
+from datasets import Dataset
 from torch import Tensor
 from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
@@ -30,7 +30,7 @@ from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.forms import known, tokenised
+from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
@@ -110,7 +110,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         chosen = _choose_objective(args, objective)
         self.length_reports: dict[str, LengthReport] = {}
         _refuse_other_losses(args, chosen, compute_loss_func)
-        _refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
+        refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
         if formatting_func is None:
             train_dataset, eval_dataset = known(train_dataset, args, "train"), known(eval_dataset, args, "eval")
         given = args.model_init_kwargs
@@ -175,7 +175,7 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
         dataset = super()._prepare_dataset(
-            _with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
+            with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
         )
         self._report_lengths(dataset, args, packing, dataset_name)
         dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
@@ -283,12 +283,12 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        _refuse_no_rows(eval_dataset=eval_dataset)
+        refuse_no_rows(eval_dataset=eval_dataset)
         with self._measuring(metric_key_prefix):
             return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
 
     def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
-        _refuse_no_rows(test_dataset=test_dataset)
+        refuse_no_rows(test_dataset=test_dataset)
         with self._measuring(metric_key_prefix):
             return super().predict(test_dataset, ignore_keys, metric_key_prefix)
 
@@ -397,22 +397,6 @@ def _refuse_other_losses(
         raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
     if args.label_smoothing_factor:
         raise ValueError(f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'")
-
-
-def _refuse_no_rows(**given: Any) -> None:
-    for name, rows in given.items():
-        for part in rows.values() if isinstance(rows, dict) else [rows]:
-            if isinstance(part, Dataset) and len(part) == 0:
-                raise DataError("has no rows", field=name)
-
-
-def _with_open_lists(dataset: Dataset) -> Dataset:
-    """Lists of a fixed size become lists of any, which can be cut and packed."""
-    features = dataset.features.copy()
-    for name, kind in dataset.features.items():
-        if isinstance(kind, List) and kind.length != -1:
-            features[name] = List(kind.feature)
-    return dataset if features == dataset.features else dataset.cast(features)
 
 
 def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
