@@ -29,7 +29,7 @@ def figures_of(trainer: Any, *names: str) -> list[list[float]]:
     return [[record.get(name) for name in names] for record in records]
 
 
-def test_a_training_is_the_loop_written_by_hand(tmp_path) -> None:
+def test_a_training_is_the_loop_written_by_hand(tmp_path, capsys) -> None:
     trainer = start(tmp_path)
     batches, model = record_batches(trainer), make_model()
     trainer.train()
@@ -53,6 +53,7 @@ def test_a_training_is_the_loop_written_by_hand(tmp_path) -> None:
     # a log comes after its update, with the gate that this update had
     assert [gate for gate, *_ in logged] == pytest.approx(gates[1:], rel=LOSS_ERROR)
     assert gates[0] == 1 > gates[-1] > 0  # it moved
+    assert f"  gate {gates[-1]:.2f}  weight " in capsys.readouterr().out
     assert [record[1] for record in logged] == pytest.approx(
         [1, 1 + 2 * (2 / 6 - 0.3) / 0.4, 2, 2 + 2 / 3 * 1.25, 3], abs=1e-9
     )

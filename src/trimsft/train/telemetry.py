@@ -286,6 +286,7 @@ _SHOWN = {
     "nll": "nll {:.4g}",
     "mean_token_accuracy": "acc {:.1%}",
     "gap_p50": "gap {:.1f} [{gap_p05:.1f}, {gap_p95:.1f}]",
+    "gate": "gate {:.2f}",
     "mean_weight": "weight {:.3g}",
     "effective_ratio": "R_eff {:.0%}",
     "skipped": "skipped {:.0%}",
