@@ -15,6 +15,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # TRL's default, without a GPU
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("README.md" in shown.id for shown in BLOCKS)
