@@ -101,8 +101,8 @@ def test_each_token_is_named_once_and_its_numbers_come_back(tmp_path) -> None:
     table = read(tmp_path, [[" a", "b\n"], ["c"]], prompts=("P?",), top=True)
     _, packed = packed_examples([None, table])
     texts = packed["vocabulary"]["texts"]
-    assert texts == ["·a", "b↵\n", "c"] and unpack(packed["vocabulary"]["ids"]).tolist() == [0, 1, 2]
-    assert [texts[i] for i in unpack(packed["tokens"])] == ["·a", "b↵\n", "c"]
+    assert texts == [" a", "b\n", "c"] and unpack(packed["vocabulary"]["ids"]).tolist() == [0, 1, 2]
+    assert [texts[i] for i in unpack(packed["tokens"])] == [" a", "b\n", "c"]
     assert (packed["numbers"], packed["lengths"], packed["prompts"]) == ([0, 1], [2, 1], ["P?", ""])
     assert packed["runs"][0] is None and packed["runs"][1]["missing"] == []
     run = packed["runs"][1]

@@ -27,10 +27,10 @@ const watchControls = (store, view) => {
     view.target = byId("query").value ? "matches" : view.target;
     filter({ query: byId("query").value });
   });
-  byId("query").addEventListener("keydown", ({ key, shiftKey }) => { if (key === "Enter") step(store, view, shiftKey ? -1 : 1); });
+  byId("query").addEventListener("keydown", ({ key, shiftKey }) => { if (key === "Enter") step(store, view, shiftKey ? -1 : 1, false); });
   byId("category").addEventListener("change", () => filter({ category: finite(byId("category").value) }));
   for (const [id, key] of RANGES) byId(id).addEventListener("input", () => filter({ [key]: finite(byId(id).value) }));
-  byId("clear").addEventListener("click", () => clearFilters(view));
+  byId("clear").addEventListener("click", () => { clearFilters(view); byId("query").focus(); });
   byId("next").addEventListener("click", () => step(store, view, 1));
   byId("previous").addEventListener("click", () => step(store, view, -1));
   byId("keep").addEventListener("click", () => keep(view));
@@ -41,19 +41,20 @@ const watchControls = (store, view) => {
     if (view.target === "differing") view.target = "trimmed";
     view.refresh({ b: true });
   });
-  dragMargin(byId("histogram"), () => view.range, (margin) => set({ margin }));
+  dragMargin(byId("histogram"), () => view.range, (margin) => set({ margin }), () => view.refresh({ sort: true }));
   watchTaking(store, view);
 };
 
 const clearFilters = (view) => {
   view.filter = { query: "", category: null, gapLow: null, gapHigh: null, weightLow: null, weightHigh: null };
   for (const id of ["query", ...RANGES.map(([name]) => name)]) byId(id).value = "";
+  if (view.target === "matches") view.target = "trimmed";
   view.refresh({ sort: true });
 };
 const keep = (view) => {
   view.b = { ...view.a };
   view.refresh({ b: true });
-  byId("said").textContent = `B is now ${nameOf(view.b)}; change A and colour by “weight A − B”.`;
+  view.say(`B is now ${nameOf(view.b)}; change A and colour by “weight A − B”.`);
 };
 const swap = (view) => {
   if (!view.b) return;
@@ -62,13 +63,12 @@ const swap = (view) => {
 };
 
 const watchTaking = (store, view) => {
-  const say = (words) => { byId("said").textContent = words; };
-  for (const button of document.querySelectorAll("#side [data-copy]")) button.addEventListener("click", () => copyFrom(byId(button.dataset.copy), say));
+  for (const button of document.querySelectorAll("#side [data-copy]")) button.addEventListener("click", () => copyFrom(byId(button.dataset.copy), view.say));
   byId("copy-link").addEventListener("click", () => {
     writeHash(view);
     byId("link").hidden = false;
     byId("link").textContent = location.href;
-    copyFrom(byId("link"), say);
+    copyFrom(byId("link"), view.say);
   });
   byId("csv-tokens").addEventListener("click", () => download("tokens.csv", "text/csv", tokensCsv(store, view)));
   byId("csv-corpus").addEventListener("click", () => download("corpus.csv", "text/csv", corpusCsv(store.corpus[view.a.run], view.result)));
@@ -95,7 +95,10 @@ const watchKeys = (store, view) => {
       view.quantity = names[(names.indexOf(view.quantity) + 1) % names.length];
       view.refresh();
     },
-    Escape: () => { byId("inspector").hidden = true; if (view.matches) clearFilters(view); },
+    Escape: () => {
+      if (!byId("inspector").hidden) byId("inspector").hidden = true; // one thing at a time
+      else if (view.matches) clearFilters(view);
+    },
   };
   Object.keys(tokenData.objectives).forEach((method, place) => { keys[place + 1] = () => change({ method }); });
   document.addEventListener("keydown", (event) => {

@@ -77,7 +77,7 @@ const drawHistogram = (holder, corpus, range, a, b, sums) => {
 };
 
 // dragging in the histogram moves the margin
-const dragMargin = (holder, rangeOf, move) => {
+const dragMargin = (holder, rangeOf, move, end) => {
   const follow = (event) => {
     const box = holder.getBoundingClientRect();
     const [low, high] = rangeOf();
@@ -88,6 +88,7 @@ const dragMargin = (holder, rangeOf, move) => {
     holder.setPointerCapture(event.pointerId);
     follow(event);
   });
+  holder.addEventListener("pointerup", end);
   holder.addEventListener("pointermove", (event) => { if (holder.hasPointerCapture(event.pointerId)) follow(event); });
 };
 

@@ -16,14 +16,14 @@ const isMatch = ({ matches, textHits }, i) =>
 // tokens that a text touches (2: it begins there), over the joined text of each example, whatever the case
 const textMatches = (store, query) => {
   const hits = new Uint8Array(store.size);
-  const plain = plainTexts(store);
+  store.lower ??= store.texts.map((text) => text.toLowerCase());
   const wanted = query.toLowerCase();
   for (const { start, length } of store.examples) {
     const ends = new Uint32Array(length);
     const pieces = [];
     let size = 0;
     for (let place = 0; place < length; place++) {
-      const piece = plain[store.token[start + place]];
+      const piece = store.lower[store.token[start + place]];
       pieces.push(piece);
       ends[place] = size += piece.length;
     }
@@ -36,11 +36,6 @@ const textMatches = (store, query) => {
     }
   }
   return hits;
-};
-const plainTexts = (store) => {
-  const plain = (text) => Object.entries(tokenData.spaces).reduce((some, [shown, meant]) => some.replaceAll(shown, meant), text);
-  store.plain ??= store.texts.map((text) => plain(text).toLowerCase());
-  return store.plain;
 };
 
 // 1 for each token that all filters let through; null where there is no filter

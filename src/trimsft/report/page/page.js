@@ -48,13 +48,22 @@ const shellWord = (text) => (/^[\w./@:+~-]+$/.test(text) && !text.startsWith("-"
 
 const root = document.documentElement;
 const themes = ["system", "light", "dark"];
+const setTheme = (name) => {
+  if (name === "system") delete root.dataset.theme;
+  else root.dataset.theme = name;
+  byId("theme").textContent = `Theme: ${name}`;
+  document.dispatchEvent(new CustomEvent("trimsft:theme"));
+};
+const KEPT_THEME = "trimsft.theme";
+try { // some browsers keep nothing for a file
+  const kept = localStorage.getItem(KEPT_THEME);
+  if (themes.includes(kept)) setTheme(kept);
+} catch { /* then the theme is the system's */ }
 byId("theme").hidden = false;
 byId("theme").addEventListener("click", () => {
   const next = themes[(themes.indexOf(root.dataset.theme ?? "system") + 1) % themes.length];
-  if (next === "system") delete root.dataset.theme;
-  else root.dataset.theme = next;
-  byId("theme").textContent = `Theme: ${next}`;
-  document.dispatchEvent(new CustomEvent("trimsft:theme"));
+  setTheme(next);
+  try { localStorage.setItem(KEPT_THEME, next); } catch { /* it holds for this visit */ }
 });
 
 // the address holds the state of the rooms, so links to sections scroll and leave it alone

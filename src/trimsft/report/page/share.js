@@ -80,8 +80,8 @@ const copyFrom = async (element, say) => {
   }
 };
 
-// texts as they are shown, as JSON strings, which no spreadsheet takes for formulas
-const quoted = (text) => `"${JSON.stringify(text.replace("\n", "")).replaceAll('"', '""')}"`;
+// texts as JSON strings, which no spreadsheet takes for formulas
+const quoted = (text) => `"${JSON.stringify(text).replaceAll('"', '""')}"`;
 const tokensCsv = (store, view) => {
   const head = ["example", "position", "token_id", "text", "category", "run", "nll", "gap", "entropy", "rank", "competitor", "weight_a"];
   const lines = [[...head, ...(view.b ? ["weight_b"] : [])].join(",")];

@@ -58,7 +58,16 @@ const unpackRun = async (packed) => {
 
 const unpackCorpus = async (packed) => packed && { ...packed, ...(await unpackAll(packed.columns)) };
 
-// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, ids, runs, corpus}
+// a token as it is shown: spaces and line breaks as signs, and such signs themselves spelt out; an accent alone on a circle
+const spelt = (letter) => `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+const showText = (text) => {
+  let shown = text;
+  for (const sign of Object.values(tokenData.spaces)) shown = shown.replaceAll(sign[0], spelt(sign));
+  for (const [letter, sign] of Object.entries(tokenData.spaces)) shown = shown.replaceAll(letter, sign);
+  return /^\p{M}/u.test(text) ? `◌${shown}` : shown;
+};
+
+// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), ids, runs, corpus}
 const openStore = async () => {
   const { vocabulary, numbers, lengths, left_out: leftOut, prompts, tokens, category, runs } = tokenData.examples;
   const [ids, token, kinds] = await Promise.all([vocabulary.ids, tokens, category].map(unpack));
@@ -68,8 +77,9 @@ const openStore = async () => {
     start += lengths[place];
     return example;
   });
+  const shown = vocabulary.texts.map(showText);
   return {
-    examples, token, category: kinds, ids, texts: vocabulary.texts, size: start,
+    examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names: shown.map((text) => text.replaceAll("\n", "")), size: start,
     runs: await Promise.all(runs.map(unpackRun)),
     corpus: await Promise.all(tokenData.corpus.map(unpackCorpus)),
   };

@@ -93,7 +93,7 @@ const makeTexts = (pane, store, view) => {
       codes[place] = codeOf(run, quantity, i);
       const span = document.createElement("span");
       span.className = classOf(codes[place], quantity);
-      span.textContent = store.texts[store.token[i]];
+      span.textContent = store.shown[store.token[i]];
       span.tabIndex = place ? -1 : 0;
       span.token = i;
       return span;
@@ -160,7 +160,7 @@ const makeTexts = (pane, store, view) => {
       if (rendered.has(article.example)) continue;
       let [lines, column] = [1, 0];
       for (let i = start; i < start + length; i++) {
-        const token = store.texts[store.token[i]];
+        const token = store.shown[store.token[i]];
         column += token.length;
         if (column > letters || token.endsWith("\n")) [lines, column] = [lines + 1, 0];
       }

@@ -94,7 +94,7 @@ def _data(
         "parameters": {name: float(value) for name, value in parameters.items()},
         "edges": GAP_EDGES,
         "categories": CATEGORIES,
-        "spaces": {spaced(letter): letter for letter in "\n\t "},  # how tokens show them, for the search
+        "spaces": {letter: spaced(letter) for letter in " \t\n"},  # how tokens show them
         "corpus": [cells.get(run.label) for run in runs],
     }
 

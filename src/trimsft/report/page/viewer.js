@@ -15,7 +15,8 @@ const startViewer = async () => {
   byId("viewer").hidden = false;
   view.weights = weighAll(store, view.a);
   view.others = view.b && weighAll(store, view.b);
-  view.goTo = (i) => goTo(store, view, i);
+  view.goTo = (i, focus) => goTo(store, view, i, focus);
+  view.say = (words) => { byId("said").textContent = words; };
   view.texts = makeTexts(byId("pane"), store, view);
   view.refresh = (changes) => refresh(store, view, changes);
   watchControls(store, view);
@@ -68,6 +69,7 @@ const refresh = (store, view, { b = false, sort = false } = {}) => {
   view.matches = matchesOf(store, view);
   view.remark = [view.refused, inexact(store.corpus[view.a.run], view.a)].filter(Boolean).join(" ");
   view.refused = "";
+  view.say("");
   showControls(view);
   showCorpus(store, view);
   if (sort) sortExamples(store, view);
@@ -166,12 +168,14 @@ const inspect = (store, view, i) => {
   byId("inspector").hidden = false;
 };
 
-const goTo = (store, view, i) => {
+// without `focus` the token is shown, and whoever types goes on typing
+const goTo = (store, view, i, focus = true) => {
   view.texts.hide(view.exampleOf(i), false);
   const span = view.texts.spanOf(i);
   for (const other of span.parentNode.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
   span.tabIndex = 0;
-  span.focus({ preventScroll: true });
+  if (focus) span.focus({ preventScroll: true });
+  else arrive(store, view, span);
   const pane = byId("pane");
   pane.scrollIntoView({ block: "nearest", behavior: "instant" });
   const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
@@ -180,7 +184,7 @@ const goTo = (store, view, i) => {
   if (box.top < top + 20 || box.bottom > bottom - 20) pane.scrollTop += box.top - top - (bottom - top) / 3;
 };
 
-const step = (store, view, direction) => {
+const step = (store, view, direction, focus = true) => {
   const { test } = TARGETS[view.target];
   const order = view.examples.filter(({ place }) => !view.texts.articles[place].article.hidden);
   if (!view.run || order.length === 0) return;
@@ -188,7 +192,7 @@ const step = (store, view, direction) => {
   const start = order.some((example) => example === view.exampleOf(from)) && from >= 0 ? from : order[0].start - 1;
   const begin = start < order[0].start && view.at === null ? null : start;
   const next = begin === null && test(view, order[0].start) && direction > 0 ? order[0].start : nextToken(order, begin ?? order[0].start, direction, (i) => test(view, i));
-  if (next !== null) view.goTo(next);
+  if (next !== null) view.goTo(next, focus);
 };
 
 const watchTokens = (store, view) => {
@@ -197,15 +201,12 @@ const watchTokens = (store, view) => {
   pane.addEventListener("mouseleave", () => { if (view.at !== null) inspect(store, view, view.at); });
   pane.addEventListener("focusin", ({ target }) => {
     if (target.token === undefined) return;
-    view.at = target.token;
-    inspect(store, view, target.token);
+    arrive(store, view, target);
     // the numbers must not hide their token; where the window is still on its way here, the token stays in the pane
     const box = target.getBoundingClientRect();
     const below = box.bottom - byId("dock").getBoundingClientRect().top;
     const room = box.top - pane.getBoundingClientRect().top - 40;
     if (below > 0) pane.scrollTop += Math.max(0, Math.min(below + 20, room));
-    clearTimeout(view.writing);
-    view.writing = setTimeout(() => writeHash(view), 250);
   });
   pane.addEventListener("keydown", (event) => {
     const i = event.target.token;
@@ -220,6 +221,16 @@ const watchTokens = (store, view) => {
     view.goTo(between(to, start, start + length - 1));
   });
   byId("close").addEventListener("click", () => { byId("inspector").hidden = true; });
+};
+
+// this token is the one that keys go on from
+const arrive = (store, view, span) => {
+  byId("pane").querySelector("[aria-current]")?.removeAttribute("aria-current");
+  span.setAttribute("aria-current", "true");
+  view.at = span.token;
+  inspect(store, view, span.token);
+  clearTimeout(view.writing);
+  view.writing = setTimeout(() => writeHash(view), 250);
 };
 
 // the token above or below, by where it stands
@@ -239,7 +250,7 @@ const lineAway = (span, direction) => {
 
 // ---- the numbers behind one token: every run, every method, and the alternatives that the model saw
 const three = (value) => (Math.abs(value) < 0.0005 && value !== 0 ? value.toExponential(1) : value.toFixed(3));
-const named = (store, index) => make("code", { textContent: store.texts[index].replace("\n", "") });
+const named = (store, index) => make("code", { textContent: store.names[index] });
 
 // the five most likely tokens that are known, and the gold one wherever it stands
 const alternatives = (store, run, i) => {
