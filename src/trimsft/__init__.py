@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trimsft.api import measure_tokens as measure_tokens
     from trimsft.api import write_report as write_report
     from trimsft.evaluate import evaluate_model as evaluate_model
+    from trimsft.export import export_model as export_model
     from trimsft.head import LossOutput as LossOutput
     from trimsft.head import linear_cross_entropy as linear_cross_entropy
     from trimsft.objectives import DFT as DFT
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api": ("audit_data", "compare_runs", "measure_tokens", "write_report"),
     "evaluate": ("evaluate_model",),
+    "export": ("export_model",),
     "head": ("LossOutput", "linear_cross_entropy"),
     "objectives": (
         "DFT", "FSFT", "OBJECTIVES", "SFT", "AutoTrim", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy",

@@ -18,8 +18,8 @@ def run(*arguments: str):
 
 
 COMMANDS = (
-    "quickstart", "train", "recipes", "eval", "compare", "tokens", "audit", "report", "study", "sweep", "bench",
-    "doctor",
+    "quickstart", "train", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study", "sweep",
+    "bench", "doctor",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """All commands, in the order of --help."""
 
-from trimsft.cli import analysis, auditing, benching, evaluation, recipes, study, training
+from trimsft.cli import analysis, auditing, benching, evaluation, exporting, recipes, study, training
 from trimsft.cli.base import app
 
 app.command()(study.quickstart)
@@ -12,6 +12,7 @@ app.command()(evaluation.compare)
 app.command()(analysis.tokens)
 app.command()(auditing.audit)
 app.command()(analysis.report)
+app.command()(exporting.export)
 app.add_typer(study.study_app, name="study")
 app.command()(study.sweep)
 app.command()(benching.bench)

@@ -39,7 +39,7 @@ def load_config(
     Args:
         field: the setting that an error blames.
     """
-    base = _base_of(name, revision, field)
+    base = adapter_base(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
     return _read_config(base or name, field, own)
 
@@ -69,7 +69,7 @@ def load_model(
     """A causal language model with exactly the tensors of its folder; an adapter brings its base."""
     from transformers import AutoModelForCausalLM
 
-    base = _base_of(name, revision, field)
+    base = adapter_base(name, revision, field)
     own: dict[str, Any] = {"revision": revision if base is None else None, "trust_remote_code": trust_remote_code}
     config = _read_config(base or name, field, own)
     with _loading(base or name, field):
@@ -88,7 +88,34 @@ def load_model(
     return model
 
 
-def _base_of(name: str | Path, revision: str | None, field: str) -> str | None:
+def load_merged(name: str | Path, *, field: str = "model") -> Any:
+    """A causal language model in float32 with an adapter's tensors added to its base's; any other model as it is.
+
+    In float32 the sum is rounded once, when it is stored in another dtype.
+    """
+    import torch
+
+    base = adapter_base(name, None, field)
+    model = load_model(base or name, dtype=torch.float32, field=field)
+    if base is None:
+        return model
+    from peft import PeftConfig, PeftModelForCausalLM
+
+    with _loading(name, field):
+        config = PeftConfig.from_pretrained(str(name))
+        tuned = PeftModelForCausalLM(model, config)
+        loaded = tuned.load_adapter(str(name), "default")
+    if not hasattr(tuned.base_model, "merge_and_unload"):
+        problem = f"{str(name)!r} is an adapter of the kind {config.peft_type.value}, which cannot be merged"
+        raise UsageError(problem, field=field, hint="serve it together with its base")
+    incomplete = {"missing_keys": loaded.missing_keys, "mismatched_keys": [], "unexpected_keys": loaded.unexpected_keys}
+    require_all_tensors(incomplete, name, field=field)
+    merged = tuned.merge_and_unload()
+    require_finite(merged, name, field=field)
+    return merged
+
+
+def adapter_base(name: str | Path, revision: str | None = None, field: str = "model") -> str | None:
     """The model that an adapter belongs to; None for any other model.
 
     transformers would load both, and report on the adapter alone.
