@@ -174,15 +174,25 @@ def test_the_theme_is_chosen_by_hand(browser, two_tables) -> None:
     assert browser.run("return document.documentElement.dataset.theme ?? 'system'") == "system"
 
 
-def test_print_shows_what_is_drawn(browser, two_tables) -> None:
+def test_print_shows_every_example_and_the_legend_and_no_controls(browser, two_tables) -> None:
     view(browser, two_tables)
     browser.size(780)  # a sheet of paper
+    browser.run(
+        "addEventListener('beforeprint', () => { window.blank = [...document.querySelectorAll('#pane .completion')]"
+        ".filter(c => c.children.length === 0).length })"
+    )
+    browser.command("Page.printToPDF")
+    assert browser.run("return window.blank") == 0
     browser.command("Emulation.setEmulatedMedia", media="print")
     heights = browser.run(
-        "return ['bar', 'dock', 'pane', 'figures', 'histogram'].map(id => document.getElementById(id).offsetHeight)"
+        "return ['bar', 'dock', 'pane', 'figures', 'histogram', 'scale', 'painted']"
+        ".map(id => document.getElementById(id).offsetHeight)"
     )
-    assert heights[:2] == [0, 0] and min(heights[2:]) > 50
+    assert heights[:2] == [0, 0] and min(heights[2:5]) > 50 and min(heights[5:]) > 10
+    assert "TrimSFT m=1.5 τ=0.8 on Base" in browser.text("painted")
     assert browser.run("const p = document.getElementById('pane'); return p.scrollHeight <= p.clientHeight + 1")
+    controls = "return [...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight > 0).length"
+    assert browser.run(controls) == 0
 
 
 # ---- windows: what is pointed at is in sight, nothing is cut, nothing covers anything

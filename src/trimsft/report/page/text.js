@@ -171,11 +171,21 @@ const makeTexts = (pane, store, view) => {
 
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) near.add(target.example);
+      else near.delete(target.example);
       if (isIntersecting) render(target.example);
       else leave(target.example);
     }
   }, { root: pane, rootMargin: "60% 0px" });
   for (const { article } of articles) watcher.observe(article);
+
+  // on paper there is no scrolling: every example that is not hidden is drawn
+  window.addEventListener("beforeprint", () => {
+    for (const { article } of articles) if (!article.hidden) render(article.example);
+  });
+  window.addEventListener("afterprint", () => {
+    for (const example of [...rendered.keys()]) if (!near.has(example)) leave(example);
+  });
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint());
   document.addEventListener("trimsft:theme", () => repaint());

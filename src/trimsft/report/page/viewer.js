@@ -106,6 +106,7 @@ const showControls = (view) => {
   byId("swap-settings").hidden = byId("drop").hidden = !b;
   if (view.scaled !== view.quantity) drawScale(byId("scale"), QUANTITIES[view.quantity]);
   view.scaled = view.quantity;
+  byId("painted").textContent = `Colour: ${QUANTITIES[view.quantity].name}. A: ${nameOf(a)} on ${tokenData.runs[a.run]}${b ? `; B: ${nameOf(b)} on ${tokenData.runs[b.run]}` : ""}.`;
   byId("remark").hidden = view.remark === "";
   byId("remark").textContent = view.remark;
   byId("yaml").textContent = yamlOf(a);
