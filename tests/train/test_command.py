@@ -131,7 +131,7 @@ def test_asked_to_end_it_saves_and_goes_on_later(whole, words, run, fields, tmp_
         done = signalled(words, tmp_path / "log", number, step=step).wait()
         assert done.code == code, done.err[-4000:]
         place = run.train_dir / f"checkpoint-{step}"
-        assert f"{how} after step {step} of 6; {place} is saved, the same command continues" in last_line(done)
+        assert f"{how} after step {step} of 6; {place} is saved; rerun the command to resume" in last_line(done)
         assert place.is_dir() and not run.model_dir.exists()
     assert f"continuing from {run.train_dir / 'checkpoint-3'}" in done.err
     train_model(**fields, output_dir=run.path)
@@ -158,7 +158,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
         monkeypatch.undo()
         return str(stopped.value)
 
-    nothing = "terminated; nothing is saved yet, the same command begins anew"
+    nothing = "terminated; nothing is saved yet; rerun the command to start again"
     for moment in ("trimsft.train.run.load_data", "trimsft.train.run.load_base"):
         assert told_at(moment) == nothing and not run.path.exists()
     stopped_at_three = signalled(
@@ -166,7 +166,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
     )
     assert stopped_at_three.wait().code == 143
     for moment in ("trimsft.train.run.load_data", "trimsft.train.run.log_estimate"):
-        there = f"the same command continues from the newest whole checkpoint in {run.train_dir}"
+        there = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
         assert told_at(moment) == f"terminated; {there}"
 
 
@@ -180,11 +180,11 @@ def test_a_signal_while_the_model_is_saved_waits_for_it(whole, fields, run, monk
     monkeypatch.setattr(run_module, "_publish", signalled_publish)
     with pytest.raises(HungUp, match=f"hung up; the training is done, the model is in {run.model_dir}"):
         train_model(**fields, output_dir=run.path)
-    assert "stopping after the model is saved; once more stops at once" in capfd.readouterr().err
+    assert "stopping after the model is saved\n" in capfd.readouterr().err
     assert run.is_finished() and weights(run) == weights(whole)
 
 
-def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
+def test_a_second_ctrl_c_ends_at_once(monkeypatch, capfd) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Stopping() as heeding:
         with pytest.raises(Stopped):  # nothing is trained yet
@@ -196,13 +196,15 @@ def test_a_second_signal_ends_at_once(monkeypatch, capfd) -> None:
         assert capfd.readouterr().err == ""
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # as `timeout` sends it: to the process and to its group
-        assert capfd.readouterr().err.count("stopping after this step, with a checkpoint; once more") == 1
+        at_once = "stopping after this step, with a checkpoint; press Ctrl-C again to stop at once"
+        assert capfd.readouterr().err.count(at_once) == 1
         heeding.on_evaluate(None, None, control := TrainerControl())  # a long evaluation is not followed by a step
         assert control.should_save
         heeding.on_step_begin(None, None, control)
         with pytest.raises(KeyboardInterrupt, match="interrupted; nothing is saved yet"):  # by save_strategy="best"
             heeding.on_step_begin(None, None, control)
         monkeypatch.setattr(stopping, "SAME_SIGNAL_SECONDS", -1.0)
+        os.kill(os.getpid(), signal.SIGTERM)  # of a launcher, or of Slurm at the time limit: the checkpoint comes first
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

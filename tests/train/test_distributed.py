@@ -270,11 +270,14 @@ LAUNCHERS = {
 
 @pytest.mark.parametrize("launcher", [pytest.param("accelerate", marks=pytest.mark.soak), "torchrun"])
 def test_the_command_runs_under_a_launcher(launcher, tmp_path) -> None:
+    """Without a GPU no flag is needed to say so."""
     run = tmp_path / "run"
-    words = as_words(make_fields(tmp_path, output_dir=run, max_steps=2, save_strategy="no"))
+    fields = make_fields(tmp_path, output_dir=run, max_steps=2, save_strategy="no")
+    del fields["use_cpu"]
+    words = as_words(fields)
     command = [sys.executable, "-m", *LAUNCHERS[launcher], str(free_port()), "-m", "trimsft", "train", *words]
     source = Path(__file__).parents[2] / "src"
-    environment = os.environ | QUIET | {"PYTHONPATH": str(source)}
+    environment = os.environ | QUIET | {"PYTHONPATH": str(source), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("step 2/2") == 1  # rank 0 speaks for all

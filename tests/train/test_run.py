@@ -204,7 +204,7 @@ class Hub:
 def test_a_model_is_pushed_once(copied, fields, monkeypatch) -> None:
     monkeypatch.setattr(run, "HfApi", Hub)
     pushing = {**fields, "push_to_hub": True, "hub_token": "secret", "output_dir": copied.path}
-    with pytest.raises(TrimSFTError, match="push_to_hub: no route; the same command tries again") as failed:
+    with pytest.raises(TrimSFTError, match="push_to_hub: no route; rerun the command to try again") as failed:
         train_model(**pushing)
     assert exit_code(failed.value) == 1
     monkeypatch.setattr(Hub, "is_down", False)
@@ -328,7 +328,7 @@ def test_a_training_that_ended_early_is_not_finished(copied, fields, monkeypatch
     forget_the_end(copied)
     shutil.rmtree(copied.train_dir / "checkpoint-4")
     monkeypatch.setattr(run._Binding, "on_step_end", end_early)
-    with pytest.raises(TrimSFTError, match="after step 3 of 4; the same command continues from"):
+    with pytest.raises(TrimSFTError, match="after step 3 of 4; rerun the command to resume from"):
         train_model(**fields, output_dir=copied.path)
     monkeypatch.undo()
     assert not copied.is_finished() and not copied.model_dir.exists()

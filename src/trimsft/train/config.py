@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
 from trl import SFTConfig
@@ -65,7 +66,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
         check_fields(TrimSFTConfig, vars(self))
         self._choose_best_by_nll()
-        self._heed_timeout()
+        self._begin_on_cpu()
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
@@ -78,10 +79,16 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
 
-    def _heed_timeout(self) -> None:
-        """Begin the process group with `ddp_timeout` on a CPU, too: transformers would leave it at half an hour."""
-        on_cpu = self.use_cpu or parse_flag_from_env("ACCELERATE_USE_CPU")
-        if on_cpu and int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ:
+    def _begin_on_cpu(self) -> None:
+        """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
+
+        transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
+        """
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+            return
+        if not torch.accelerator.is_available():
+            self.use_cpu = True
+        if self.use_cpu or parse_flag_from_env("ACCELERATE_USE_CPU"):
             PartialState(cpu=True, backend=self.ddp_backend, timeout=self.ddp_timeout_delta)
 
     def _choose_best_by_nll(self) -> None:

@@ -39,7 +39,7 @@ from trimsft.train.lost_ranks import naming_lost_ranks
 from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
-from trimsft.train.stopping import Stopping
+from trimsft.train.stopping import Stopping, resumed_from
 from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")
@@ -113,7 +113,7 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
     if checkpoint:
-        stopping.there = f"the same command continues from {checkpoint}"
+        stopping.there = resumed_from(checkpoint)
     with refusing(settings.overrides, is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
@@ -186,7 +186,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     held.enter_context(run.lock())
     held.callback(_leave_no_trace, run, made)
     if any(run.train_dir.glob("checkpoint-*")):
-        stopping.there = f"the same command continues from the newest whole checkpoint in {run.train_dir}"
+        stopping.there = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
     if not run.config_path.exists():
         return False
     run.settle_config(settings.overrides, harmless=HARMLESS)
@@ -370,7 +370,7 @@ def _push(run: RunDirectory, settings: Settings) -> None:
         name = api.create_repo(_hub_name(run, args), private=args.hub_private_repo, exist_ok=True).repo_id
         api.upload_folder(repo_id=name, folder_path=run.model_dir, commit_message="Trained with trimsft")
     except (HfHubHTTPError, OSError) as error:
-        raise TrimSFTError(one_line(error), field="push_to_hub", hint="the same command tries again") from error
+        raise TrimSFTError(one_line(error), field="push_to_hub", hint="rerun the command to try again") from error
     run.write_manifest(pushed=name)
     logger.warning("pushed to %s", name)
 

@@ -1,5 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP while a model trains: the step is finished, a checkpoint saved, and the same command
-continues.
+resumes from it.
 
 with Stopping() as stopping:
     trainer.add_callback(stopping)
@@ -9,14 +9,17 @@ with Stopping() as stopping:
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import distributed
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from trimsft.signals import Handler, heed, interruption, restore
@@ -25,13 +28,14 @@ SAME_SIGNAL_SECONDS = 1.0  # `timeout` and some launchers send one request twice
 
 
 class Stopping(TrainerCallback):  # type: ignore[misc]
-    """Heeds signals that ask to end, also SIGINT that was inherited as ignored; a second one ends all at once.
+    """Heeds signals that ask to end, also SIGINT that was inherited as ignored; a second Ctrl-C ends all at once.
 
-    Outside of the training loop and of saving already the first one does.
+    SIGTERM may come any number of times: Slurm sends it to every process of a step, launchers pass theirs on to their
+    ranks, and it comes again at the time limit. Outside of the training loop and of saving the first signal ends all.
     """
 
     def __init__(self) -> None:
-        self.there = "nothing is saved yet, the same command begins anew"
+        self.there = "nothing is saved yet; rerun the command to start again"
         """What there is to continue from."""
         self.has_begun = False  # whether the training loop was entered
         self._work = ""  # what is brought to its end before a signal is obeyed
@@ -62,9 +66,18 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             self._asked, self._asked_at = number, time.monotonic()
             if int(os.environ.get("RANK", "0")) == 0:
                 # not by logging: the signal may have come in the middle of a write to the same stream
-                os.write(2, f"trimsft: stopping after {self._work}; once more stops at once\n".encode())
-        elif time.monotonic() - self._asked_at > SAME_SIGNAL_SECONDS:
+                os.write(2, f"trimsft: stopping after {self._work}{self._how_at_once()}\n".encode())
+        elif number == signal.SIGINT and time.monotonic() - self._asked_at > SAME_SIGNAL_SECONDS:
             raise interruption(number, f"; {self.there}")
+
+    def _how_at_once(self) -> str:
+        """What ends the work before it is done."""
+        if self._asked == signal.SIGINT:
+            return "; press Ctrl-C again to stop at once"
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            # torchrun and accelerate kill their ranks when this time is over
+            return f"; the launcher waits {os.environ.get('TORCH_ELASTIC_SHUTDOWN_TIMEOUT', '30')} seconds for it"
+        return ""
 
     @contextmanager
     def finishing(self, work: str) -> Iterator[None]:
@@ -101,10 +114,32 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         place = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        self.there = f"the same command continues from {place}"
+        self.there = resumed_from(place)
         if self._agreed:
             step = f"step {state.global_step} of {state.max_steps}"
-            raise interruption(self._agreed, f" after {step}; {place} is saved, the same command continues from it")
+            raise interruption(self._agreed, f" after {step}; {place} is saved; rerun the command to resume")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._work = ""
+
+
+def resumed_from(place: object) -> str:
+    """What there is to continue from, in words."""
+    return f"rerun the command to resume from {place}"
+
+
+def keep_workers(loader: Any) -> Any:
+    """Have the processes that load data ignore SIGTERM, which Slurm sends to them, too.
+
+    By default they die of it, and the training with them before it can save. They still end with the training: it
+    tells them to, and they look whether it is alive.
+    """
+    plain: DataLoader[Any] = getattr(loader, "base_dataloader", loader)  # inside of accelerate's
+    plain.worker_init_fn = partial(_begin_worker, plain.worker_init_fn)
+    return loader
+
+
+def _begin_worker(begin: Callable[[int], None] | None, number: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if begin is not None:
+        begin(number)

@@ -34,6 +34,7 @@ from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_list
 from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
+from trimsft.train.stopping import keep_workers
 from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
 
 if TYPE_CHECKING:
@@ -192,6 +193,9 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         super()._set_signature_columns_if_needed()
         if COLUMN not in self._signature_columns:
             self._signature_columns.append(COLUMN)
+
+    def _get_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        return keep_workers(super()._get_dataloader(*args, **kwargs))
 
     def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
         splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
