@@ -2,10 +2,10 @@
 
     write_report(Path("report.html"), {"Base": Path("runs/base"), "SFT": Path("runs/sft")}, title="Lab")
 
-A room of the page (evaluation, sweep, training, audit, tokens) is a template `<room>.html.j2` with its variables, and
-maybe scripts. The scripts of a room share one function scope and read what Python tells them from the element
-`data-<room>`; around them all is the scope of page.js. They become ONE inline script, the style sheets one style, and
-the hashes of the two stand in the Content-Security-Policy, which allows nothing else.
+A room of the page (story, tokens, sweep, evaluation, audit, gaps, training) is a template `<room>.html.j2` with its
+variables, and maybe scripts. The scripts of a room share one function scope and read what Python tells them from the
+element `data-<room>`; around them all is the scope of page.js. They become ONE inline script, the style sheets one
+style, and the hashes of the two stand in the Content-Security-Policy, which allows nothing else.
 """
 
 import base64
@@ -23,15 +23,17 @@ from trimsft.report.page.charts import line_styles, number
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.page.examples import BUDGET
 from trimsft.report.page.provenance import facts_of, lead
+from trimsft.report.page.story import story_parts
 from trimsft.report.page.sweep import sweep_parts
 from trimsft.report.page.tokens import token_parts
 from trimsft.report.page.training import training_parts
 from trimsft.report.runs import checked_parameters, read_runs
+from trimsft.report.story import tell_story
 from trimsft.runs.files import write_whole
 from trimsft.text.visible import json_for_script, visible
 
 LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
-STYLES = ("page.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
+STYLES = ("page.css", "story.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
 SCRIPTS = {
     "tokens": "store.js weights.js corpus.js text.js find.js share.js viewer.js controls.js",
     "evaluation": "mathematics.js evaluation.js",
@@ -64,13 +66,20 @@ def write_report(
     evaluation = evaluation_parts(read)
     budget = max(LEAST_FOR_TOKENS, BUDGET - len(json_for_script(evaluation["data"])))
     courses = {run.label: read_course(run) for run in read}
-    tokens = token_parts(read, parameters, budget, objectives, moments_shown(courses.values()))
-    training = training_parts(read, courses)
-    audits = audit_parts(read)
-    rooms = {"evaluation": evaluation, "sweep": sweep_parts(sweep), "training": training}
-    rooms |= {"audit": audits, "tokens": tokens}
-    if not any(run.scores for run in read):
-        rooms = {"audit": audits, "tokens": tokens, **rooms}  # what there is comes first
+    moments = moments_shown(courses.values())
+    tokens = token_parts(read, parameters, budget, objectives, moments)
+    viewer, *tables = tokens["sections"] or [None]
+    rooms = {
+        "tokens": tokens | {"sections": [viewer] if viewer else []},
+        "sweep": sweep_parts(sweep),
+        "evaluation": evaluation,
+        "audit": audit_parts(read),
+        "gaps": {**tokens, "sections": tables, "data": None},
+        "training": training_parts(read, courses),
+    }
+    story = story_parts(read, tell_story(read, parameters, moments), evaluation)
+    in_order = sorted(rooms.items(), key=lambda room: not room[1]["sections"])  # what there is before what is missing
+    rooms = {"story": story, **dict(in_order)}
     page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))
     return write_whole(Path(out), page.encode())
 
@@ -86,7 +95,7 @@ def assemble(rooms: Mapping[str, Mapping[str, Any]], **variables: Any) -> str:
         environment.get_template("template.html.j2").render(
             sections=[section for parts in rooms.values() for section in parts["sections"]],
             rooms=Markup("\n".join(bodies)),
-            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items() if "data" in parts},
+            datas={room: Markup(json_for_script(parts["data"])) for room, parts in rooms.items() if parts.get("data")},
             style=Markup(style),
             script=Markup(script),
             policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "

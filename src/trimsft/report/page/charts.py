@@ -37,6 +37,11 @@ def run_lines(runs: Sequence[Run]) -> dict[str, Line]:
     return lines_of([run.label for run in runs], {run.label: run.objective for run in runs})
 
 
+def line_class(line: Line) -> str:
+    """The class that gives an element the colour and dashes of a line."""
+    return _CLASSES[line]
+
+
 def line_styles() -> str:
     """Style rules: a class for each line of the table, which gives what has it its colour and dashes."""
     rules = []

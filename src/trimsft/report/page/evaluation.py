@@ -69,6 +69,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
             "problems": [_problem_data(row, columns) for row in rows],
             "answers": packed.data(),
         },
+        "pairs": pairs,
         "benchmarks": benchmarks,
         "columns": columns,
         "graders": sorted(graders),

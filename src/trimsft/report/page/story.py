@@ -1,0 +1,140 @@
+"""The first screen: variables of story.html.j2, from what `tell_story` found and from the scores.
+
+The strip has the figures of the last column of the tables of scores: the mean over benchmarks where there are several.
+An arrow marks a significant difference from the run that the story begins with, as in the table of differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trimsft.report.page.charts import line_class, number, run_lines
+from trimsft.report.page.evaluation import Difference, Table
+from trimsft.report.runs import Run
+from trimsft.report.story import Excerpt, Story, percent_text
+from trimsft.text.templates import SYSTEM_PROMPT
+from trimsft.text.visible import spaced, visible
+
+PROMPT = 300  # characters of the prompt that are shown
+
+
+def story_parts(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables of story.html.j2; nothing is shown where there is neither a token nor a score."""
+    return {
+        "sections": [],  # it is the top of the page
+        "story": None if story is None else _told(runs, story),
+        "strip": _strip(runs, story, evaluation),
+    }
+
+
+# ---- the example
+
+
+def _told(runs: Sequence[Run], story: Story) -> dict[str, Any]:
+    excerpt = story.excerpt
+    return {
+        "headline": visible(story.headline),
+        "detail": visible(story.detail),
+        "about": _about(story, excerpt),
+        "number": excerpt.number + 1,
+        "prompt": _prompt(excerpt.prompt),
+        "rows": [_row(runs, story, place) for place in range(len(story.sides))],
+        "lowest": [] if story.steps else [_named(token.text, token.gap, token.competitor) for token in story.lowest],
+        "model": visible(story.model),
+    }
+
+
+def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
+    """What one side learns from."""
+    side, excerpt = story.sides[place], story.excerpt
+    lines = run_lines([*runs] if side.run else [])
+    known = next((lines[run.label] for run in runs if side.run and run.label == side.run.label), None)
+    return {
+        "label": visible(side.label),
+        "setting": side.setting,
+        "line": line_class(known) if known else f"line-{side.objective}",
+        "spent": percent_text(story.spent_percent[place]),
+        "before": "…" if excerpt.cut_before else "",
+        "after": "…" if excerpt.cut_after else "",
+        "tokens": [
+            {
+                "text": visible(token.text),
+                "class": f"lit l{token.levels[place]}" + (" told" if token.marked else ""),
+                "marked": token.marked,
+                "title": _named(token.text, token.gap, token.competitor),
+            }
+            for token in excerpt.tokens
+        ],
+    }
+
+
+def _named(text: str, gap: float, competitor: str) -> str:
+    return f"{spaced(text).strip()} | gap {number(gap)} | competitor {spaced(competitor).strip()}"
+
+
+def _about(story: Story, excerpt: Excerpt) -> str:
+    """What is wrong in the example, or what is lowest in it."""
+    if story.steps is None:
+        token = story.lowest[0]
+        return f"the lowest gap of all is marked: {_named(token.text, token.gap, token.competitor)}"
+    return visible("; ".join(f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong))
+
+
+def _prompt(prompt: str) -> str:
+    """The question as far as it fits, without the usual words before it."""
+    bare = " ".join(prompt.replace(SYSTEM_PROMPT, "").split())
+    return visible(bare if len(bare) <= PROMPT else f"… {bare[-PROMPT:]}")
+
+
+# ---- scores
+
+
+def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The last column of the first table of scores, greedy beside it."""
+    tables: Sequence[Mapping[str, Any]] = evaluation["score_tables"]
+    if not tables:
+        return None
+    lines = {label: line_class(line) for label, line in run_lines(runs).items()}
+    cells = {table["metric"]: {label: row[-1] for label, row in table["rows"]} for table in tables}
+    shown = list(dict.fromkeys([tables[0]["metric"], "greedy"]))
+    reference = _reference(runs, story, evaluation)
+    scored = [run for run in runs if run.label in cells[shown[0]]]
+    places = {run.label: place for place, run in enumerate(runs)}
+    cards = []
+    for run in scored:
+        differences = [
+            _difference(evaluation["pairs"], reference, places[run.label], metric, evaluation["columns"][-1])
+            for metric in ("average" if shown[0] != "greedy" else "greedy", "greedy")
+        ]
+        figures = [
+            {"metric": metric, "interval": cells[metric][run.label], "mark": difference.mark if difference else ""}
+            for metric, difference in zip(shown, differences, strict=False)
+        ]
+        cards.append({"label": visible(run.label), "line": lines[run.label], "figures": figures})
+    benchmarks = evaluation["benchmarks"]
+    return {
+        "metrics": shown,
+        "over": f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else visible(benchmarks[0]),
+        "cards": cards,
+        "reference": None if reference is None else visible(runs[reference].label),
+    }
+
+
+def _reference(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> int | None:
+    """The place of the run that others are held against."""
+    first = story.sides[0].run if story else None
+    if first is not None and first.scores:
+        return next(place for place, run in enumerate(runs) if run.label == first.label)
+    pair: Sequence[int] | None = evaluation["data"]["pair"]
+    return None if pair is None else pair[0]
+
+
+def _difference(
+    pairs: Mapping[tuple[int, int], Table], reference: int | None, place: int, metric: str, column: str
+) -> Difference | None:
+    if reference is None or place == reference:
+        return None
+    found = pairs.get((reference, place), {}).get(metric, {}).get(column)
+    turned = pairs.get((place, reference), {}).get(metric, {}).get(column)
+    return found or (turned.mirrored() if turned else None)

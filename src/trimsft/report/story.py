@@ -1,0 +1,369 @@
+"""What the runs of a page have to tell, in a sentence and one example: which tokens two objectives learn from.
+
+    story = tell_story(runs, parameters, moments)
+    story.headline
+    # "18 of 318 arithmetic steps in these 100 examples are wrong: SFT spends 16 % of its gradient on the 31 wrong
+    #  digits, TrimSFT 0.00002 %."
+    story.excerpt.tokens[7]       # Lit(text="8", marked=True, levels=(8, 0), gap=-9.6, competitor="2")
+
+Weighed are the tokens of the first run that has a table, in its first examples. Where steps such as "3 * 8 = 24" stand
+in them and some do not hold, the story is about the digits of those; elsewhere about what lies below the band. The
+gradient of a token is w ||softmax - onehot||; a share is of its sum over all of these tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
+from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, Objective, display_name
+from trimsft.report.course import ENDED, Moment
+from trimsft.report.runs import Run
+from trimsft.runs.parsing import checked
+from trimsft.tokens.statistics.weighting import Array, Regions, objective_of, region_percents, weights_of
+from trimsft.tokens.table import TokenTable, read_token_table
+
+READ = 200  # examples that are looked at
+SHOWN = 72  # tokens of the example that is shown
+LEVELS = 8  # strengths in which a token is lit, beside none
+LOWEST = 5  # tokens that are named where no step is wrong
+_FAINT = 0.02  # of the strongest token; less is not lit
+
+
+# ---- who learns
+
+
+@dataclass(frozen=True)
+class Side:
+    """An objective that is held against another."""
+
+    label: str
+    objective: str
+    weigher: Objective
+    run: Run | None  # the run that was trained with it; None where it is there for comparison
+
+    @property
+    def setting(self) -> str:
+        """What it weighs with, in words; empty for one that has nothing to set."""
+        if isinstance(self.weigher, Moment):
+            when = f"at step {self.weigher.step}" if self.weigher.step else "at its end"
+            return f"{when}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
+        fields = vars(self.weigher)
+        return ", ".join(f"{name} {fields[name]:g}" for name in PARAMETERS if name in fields)
+
+
+def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], moment: Moment) -> list[Side]:
+    """SFT and TrimSFT where runs were trained with them, else two other settings of the runs; then AutoTrim, if any.
+
+    A run that is missing for two is filled in by SFT, and then by TrimSFT with the page's parameters.
+    """
+    known: dict[str, Side] = {}
+    for run in runs:
+        if run.objective is not None and (weigher := _weigher(run, parameters, moment)) is not None:
+            known.setdefault(repr(weigher), Side(run.label, run.objective, weigher, run))
+    trained = list(known.values())
+    if not any(side.objective == "sft" for side in trained) and len(trained) < 2:
+        trained.insert(0, _implied("sft", parameters))
+    if len(trained) < 2:
+        trained.append(_implied("trim", parameters))
+    first = next((side for side in trained if side.objective == "sft"), trained[0])
+    others = [side for side in trained if side is not first]
+    wanted = [side for name in ("trim", "auto-trim") for side in others if side.objective == name]
+    second = wanted[0] if wanted else others[-1]
+    third = [side for side in wanted if side.objective == "auto-trim" and side is not second]
+    return [first, second, *third[:1]]
+
+
+def _implied(name: str, parameters: Mapping[str, float]) -> Side:
+    return Side(display_name(name), name, objective_of(name, parameters), None)
+
+
+def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment) -> Objective | None:
+    """By what a run weighs the tokens of a table; None where the page cannot say."""
+    if run.objective == "auto-trim":
+        return moment
+    if run.objective not in PAPER_OBJECTIVES:
+        return None
+    config = (None if run.folder.is_file() else run.directory.read_config()) or {}
+    given = {name: config[name] for name in PARAMETERS if config.get(name) is not None}
+    own = checked(dict[str, float], given, where=str(run.directory.config_path))
+    return objective_of(run.objective, {**parameters, **own})
+
+
+# ---- what is told
+
+
+@dataclass(frozen=True)
+class Lit:
+    """A token of the example that is shown."""
+
+    text: str
+    marked: bool  # whether the story is about it
+    levels: tuple[int, ...]  # how much each side learns from it, beside the strongest token here: 0 to `LEVELS`
+    gap: float
+    competitor: str
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One example, or the part of it that fits."""
+
+    number: int
+    prompt: str
+    tokens: tuple[Lit, ...]
+    cut_before: bool
+    cut_after: bool
+    wrong: tuple[ArithmeticStep, ...]  # the steps that do not hold in the whole of it
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Arithmetic steps of all examples that were read."""
+
+    count: int
+    wrong: int
+    lowest_wrong: float  # in every wrong step a token of the result has this gap or a lower one
+    lowest_right: float  # no token of a right result has a lower gap
+
+    @property
+    def are_told_apart(self) -> bool:
+        return self.lowest_wrong < self.lowest_right
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything that the page says in its first screen, but for scores."""
+
+    model: str  # label of the run whose table it is
+    examples: int
+    all_examples: int
+    sides: tuple[Side, ...]
+    marked: int  # tokens that the story is about
+    single: bool  # whether each of them is one digit
+    spent_percent: tuple[float, ...]  # of each side's gradient, on those tokens
+    tokens_percent: Regions
+    mass_percent: tuple[Regions, ...]  # of each side
+    band: tuple[float, float]
+    steps: Steps | None  # None where no step is wrong
+    lowest: tuple[Lit, ...]
+    excerpt: Excerpt
+
+    @cached_property
+    def headline(self) -> str:
+        first, second = self.sides[:2]
+        spent = [percent_text(share) for share in self.spent_percent]
+        if self.steps is not None:
+            kind = "digit" if self.single else "token"
+            digits = f"{self.marked:,} wrong {kind}s" if self.marked > 1 else f"wrong {kind}"
+            are = "is" if self.steps.wrong == 1 else "are"
+            return (
+                f"{self.steps.wrong:,} of {self.steps.count:,} arithmetic steps in {self._where} {are} wrong: "
+                f"{first.label} spends {spent[0]} of its gradient on the {digits}, "
+                f"{second.label} {spent[1]}."
+            )
+        low = percent_text(self.tokens_percent.low)
+        return (
+            f"{first.label} spends {spent[0]} of its gradient on the {low} of tokens that lie below the band, "
+            f"{second.label} {spent[1]}."
+        )
+
+    @property
+    def _where(self) -> str:
+        if self.examples < self.all_examples:
+            return f"the first {self.examples:,} of {self.all_examples:,} examples"
+        return f"these {self.examples:,} examples" if self.examples > 1 else "this example"
+
+    @property
+    def detail(self) -> str:
+        """A second sentence: how the model sees it."""
+        if self.steps is None:
+            low, high = map(_signed, self.band)
+            pairs = zip(self.sides, self.mass_percent, strict=True)
+            within = [f"{side.label} {percent_text(mass.middle)}" for side, mass in pairs]
+            return (
+                f"The band is {low} to {high} in logits above the strongest other token, by {self.model}; within it "
+                f"{percent_text(self.tokens_percent.middle)} of the tokens have {' and '.join(within)} of the gradient."
+            )
+        wrong, right = (_signed(gap) for gap in (self.steps.lowest_wrong, self.steps.lowest_right))
+        if self.steps.are_told_apart:
+            return (
+                f"{self.model} can tell: every wrong result has a token with a logit gap of {wrong} or less, "
+                f"no right one goes below {right}."
+            )
+        return (
+            f"{self.model} cannot tell all of them: one wrong result has no gap below {wrong}, "
+            f"and a right one goes down to {right}."
+        )
+
+
+def percent_text(percent: float) -> str:
+    """A share in percent, with two digits that count, or one below 0.1.
+
+    >>> percent_text(16.15), percent_text(1.26), percent_text(0.434), percent_text(0.0000155), percent_text(0)
+    ('16 %', '1.3 %', '0.43 %', '0.00002 %', '0 %')
+    """
+    if not np.isfinite(percent):
+        return "an unknown share"
+    if percent == 0:
+        return "0 %"
+    if percent >= 10:
+        return f"{percent:.0f} %"
+    if percent >= 0.1:
+        return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2f} %"
+    decimals = int(np.ceil(-np.log10(percent)))
+    return f"{percent:.{decimals}f} %" if decimals <= 6 else "less than 0.000001 %"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.1f}".replace("-", "\u2212")
+
+
+# ---- how it is found
+
+
+def tell_story(
+    runs: Sequence[Run], parameters: Mapping[str, float], moments: Sequence[Moment] = (ENDED,)
+) -> Story | None:
+    """The story of the first table; None where no run has one with tokens in it."""
+    run = next((run for run in runs if run.table), None)
+    if run is None or run.table is None:
+        return None
+    every = np.unique(run.table["example"])
+    table = read_token_table(run.tokens_path, examples=every[:READ].tolist())
+    sides = tuple(sides_of(runs, parameters, moments[-1]))
+    examples = [np.flatnonzero(table["example"] == number) for number in every[:READ]]
+    return _Teller(table, sides, examples, run.label, len(every), parameters).story()
+
+
+class _Teller:
+    """The tokens that were read, what each side makes of them, and the steps in their texts."""
+
+    def __init__(
+        self,
+        table: TokenTable,
+        sides: tuple[Side, ...],
+        examples: list[NDArray[np.int64]],
+        model: str,
+        all_examples: int,
+        parameters: Mapping[str, float],
+    ) -> None:
+        self.table, self.sides, self.examples = table, sides, examples
+        self.model, self.all_examples = model, all_examples
+        norm = table["gradient_norm"].astype(np.float64)
+        self.mass = [weights_of(side.weigher, table) * norm for side in sides]
+        self.gap = table["gap"].astype(np.float64)
+        banded = next((vars(side.weigher) for side in sides[1:] if side.objective.startswith("trim")), parameters)
+        self.margin, self.bandwidth = banded["margin"], banded["bandwidth"]
+        self.steps: list[list[ArithmeticStep]] = []
+        self.results: list[list[NDArray[np.int64]]] = []  # of each step the tokens of its result
+        self.wrong: list[NDArray[np.int64]] = []  # of each example the tokens in which results are wrong
+        for rows in examples:
+            self._read(rows)
+
+    def _read(self, rows: NDArray[np.int64]) -> None:
+        """Find the steps of an example; tokens that were masked in between end a text."""
+        apart = np.diff(self.table["position"][rows], prepend=-1) > 1
+        texts = [("\n" if cut else "") + self.table.texts["text"][row] for row, cut in zip(rows, apart, strict=True)]
+        ends = np.cumsum([len(text) for text in texts])
+        steps = arithmetic_steps("".join(texts))
+
+        def tokens(start: int, end: int) -> NDArray[np.int64]:
+            first, last = np.searchsorted(ends, [start, end - 1], side="right")
+            return rows[first : last + 1]
+
+        self.steps.append(steps)
+        self.results.append([tokens(*step.result) for step in steps])
+        wrong = [tokens(step.wrong_from, step.result[1]) for step in steps if step.wrong_from is not None]
+        self.wrong.append(np.concatenate(wrong) if wrong else np.zeros(0, np.int64))
+
+    def story(self) -> Story:
+        marked = np.concatenate(self.wrong)
+        steps = self._counted() if len(marked) else None
+        lowest = self._lowest()
+        place, chosen = self._best_example() if steps else self._example_of(lowest[0])
+        low = np.flatnonzero(self.gap < self.margin - self.bandwidth)
+        about = marked if steps else low
+        texts = self.table.texts["text"]
+        return Story(
+            model=self.model,
+            examples=len(self.examples),
+            all_examples=self.all_examples,
+            sides=self.sides,
+            marked=len(about),
+            single=all(texts[row].strip().isdigit() and len(texts[row].strip()) == 1 for row in about),
+            spent_percent=tuple(_percent(mass[about].sum(), mass.sum()) for mass in self.mass),
+            tokens_percent=self._regions(np.ones_like(self.gap)),
+            mass_percent=tuple(self._regions(mass) for mass in self.mass),
+            band=(self.margin - self.bandwidth, self.margin + self.bandwidth),
+            steps=steps,
+            lowest=tuple(self._lit(row, (), marked=True) for row in lowest),
+            excerpt=self._excerpt(place, chosen),
+        )
+
+    def _regions(self, mass: Array) -> Regions:
+        return region_percents(self.gap, mass, margin=self.margin, bandwidth=self.bandwidth)
+
+    def _counted(self) -> Steps:
+        found = [
+            (step.holds, float(self.gap[tokens].min()))
+            for steps, results in zip(self.steps, self.results, strict=True)
+            for step, tokens in zip(steps, results, strict=True)
+        ]
+        wrong, right = ([gap for holds, gap in found if holds is kind] for kind in (False, True))
+        return Steps(len(found), len(wrong), max(wrong), min(right, default=np.inf))
+
+    def _lowest(self) -> list[int]:
+        """The tokens with the lowest gaps, each text once."""
+        texts, seen = self.table.texts["text"], dict[str, int]()
+        for row in np.argsort(self.gap, kind="stable")[: 20 * LOWEST].tolist():
+            seen.setdefault(texts[row], row)
+        return list(seen.values())[:LOWEST]
+
+    def _example_of(self, row: int) -> tuple[int, NDArray[np.int64]]:
+        place = next(place for place, rows in enumerate(self.examples) if row in rows)
+        return place, np.array([row])
+
+    def _best_example(self) -> tuple[int, NDArray[np.int64]]:
+        """The example that shows it best: it fits, one step is wrong, and the first side learns most from that."""
+
+        def rank(place: int) -> tuple[bool, bool, float]:
+            rows, wrong = self.examples[place], self.wrong[place]
+            shares = [_percent(mass[wrong].sum(), mass[rows].sum()) for mass in self.mass[:2]]
+            single = sum(not step.holds for step in self.steps[place]) == 1
+            return len(rows) <= SHOWN, single, shares[0] - shares[1]
+
+        places = [place for place, wrong in enumerate(self.wrong) if len(wrong)]
+        best = max(places, key=rank)
+        return best, self.wrong[best]
+
+    def _excerpt(self, place: int, marked: NDArray[np.int64]) -> Excerpt:
+        rows = self.examples[place]
+        first = int(np.searchsorted(rows, marked[0]))
+        start = min(max(0, first - SHOWN // 2), max(0, len(rows) - SHOWN))
+        shown = rows[start : start + SHOWN]
+        tops = [max(mass[shown].max(), mass.mean()) or 1.0 for mass in self.mass]
+        prompts = self.table.metadata.get("prompts", [])
+        number = int(self.table["example"][rows[0]])
+        return Excerpt(
+            number=number,
+            prompt=prompts[number] if number < len(prompts) else "",
+            tokens=tuple(self._lit(row, tops, marked=bool(row in marked)) for row in shown.tolist()),
+            cut_before=start > 0,
+            cut_after=start + SHOWN < len(rows),
+            wrong=tuple(step for step in self.steps[place] if not step.holds),
+        )
+
+    def _lit(self, row: int, tops: Sequence[float], *, marked: bool) -> Lit:
+        shares = [float(mass[row]) / top for mass, top in zip(self.mass, tops, strict=False)]
+        levels = tuple(int(np.ceil(LEVELS * min(1.0, share))) if share >= _FAINT else 0 for share in shares)
+        texts = self.table.texts
+        return Lit(texts["text"][row], marked, levels, float(self.gap[row]), texts["competitor_text"][row])
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100 * part / whole if whole > 0 else 0.0

@@ -1,0 +1,118 @@
+"""The story of a page: which runs are held against each other, what is counted, which example is shown."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.tokens.tiny import make_table
+from trimsft.objectives import PARAMETERS
+from trimsft.report.course import ENDED, Moment
+from trimsft.report.runs import Run, read_runs
+from trimsft.report.story import LEVELS, SHOWN, sides_of, tell_story
+
+WRONG = ["Step ", "1", ": ", "3", " * ", "8", " = ", "2", "5", ".\n", "So ", "25"]
+RIGHT = ["Step ", "1", ": ", "2", " + ", "2", " = ", "4", "."]
+
+
+def gaps(texts: list[list[str]], special: dict[tuple[int, int], float], usual: float = 6.0) -> np.ndarray:
+    """A gap for each token: the usual one but at these places (example, token)."""
+    return np.array([special.get((n, k), usual) for n, row in enumerate(texts) for k in range(len(row))])
+
+
+def runs_of(folder: Path, **objectives: str) -> list[Run]:
+    """Runs by label, whose config.yaml is the given text; the first has the table of the folder."""
+    for label, config in objectives.items():
+        (folder / label).mkdir(exist_ok=True)
+        if config:
+            (folder / label / "config.yaml").write_text(config)
+    return read_runs({label: folder / label for label in objectives})
+
+
+def test_wrong_steps_are_counted_and_what_two_objectives_spend_on_them(tmp_path) -> None:
+    texts = [RIGHT, WRONG, RIGHT]
+    gap = gaps(texts, {(1, 8): -9.0, (1, 10): 1.5, (2, 7): -0.5})
+    make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gap, prompts=("A?", "B?", "C?"))
+    runs = runs_of(tmp_path, base="", SFT="objective: sft", mine="objective: trim\nmargin: 1.5\nbandwidth: 0.8")
+    story = tell_story(runs, PARAMETERS)
+    norm = np.sqrt(2) / (1 + np.exp(gap))  # as the table has it
+    weight = np.exp(-((gap - 1.5) ** 2) / (2 * 0.8**2))
+    at = len(RIGHT) + 8  # the 5 of 25: 24 would be right, so the 2 is
+    expected = [100 * (w * norm)[at] / (w * norm).sum() for w in (1, weight)]
+    assert story.spent_percent == pytest.approx(expected, rel=1e-5)  # the table is float32: 2^-24, and a few sums
+    assert story.headline.startswith("1 of 3 arithmetic steps in these 3 examples is wrong: SFT spends 5")
+    assert "of its gradient on the wrong digit, mine less than 0.000001 %." in story.headline
+    assert story.detail == (
+        "base can tell: every wrong result has a token with a logit gap of −9.0 or less, no right one goes below −0.5."  # noqa: RUF001
+    )
+    shown = story.excerpt
+    assert (shown.number, shown.prompt, [step.right for step in shown.wrong]) == (1, "B?", ["24"])
+    assert [token.text for token in shown.tokens] == WRONG and [token.marked for token in shown.tokens].index(True) == 8
+    assert shown.tokens[8].levels == (LEVELS, 0)  # most of what SFT learns from, nothing to TrimSFT
+    assert shown.tokens[10].levels[1] == LEVELS  # in the band
+
+
+def test_what_the_model_cannot_tell_is_not_claimed(tmp_path) -> None:
+    texts = [RIGHT, WRONG]
+    make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gaps(texts, {(0, 7): -4.0, (1, 8): -3.0}))
+    story = tell_story(runs_of(tmp_path, base=""), PARAMETERS)
+    assert story.detail.startswith("base cannot tell all of them: one wrong result has no gap below −3.0")  # noqa: RUF001
+    assert [side.label for side in story.sides] == ["SFT", "TrimSFT"]  # with no run, for comparison
+
+
+def test_without_wrong_steps_the_story_is_the_band(tmp_path) -> None:
+    texts = [RIGHT, [" word"] * 199 + [" odd"]]
+    gap = gaps(texts, {(1, 199): -8.0, (1, 3): 1.5})
+    make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gap)
+    story = tell_story(runs_of(tmp_path, base=""), PARAMETERS | {"margin": 2.0, "bandwidth": 1.0})
+    assert story.steps is None and "arithmetic" not in story.headline + story.detail
+    assert (
+        story.headline.startswith("SFT spends ") and "on the 0.48 % of tokens that lie below the band" in story.headline
+    )
+    assert "The band is 1.0 to 3.0 in logits" in story.detail
+    assert story.lowest[0].text == " odd" and story.lowest[0].gap == -8.0
+    shown = story.excerpt
+    assert len(shown.tokens) == SHOWN and (shown.cut_before, shown.cut_after) == (True, False)
+    assert shown.tokens[-1].marked and shown.tokens[-1].levels == (LEVELS, 0)
+
+
+def test_masked_tokens_in_between_make_no_step(tmp_path) -> None:
+    """What is left of "3 * (8 + 1) = 27" is no step."""
+    path = make_table(tmp_path / "a.parquet", [["3", " *", " 8", " =", " 27"]])
+    assert tell_story(read_runs({"a": path}), PARAMETERS).steps is not None
+    table = pq.read_table(path)
+    places = pa.array([0, 1, 5, 6, 7], type=pa.int32())
+    pq.write_table(table.set_column(1, "position", places), path)
+    assert tell_story(read_runs({"a": path}), PARAMETERS).steps is None
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ({}, ["SFT", "TrimSFT"]),
+        ({"a": "objective: dft"}, ["SFT", "a"]),
+        ({"a": "objective: sft"}, ["a", "TrimSFT"]),
+        ({"a": "objective: fsft", "b": "objective: dft"}, ["a", "b"]),
+        ({"a": "objective: trim\nmargin: 1", "b": "objective: trim\nmargin: 3"}, ["a", "b"]),
+        ({"a": "objective: trim", "b": "objective: trim", "c": "objective: sft"}, ["c", "a"]),
+        ({"a": "objective: auto-trim", "b": "objective: trim", "c": "objective: sft"}, ["c", "b", "a"]),
+        ({"a": "objective: auto-trim", "c": "objective: sft"}, ["c", "a"]),
+        ({"a": "objective: my_module:Mine", "b": "objective: rho-1"}, ["SFT", "TrimSFT"]),  # not weighed here
+    ],
+)
+def test_which_are_held_against_each_other(tmp_path, configs, expected) -> None:
+    runs = runs_of(tmp_path, base="", **configs)
+    assert [side.label for side in sides_of(runs, PARAMETERS, ENDED)] == expected
+
+
+def test_settings_are_those_of_the_run(tmp_path) -> None:
+    runs = runs_of(tmp_path, a="objective: trim\nmargin: 3", b="objective: auto-trim")
+    sides = sides_of(runs, PARAMETERS | {"bandwidth": 0.5}, Moment(step=7, gate=0.25, exponent=2.0))
+    assert [side.setting for side in sides] == ["margin 3, bandwidth 0.5", "at step 7: gate 0.25, exponent 2"]
+
+
+def test_no_tokens_no_story(tmp_path) -> None:
+    make_table(tmp_path / "base" / "tokens.parquet", [])
+    assert tell_story(runs_of(tmp_path, base="", SFT="objective: sft"), PARAMETERS) is None
