@@ -1,0 +1,25 @@
+"""Links that leave a page lead to the repository; the package page has no other."""
+
+import re
+from pathlib import Path
+
+from tools.addresses import LINK, absolute
+
+ROOT = Path(__file__).parents[2]
+HERE = "https://host/owner/name"
+
+
+def test_relative_links_become_addresses_and_others_stay() -> None:
+    assert absolute("[a](docs/a.md#b)", HERE) == f"[a]({HERE}/blob/main/docs/a.md#b)"
+    assert absolute("![a](../figures/a.png)", HERE, folder="docs/guides") == f"![a]({HERE}/raw/main/docs/figures/a.png)"
+    for kept in ("[a](https://x/y)", "[a](#b)", "[a](mailto:x)"):
+        assert absolute(kept, HERE) == kept
+    assert absolute("[a](b.md)", HERE, folder="docs", is_kept=lambda path: path == "docs/b.md") == "[a](b.md)"
+
+
+def test_the_package_page_leads_to_files_that_exist() -> None:
+    links = [link["target"] for link in LINK.finditer(absolute((ROOT / "README.md").read_text(), HERE))]
+    assert len(links) > 15
+    for link in links:
+        place = re.fullmatch(rf"{HERE}/(?:raw|blob)/main/([^#]+)(?:#.*)?", link)
+        assert link.startswith("https:") and (place is None or (ROOT / place[1]).exists()), link
