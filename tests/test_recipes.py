@@ -145,34 +145,83 @@ def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch) -> None:
     assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (2, 1)
 
 
-def submit(tmp_path: Path, nodes: int, gpus: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+STAND_INS = {
+    # one task; Slurm's own signals reach it by scancel, as the processes of a step are reached
+    "srun": 'echo "srun $1 $2"; shift 2; BATCH=$PPID "$@" & echo $! > "$HERE/task"; wait $!',
+    "scancel": 'echo "scancel $*"; kill -TERM "$(cat "$HERE/task")"',
+    "scontrol": '[ "$1" = show ] && { echo one; echo two; } || echo "scontrol $*"',
+    "accelerate": 'echo "$@"',
+}
+ENDED_BY = """trap 'kill $!; echo "saved within $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s"; exit {code}' TERM
+sleep 60 & kill -{signal} "$BATCH"
+wait"""
+"""A training that is told to end, with its launcher: it saves, and ends with a code that is not 0."""
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+
+def submit(tmp_path: Path, *words: str, accelerate: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the batch script with stand-ins for Slurm and accelerate."""
-    stand_ins = {"srun": 'shift; exec "$@"', "scontrol": "echo one; echo two", "accelerate": 'echo "$@"'}
-    for name, body in stand_ins.items():
+    for name, body in (STAND_INS | ({"accelerate": accelerate} if accelerate else {})).items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    slurm = {
-        "SLURM_NNODES": str(nodes), "SLURM_GPUS_PER_NODE": gpus, "SLURM_JOB_NODELIST": "n[1-2]",
-        "SLURM_CPUS_PER_TASK": "32", "SLURM_JOB_ID": "7", "SLURM_NODEID": "1",
-    }  # fmt: skip
+    slurm = {"SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "7", "SLURM_NODEID": "1"}
     return subprocess.run(
         ["bash", str(RECIPES / "slurm" / "train.sbatch"), *words],
-        env={**slurm, **variables, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env={**slurm, **variables, "HERE": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-@pytest.mark.parametrize(("nodes", "gpus"), [(1, "1"), (2, "4"), (1, "a100:4")])
-def test_the_batch_script_starts_a_process_for_every_gpu(tmp_path, nodes, gpus) -> None:
-    done = submit(tmp_path, nodes, gpus, "recipes/llama-3.1-8b.yaml", "--objective", "dft")
+@needs_bash
+@pytest.mark.parametrize(
+    ("nodes", "asked", "gpus"),
+    [
+        (1, {"SLURM_GPUS_PER_NODE": "1"}, 1),
+        (2, {"SLURM_GPUS_PER_NODE": "4", "SLURM_GPUS_ON_NODE": "4"}, 4),
+        (1, {"SLURM_GPUS_PER_NODE": "a100:4"}, 4),
+        (2, {"SLURM_GPUS_ON_NODE": "8", "SLURM_JOB_GPUS": "0,1,2,3,4,5,6,7"}, 8),  # --gres=gpu:8
+        (1, {"CUDA_VISIBLE_DEVICES": "0,1"}, 2),  # --gres=gpu:2 before 20.11
+    ],
+)
+def test_the_batch_script_starts_a_process_for_every_gpu(tmp_path, nodes, asked, gpus) -> None:
+    asked = {**asked, "SLURM_NNODES": str(nodes), "SLURM_CPUS_PER_TASK": "32"}
+    done = submit(tmp_path, "recipes/llama-3.1-8b.yaml", "--objective", "dft", **asked)
     assert done.returncode == 0, done.stderr
-    launch, train = done.stdout.split(" -m trimsft train ")
+    srun, command = done.stdout.splitlines()
+    assert srun == "srun --kill-on-bad-exit=1 --cpus-per-task=32"
+    launch, train = command.split(" -m trimsft train ")
     options = vars(launch_command_parser().parse_args([*launch.split()[1:], "-m", "trimsft"]))
-    assert (options["num_machines"], options["num_processes"]) == (nodes, nodes * int(gpus.split(":")[-1]))
+    assert (options["num_machines"], options["num_processes"]) == (nodes, nodes * gpus)
     assert (options["machine_rank"], options["main_process_ip"]) == (1, "one")
     assert train.split() == ["--config", "recipes/llama-3.1-8b.yaml", "--objective", "dft"]
-    assert submit(tmp_path, nodes, gpus).returncode != 0  # without a recipe
+
+
+@needs_bash
+def test_the_batch_script_refuses_a_job_without_gpus_or_a_recipe(tmp_path) -> None:
+    done = submit(tmp_path, "recipes/llama-3.1-8b.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("train.sbatch: the job has no GPU; ask for some: sbatch --gpus-per-node=4 or --gres")
+    assert "usage: sbatch" in submit(tmp_path, SLURM_GPUS_ON_NODE="1").stderr
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("signal", "code", "is_queued_again"),
+    [("USR1", 1, True), ("TERM", 1, False), ("USR1", 0, False)],
+    ids=["time limit", "told to end", "done just in time"],
+)
+def test_the_batch_script_has_the_training_save_before_the_time_is_over(
+    tmp_path, signal, code, is_queued_again
+) -> None:
+    ending = ENDED_BY.format(signal=signal, code=code)
+    done = submit(tmp_path, "llama-3.1-8b", accelerate=ending, SLURM_GPUS_ON_NODE="2")
+    assert done.returncode == code, done.stderr
+    assert "scancel --signal=TERM 7\nsaved within 240 s\n" in done.stdout
+    assert ("scontrol requeue 7" in done.stdout) is is_queued_again
+    seconds = re.search(
+        r"^#SBATCH --signal=B:USR1@(\d+)$", (RECIPES / "slurm" / "train.sbatch").read_text(), re.MULTILINE
+    )
+    assert seconds is not None and int(seconds[1]) > 240  # what the launcher waits must fit in
 
 
 @pytest.mark.parametrize("name", MODELS)
