@@ -15,9 +15,10 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from trimsft.report.colours import METHOD_LINES
-from trimsft.report.figures.style import BLUE, GREY, STYLE
+from trimsft.report.colours import METHOD_LINES, NEUTRAL
+from trimsft.report.figures.style import STYLE
 from trimsft.runs import write_whole
 
 SHOWN = {
@@ -37,6 +38,11 @@ SHOWN = {
     "liger": "Liger SFT",
     "liger DFT": "Liger DFT",
 }
+COLOURS = {
+    "trimsft": METHOD_LINES["trim"].colour,
+    "others, SFT": NEUTRAL,
+    "others, weighted": METHOD_LINES["trim-h"].colour,
+}
 
 
 def main() -> None:
@@ -46,10 +52,12 @@ def main() -> None:
     arguments = parser.parse_args()
     report, path = json.loads(arguments.results.read_text()), arguments.figure
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.0, 3.4), layout="constrained")
+        figure = Figure(figsize=(9.0, 3.7), layout="constrained")
         panels = figure.subplots(1, len(report["shapes"]), sharey=True)
         for axes, shape in zip(panels, report["shapes"], strict=True):
             _draw(axes, shape)
+        marks = [Patch(color=colour, label=name) for name, colour in COLOURS.items()]
+        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
         svg, png = io.BytesIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
         figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
@@ -63,12 +71,12 @@ def _draw(axes: Axes, shape: dict[str, Any]) -> None:
     for place, (method, _) in enumerate(SHOWN.items()):
         result = results[method]
         if result["failed"]:
-            axes.text(longest * 0.01, place, "cannot run this shape", va="center", fontsize=6, color=GREY)
+            axes.text(longest * 0.01, place, "cannot run this shape", va="center", fontsize=6.5, color=NEUTRAL)
             continue
-        colour = BLUE if result["ours"] else METHOD_LINES["trim-h"].colour if result["objective"] != "sft" else GREY
-        axes.barh(place, result["milliseconds"], color=colour, height=0.75)
+        kind = "trimsft" if result["ours"] else "others, SFT" if result["objective"] == "sft" else "others, weighted"
+        axes.barh(place, result["milliseconds"], color=COLOURS[kind], height=0.75)
         label = f" {result['milliseconds']:.1f} ms, {result['extra_gib']:.2f} GiB"
-        axes.text(result["milliseconds"], place, label, va="center", fontsize=6)
+        axes.text(result["milliseconds"], place, label, va="center", fontsize=6.5)
     axes.set_yticks(range(len(SHOWN)), list(SHOWN.values()))
     axes.set_ylim(len(SHOWN) - 0.5, -0.5)
     axes.set_xlim(0, longest * 1.5)

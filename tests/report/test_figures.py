@@ -19,6 +19,7 @@ from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 from trimsft.report import figures
 from trimsft.report.colours import METHOD_LINES, VALUE_LINES, lines_of
 from trimsft.report.figures import Drawing
+from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
 from trimsft.report.figures.style import PRINT_FORMATS, STYLE
 from trimsft.report.table import csv_of
@@ -28,6 +29,8 @@ from trimsft.tokens.table import TokenTable, read_token_table
 
 HOSTILE = {"Base": 0, "$x_{": 1, "_hidden": 2, 'a,"b"\n<c>&': 3}
 """Labels that LaTeX, legends, CSV and SVG would each trip over."""
+OURS = {(m, tau): (70 + m + tau, 69.0, 81.0) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
+THEIRS = {(m, tau): (20 - tau, 20 - tau, 20 - tau) for m in (1.0, 6.0) for tau in (0.5, 1.0, 2.0)}
 SHARES = np.array([[1.5, 0.5, 2.0], [0.0, 4.0, 6.0], [1.0, 5.0, 80.0]])
 BAND = {"margin": 1.5, "bandwidth": 0.8}
 
@@ -63,7 +66,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     ),
     "positions": (3.3, lambda table: figures.position_curves(dict.fromkeys(HOSTILE, by_tenth(table, **BAND)))),
     "movement": (6.6, lambda table: figures.movement_maps(dict.fromkeys(HOSTILE, SHARES))),
-    "categories": (3.3, figures.category_bars),
+    "categories": (6.6, figures.category_bars),
     "sampling": (
         3.3,
         lambda table: figures.sampling_bars({"pass@8": bars(5), "best-of-8": {"amc": {"Base": (1.0, 0.0, 2.0)}}}),
@@ -71,6 +74,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
     "scores": (6.6, lambda table: figures.score_bars(bars(6), paper={"math500": {"Base": 0.0, "unknown": 3.0}})),
     "ratios": (3.3, lambda table: figures.effective_ratio_map(table, **BAND)),
     "ablation": (3.3, ablation),
+    "beside": (6.6, lambda table: figures.ablation_curves(OURS, baseline=60.0, paper=(THEIRS, 15.5))),
     "weighting": (6.0, lambda table: figures.weighting_functions()),
     "objectives": (9.0, lambda table: figures.objective_curves()),
 }
@@ -135,16 +139,81 @@ def test_the_weights_drawn_are_the_formulas() -> None:
     assert (table["sft"] == 1).all()
 
 
-def test_lines_of_reliability_break_where_bins_are_not_shown() -> None:
+def test_reliability_joins_the_bins_it_shows_and_counts_them_all() -> None:
     places = {0: FEWEST, 1: 40, 4: 50, 5: FEWEST - 1, 6: 60, BINS - 1: 70}
     run = calibrated([(tokens, (place + 0.5) / BINS, 0.5) for place, tokens in places.items()])
-    line = figures.reliability_diagram({"Run": run}).figure.axes[0].lines[1]
+    upper, lower = figures.reliability_diagram({"Run": run}).figure.axes
+    line, pale, counts = upper.lines[1], upper.lines[2], lower.lines[0]
     shown = [place for place, sure in enumerate(np.asarray(line.get_xdata(), dtype=float)) if not np.isnan(sure)]
     assert shown == [0, 1, 4, 6, BINS - 1] and len(np.asarray(line.get_xdata())) == BINS
+    assert len(np.asarray(pale.get_xdata())) == 5 and (pale.get_alpha() or 1) < 1
+    tokens = np.asarray(counts.get_ydata(), dtype=float)
+    assert {place: int(count) for place, count in enumerate(tokens) if not np.isnan(count)} == places
 
 
-def test_categories_name_their_setting_and_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
-    assert drawn["categories"].figure.axes[0].get_title(loc="left") == r"TrimSFT at $m=1$, $\tau=1$"
+def test_categories_stand_beside_the_papers_with_a_number_each() -> None:
+    nothing = {"numeric": (46.4, 33.4, 15.66), "symbol": (18.2, 0.004, 2e-9), "connector": (0.4, 4.0, 0.0)}
+    ours, theirs = draw_categories(nothing).figure.axes
+    assert (ours.get_title(loc="left"), theirs.get_title(loc="left")) == ("this model", "the paper's")
+    assert r"$m=1$, $\tau=1$" in ours.get_xlabel()
+    numbers = ["46.4", "18.2", "0.4", "33.4", "< 0.1", "4.0", "15.7", "< 0.1", "0"]
+    assert [text.get_text() for text in ours.texts] == numbers
+    printed = {row.category: row.ratio for row in paper.token_categories()}
+    assert theirs.texts[0].get_text() == f"{printed['numeric']:.1f}" and theirs.get_xlim() == ours.get_xlim()
+
+
+def test_the_ablation_has_the_papers_beside_it_on_the_same_axes(drawn: dict[str, Drawing]) -> None:
+    panels = drawn["beside"].figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["ours", "the paper"] * 2
+    assert len({axes.get_ylim() for axes in panels}) == 1 and "above SFT" in panels[0].get_ylabel().replace("\n", " ")
+    ours, theirs = panels[0].lines[0], panels[1].lines[0]  # over the bandwidth, at m = 1
+    assert list(np.asarray(ours.get_ydata())) == [11.5, 12, 13] and list(np.asarray(theirs.get_ydata())) == [
+        4,
+        3.5,
+        2.5,
+    ]
+    assert ours.get_color() == theirs.get_color()
+    written = rows(drawn["beside"])
+    assert {row["source"] for row in written} == {"ours", "paper"} and len(written) == 2 * 7
+    assert written[0] == {
+        "source": "ours",
+        "margin": "1",
+        "bandwidth": "0.5",
+        "value": "71.5",
+        "low": "69",
+        "high": "81",
+    }
+
+
+def test_marks_are_explained_and_bars_of_nothing_have_a_number(drawn: dict[str, Drawing]) -> None:
+    (legend,) = drawn["ratios"].figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "settings of the paper's tables",
+        r"$m=1.5$, $\tau=0.8$",
+    ]
+    bar = drawn["movement"].figure.axes[-1]
+    assert bar.get_ylabel() == "percent of all tokens"
+    zero = figures.score_bars({"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (0.0, 0.0, 0.0)}})
+    assert [text.get_text() for text in zero.figure.axes[0].texts] == ["0"]
+
+
+def test_names_of_benchmarks_stand_upright_where_they_fit() -> None:
+    def turned(names: list[str]) -> set[float]:
+        (axes,) = figures.score_bars({name: {"SFT": (40.0, 35.0, 45.0)} for name in names}).figure.axes
+        return {label.get_rotation() for label in axes.get_xticklabels()}
+
+    assert turned(["lab-easy", "lab-medium", "lab-hard", "average"]) == {0}
+    assert turned(["a benchmark of words", "another of words"]) == {0}  # in two lines
+    assert turned(["olympiadbench"] * 1 + [f"olympiadbench{n}" for n in range(5)]) == {20}
+
+
+def test_runs_are_called_by_their_methods() -> None:
+    record = [{"step": 1, "loss": 0.5, "nll": 1.0}]
+    (legend,) = figures.training_curves({"sft": record, "trim-e": record, "run 7": record}).figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["SFT", "TrimSFT-E", "run 7"]
+
+
+def test_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
     assert [text.get_text() for text in drawn["gaps"].figure.axes[0].texts] == [r"$m \pm \tau$"]
 
 
@@ -232,6 +301,17 @@ def test_a_map_names_its_fields_and_frames_what_was_chosen() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["cosine", "linear"]
     assert [patch.get_xy() for patch in axes.patches] == [(1, 0)]  # type: ignore[attr-defined]
     assert len(drawing.rows) == 4
+
+
+def test_a_plane_of_whole_rows_and_columns_has_no_empty_squares() -> None:
+    tried = [(m, tau) for m in (0.0, 1.0, 3.0, 6.0) for tau in (0.5, 1.0, 2.0, 6.0) if m in (1, 6) or tau in (1, 6)]
+    drawing = figures.score_map({setting: (50.0 + sum(setting), 0.0, 99.0) for setting in tried}, chosen=(1.0, 2.0))
+    upper, lower, _ = drawing.figure.axes
+    assert (upper.get_xlabel(), lower.get_xlabel()) == (r"bandwidth $\tau$", "margin $m$")
+    assert [len(axes.texts) for axes in (upper, lower)] == [8, 8] and len(drawing.rows) == 12
+    assert len(upper.patches) == 1 and not lower.patches and upper.get_title(loc="right") == "framed: chosen"
+    holes = figures.score_map(dict.fromkeys([*tried, (3.0, 2.0)], (50.0, 0.0, 99.0)))
+    assert [text.get_text() for text in holes.figure.axes[0].texts].count("not\ntried") == 3
 
 
 def test_training_curves_have_a_panel_for_each_field() -> None:

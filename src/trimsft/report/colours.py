@@ -8,8 +8,9 @@
     >>> lines_of(["narrow"], {"narrow": "trim"})["narrow"].colour
     '#0072B2'
 
-The hues are those of Okabe and Ito, which readers of any colour vision tell apart, darkened where a thin line would
-have a contrast below 3:1 against its background; dashes and markers tell lines apart in grey.
+Readers of any colour vision tell all of them apart: any two are at least 10 apart in CIELAB, as seen without one kind
+of cone, too (tests/report/test_colours.py). Each has a contrast of 3:1 against its background; dashes and markers tell
+lines apart in grey.
 """
 
 import re
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trimsft.objectives import NAMES, OBJECTIVES
+from trimsft.objectives import NAMES, OBJECTIVES, display_name
 
 BASE = "base"
 Objectives: TypeAlias = Mapping[str, str | None]
@@ -35,27 +36,31 @@ class Line:
 
 
 METHOD_LINES = {
-    BASE: Line("#666666", "#A5A9B1", (1, 1), "s"),
-    "sft": Line("#B8860B", "#E6B93C", (6, 1.5, 1.5, 1.5), "D"),
-    "fsft": Line("#B0568C", "#E08FC0", (2.2, 1), "v"),
+    BASE: Line("#3D3D3D", "#D4D7DC", (1, 1), "s"),
+    "sft": Line("#B8860B", "#EDBE3C", (6, 1.5, 1.5, 1.5), "D"),
+    "fsft": Line("#C2689C", "#E39AC4", (2.2, 1), "v"),
     "dft": Line("#009E73", "#2FC79A", (4, 1.5), "^"),
     "trim": Line("#0072B2", "#56B4E9", (), "o"),
-    "trim-e": Line("#2C96CF", "#9AD4F5", (7, 1.5), "<"),
-    "trim-h": Line("#D55E00", "#FF8A3D", (3, 1.5, 1, 1.5, 1, 1.5), ">"),
-    "auto-trim": Line("#D1006F", "#FF6DB3", (), "H"),
-    "p-alpha": Line("#5E7A1E", "#A9C95A", (5, 1), "P"),
-    "p-threshold": Line("#7A5195", "#C09BDB", (), "X"),
-    "eaft": Line("#A23B3B", "#F08A8A", (3, 1), "h"),
-    "infosft": Line("#3B4CC0", "#98A5F0", (6, 1, 1, 1), "p"),
-    "talr": Line("#8D5524", "#D6A77A", (1.5, 1), "d"),
-    "iw-sft": Line("#117A8B", "#6FC7D6", (), "*"),
-    "psft": Line("#C2185B", "#F48FB1", (4, 1, 1, 1, 1, 1), "8"),
-    "asft": Line("#4A6B52", "#9CC5A6", (8, 2), "H"),
-    "rho-1": Line("#4A5568", "#B4BECC", (2, 2), "1"),
+    "trim-e": Line("#3A9BD9", "#A6DCFA", (7, 1.5), "<"),
+    "trim-h": Line("#C23B0A", "#EE6C22", (3, 1.5, 1, 1.5, 1, 1.5), ">"),
+    "auto-trim": Line("#9E0059", "#F0368C", (12, 1.5), "H"),
+    "p-alpha": Line("#004C00", "#C6CD65", (5, 1), "P"),
+    "p-threshold": Line("#9F2BF3", "#A38AF8", (1, 1, 4, 1), "X"),
+    "eaft": Line("#430E1E", "#FF8487", (3, 1), "h"),
+    "infosft": Line("#B337AE", "#B032FD", (6, 1, 1, 1), "p"),
+    "talr": Line("#E5594C", "#B06426", (1.5, 1), "d"),
+    "iw-sft": Line("#00557C", "#5075C6", (9, 3), "*"),
+    "psft": Line("#9C4737", "#B0795B", (4, 1, 1, 1, 1, 1), "8"),
+    "asft": Line("#0A2700", "#D1FC22", (8, 2), "2"),
+    "rho-1": Line("#767676", "#71818B", (2, 2), "1"),
 }
 """By the name of the objective; "base" is the model before training."""
+NEUTRAL = "#8A8A8A"
+"""For what is no method, on white: counts, diagonals, programs of others."""
 OTHER_LINE = Line("#1C1C1E", "#FFFFFF", (1, 2), "x")
 """For a run that no line is left for."""
+_LENT = ("p-threshold", "talr", "iw-sft", "infosft", "p-alpha")
+"""Whose lines are lent first to runs of no known method."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
     Line("#0B2447", "#C9D8EE", (4, 1.5), "s"),
@@ -86,6 +91,18 @@ def method_of(label: str) -> str | None:
     return _METHODS.get(_letters(label))
 
 
+def name_of(label: str) -> str:
+    """A label as figures show it: the name of the method where it spells one, else as given.
+
+    >>> name_of("trim-e"), name_of("base"), name_of("auto_trim"), name_of("run 7")
+    ('TrimSFT-E', 'Base', 'AutoTrim', 'run 7')
+    """
+    method = method_of(label)
+    if method is None:
+        return label
+    return "Base" if method == BASE else display_name(method)
+
+
 def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dict[str, Line]:
     """A line for each label, in their order.
 
@@ -101,8 +118,8 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
         if method in METHOD_LINES:
             first.setdefault(method, label)
     lines = {label: METHOD_LINES[method] for method, label in first.items()}
-    order = (METHOD_LINES["trim"], *METHOD_LINES.values())
-    free = [line for line in dict.fromkeys(order) if line not in lines.values()] or [OTHER_LINE]
+    order = dict.fromkeys((*_LENT, *reversed(METHOD_LINES)))  # those of the paper last: they mean something to a reader
+    free = [METHOD_LINES[name] for name in order if METHOD_LINES[name] not in lines.values()] or [OTHER_LINE]
     others = [label for label in labels if label not in lines]
     lines |= {label: free[place % len(free)] for place, label in enumerate(others)}
     return {label: lines[label] for label in labels}

@@ -114,9 +114,10 @@ def test_the_ablation_draws_the_papers_figure_and_the_plane_and_leaves_out_a_swe
     found = results({cell("base"): 0.0, cell("sft"): -1.0, **shifts})
     own = [each for each in found if 2.5 not in dict(each.fields).values()]
     tables = write(tmp_path, "ablation", found, cells=own)
-    drawn = {"ablation.csv", "plane.csv", "ablation_of_the_paper.csv"}
+    drawn = {"ablation.csv", "plane.csv"}
     assert set(folder_of(tables / "ablation/figures")) == drawn
-    assert len(rows_of(tables / "ablation/figures/ablation_of_the_paper.csv")) == 28 + 1
+    sources = [row["source"] for row in rows_of(tables / "ablation/figures/ablation.csv")]
+    assert sources == ["ours"] * (5 + 1) + ["paper"] * (28 + 1)  # settings and SFT
     for name in ("ablation/ablation.md", "claims.md"):
         assert "Over 5 settings, tau explains" in (tables / name).read_text()
 

@@ -9,7 +9,21 @@ import numpy as np
 
 from trimsft import paper
 from trimsft.report.colours import Line, Objectives, lines_of
-from trimsft.report.figures.style import AMBER, BLUE, COLUMN, GREY, Drawing, Spread, drawing, legend_below, plain
+from trimsft.report.figures.style import (
+    AMBER,
+    BLUE,
+    COLUMN,
+    GREY,
+    PAGE,
+    Drawing,
+    Spread,
+    drawing,
+    legend_below,
+    number_text,
+    plain,
+    shown,
+    wrapped,
+)
 from trimsft.report.tables.paper import CATEGORY_SETTING
 from trimsft.tokens.statistics.groups import by_category
 from trimsft.tokens.table import TokenTable
@@ -19,37 +33,54 @@ if TYPE_CHECKING:
 
 _GROUP = 0.84  # the share of the distance between two groups that is bars
 _IN_A_COLUMN = 20  # bars; more are too thin to tell their colours apart
+_AXIS = 0.6  # inches that the numbers and the name of an axis take
 _SHARES = (("tokens", GREY), ("SFT gradient", AMBER), ("TrimSFT gradient", BLUE))
 _PAPER: dict[str, Any] = {"marker": "d", "linestyle": "", "color": "white", "markeredgecolor": "black"}
 """How the paper's numbers are marked."""
+Shares = Mapping[str, tuple[float, float, float]]
+"""By category, percent of the tokens, of SFT's and of TrimSFT's gradient mass."""
 
 
 def category_bars(table: TokenTable) -> Drawing:
-    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's as marks."""
+    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's beside them."""
     margin, bandwidth = CATEGORY_SETTING
     groups = by_category(table, margin=margin, bandwidth=bandwidth)
-    ours = {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
+    return draw_categories(
+        {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
+    )
+
+
+def draw_categories(ours: Shares) -> Drawing:
+    """The same from the shares of each category; each bar has its number, since some are next to nothing."""
+    margin, bandwidth = CATEGORY_SETTING
     theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
-    with drawing(COLUMN, 2.6) as drawn:
-        axes = drawn.figure.subplots()
-        height = 0.8 / len(_SHARES)
-        places = np.arange(len(ours))
-        for number, (label, colour) in enumerate(_SHARES):
-            at = places + (number - 1) * height
-            axes.barh(at, [row[number] for row in ours.values()], 0.9 * height, color=colour, label=label)
-            axes.plot([theirs[name][number] for name in ours], at, label="paper" if number == 2 else None, **_PAPER)
-        axes.set_yticks(places, [plain(name) for name in ours])
-        axes.invert_yaxis()
-        axes.set(xlabel="percent", xlim=(0, None))
-        axes.tick_params(axis="y", length=0)
-        axes.set_title(rf"TrimSFT at $m={margin:g}$, $\tau={bandwidth:g}$", loc="left")
-        legend_below(drawn.figure, axes, last="paper")
-        rows = [
-            [source, name, *values]
-            for source, shares in (("ours", ours), ("paper", theirs))
-            for name, values in shares.items()
-        ]
+    sources: dict[str, Shares] = {"ours": ours, "paper": {name: theirs[name] for name in ours}}
+    with drawing(PAGE, 2.4) as drawn:
+        panels = drawn.figure.subplots(1, 2, sharex=True, sharey=True)
+        for axes, (source, shares) in zip(panels, sources.items(), strict=True):
+            _draw_shares(axes, shares)
+            axes.set_title({"ours": "this model", "paper": "the paper's"}[source], loc="left")
+            axes.set_xlabel(rf"percent of the tokens, or of the gradient ($m={margin:g}$, $\tau={bandwidth:g}$)")
+        panels[0].set_yticks(range(len(ours)), [plain(name) for name in ours])
+        panels[0].invert_yaxis()
+        panels[0].set_xlim(
+            0, 1.1 * max(value for shares in sources.values() for row in shares.values() for value in row)
+        )
+        legend_below(drawn.figure, panels[0])
+        rows = [[source, name, *values] for source, shares in sources.items() for name, values in shares.items()]
         return drawn.with_data(["source", "category", "tokens", "sft_mass", "trim_mass"], rows)
+
+
+def _draw_shares(axes: Axes, shares: Shares) -> None:
+    height = 0.8 / len(_SHARES)
+    for number, (label, colour) in enumerate(_SHARES):
+        at = np.arange(len(shares)) + (number - 1) * height
+        values = [row[number] for row in shares.values()]
+        axes.barh(at, values, 0.88 * height, color=colour, edgecolor=colour, linewidth=0.6, label=label)
+        for place, value in zip(at, values, strict=True):
+            beside: Any = {"xytext": (2.5, 0), "textcoords": "offset points", "va": "center", "fontsize": 6}
+            axes.annotate(number_text(value), (value, place), **beside)
+    axes.tick_params(axis="y", length=0)
 
 
 def sampling_bars(
@@ -60,7 +91,7 @@ def sampling_bars(
     with drawing(COLUMN, 0.5 + 1.6 * len(metrics)) as drawn:
         panels = drawn.figure.subplots(len(metrics), 1, sharey=True, squeeze=False)[:, 0]
         for axes, (metric, benchmarks) in zip(panels, metrics.items(), strict=True):
-            _grouped(axes, benchmarks, lines_of(runs, objectives), turned=len(benchmarks) > 3)
+            _draw_groups(axes, benchmarks, lines_of(runs, objectives), COLUMN)
             axes.set_title(metric, loc="left")
             axes.set_ylabel("percent")
         legend_below(drawn.figure, panels[0])
@@ -87,10 +118,10 @@ def score_bars(
     runs = list(dict.fromkeys(run for bars in benchmarks.values() for run in bars))
     if not runs:
         raise ValueError("benchmarks: there are no scores; give the value of at least one run")
-    width = COLUMN if len(runs) * len(benchmarks) <= _IN_A_COLUMN else 2 * COLUMN
+    width = COLUMN if len(runs) * len(benchmarks) <= _IN_A_COLUMN else PAGE
     with drawing(width, 2.3) as drawn:
         axes = drawn.figure.subplots()
-        _grouped(axes, benchmarks, lines_of(runs), turned=width == COLUMN and len(benchmarks) > 3)
+        _draw_groups(axes, benchmarks, lines_of(runs), width)
         marks = [
             (place + _offset(runs, run), value)
             for place, name in enumerate(benchmarks)
@@ -114,22 +145,35 @@ def _offset(runs: Sequence[str], run: str) -> float:
     return (runs.index(run) - (len(runs) - 1) / 2) * _GROUP / len(runs)
 
 
-def _grouped(
-    axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], lines: Mapping[str, Line], *, turned: bool
+def _draw_groups(
+    axes: Axes, benchmarks: Mapping[str, Mapping[str, Spread]], lines: Mapping[str, Line], width: float
 ) -> None:
+    """A group of bars for each benchmark, in a figure of this width."""
+    highest = max(spread[0] for bars in benchmarks.values() for spread in bars.values())
     for run, line in lines.items():
         places = [place for place, bars in enumerate(benchmarks.values()) if run in bars]
         values, low, high = np.array([bars[run] for bars in benchmarks.values() if run in bars]).reshape(-1, 3).T
+        at = np.array(places) + _offset(list(lines), run)
         axes.bar(
-            np.array(places) + _offset(list(lines), run),
+            at,
             values,
             0.92 * _GROUP / len(lines),
             color=line.colour,
-            label=plain(run),
+            label=shown(run),
             yerr=np.maximum(0, [values - low, high - values]),
             error_kw={"linewidth": 0.6, "ecolor": "black"},
         )
-    turn: Any = {"rotation": 20, "ha": "right"} if turned else {"rotation": 0, "ha": "center"}
-    axes.set_xticks(range(len(benchmarks)), [plain(name) for name in benchmarks], **turn)
+        for place, value, top in zip(at, values, high, strict=True):
+            if value < 0.01 * highest or not highest:  # a bar that is not seen
+                above: Any = {"xytext": (0, 1.5), "textcoords": "offset points", "ha": "center", "fontsize": 6.5}
+                axes.annotate(number_text(value), (place, max(value, top)), color=line.colour, **above)
+    _name_groups(axes, list(benchmarks), (width - _AXIS) / len(benchmarks))
+    axes.set_ylim(0, None if highest else 1)
+
+
+def _name_groups(axes: Axes, names: Sequence[str], inches: float) -> None:
+    """Upright in lines where they fit into so many inches, turned where they do not."""
+    lines = wrapped(names, inches)
+    turn: Any = {"rotation": 20, "ha": "right"} if lines is None else {"rotation": 0, "ha": "center"}
+    axes.set_xticks(range(len(names)), [plain(name) for name in lines or names], **turn)
     axes.tick_params(axis="x", length=0)
-    axes.set_ylim(0, None)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from trimsft.report.colours import Objectives, lines_of
-from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, plain
+from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, shown
 from trimsft.tokens.statistics.calibration import BINS, Calibration
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.groups import Group
+from trimsft.tokens.statistics.weighting import Array
 from trimsft.tokens.table import TokenTable
 
 FEWEST = 30  # bins with fewer tokens say nothing that a reader should see; the CSV has them all
@@ -41,13 +42,25 @@ def gap_distribution(
     gaps = {label: table["gap"].astype(np.float64) for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), _POINTS)
     densities = {label: density(values, grid) for label, values in gaps.items()}
+    return draw_gaps(grid, densities, margin=margin, bandwidth=bandwidth, objectives=objectives)
+
+
+def draw_gaps(
+    grid: Array,
+    densities: Mapping[str, Array],
+    *,
+    margin: float,
+    bandwidth: float,
+    objectives: Objectives | None = None,
+) -> Drawing:
+    """The same from densities at the gaps of a grid."""
     with drawing(COLUMN, 2.5) as drawn:
         axes = drawn.figure.subplots()
         axes.axvspan(margin - bandwidth, margin + bandwidth, color=BLUE, alpha=0.1, linewidth=0)
         where: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom", "color": BLUE}
         axes.annotate(r"$m \pm \tau$", (margin, 1), **where)
         for label, line in lines_of(densities, objectives).items():
-            draw_line(axes, grid, densities[label], plain(label), line, marker=False)
+            draw_line(axes, grid, densities[label], shown(label), line, marker=False)
         axes.set(xlim=(grid[0], grid[-1]), xlabel=r"logit gap $\Delta$", ylabel="density")
         axes.set_ylim(bottom=0)
         legend_below(drawn.figure, axes)
@@ -56,31 +69,45 @@ def gap_distribution(
 
 
 def reliability_diagram(runs: Mapping[str, Calibration], objectives: Objectives | None = None) -> Drawing:
-    """How often each run's first choice is right, against how sure it is; bins of 30 tokens and more.
+    """How often each run's first choice is right, against how sure it is, and the tokens in each bin below.
 
-    Lines join neighbouring bins only: nothing is known of those between.
+    Bins of 30 tokens and more are shown; a pale line crosses those between them of which too little is known.
     """
-    with drawing(COLUMN, 3.5 + 0.13 * max(0, len(runs) - 4)) as drawn:
-        axes = drawn.figure.subplots()
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, zorder=0)
+    with drawing(COLUMN, 4.3 + 0.13 * max(0, len(runs) - 4)) as drawn:
+        upper, lower = drawn.figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+        upper.plot([0, 1], [0, 1], color=GREY, linewidth=0.7, zorder=0)
         for label, line in lines_of(runs, objectives).items():
-            sure, right = np.full((2, BINS), np.nan)
-            for each in runs[label].bins:
-                if each.tokens >= FEWEST:
-                    place = min(int(each.confidence * BINS), BINS - 1)
-                    sure[place], right[place] = each.confidence, each.accuracy
-            draw_line(axes, sure, right, plain(f"{label}, ECE {100 * runs[label].ece:.1f} %"), line)
-        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the first choice", ylabel="share that is right")
-        axes.set_aspect("equal")
-        axes.set_xticks(np.linspace(0, 1, 6))
-        axes.set_yticks(np.linspace(0, 1, 6))
-        legend_below(drawn.figure, axes)
+            sure, right, tokens = _bins(runs[label])
+            draw_line(upper, sure, right, f"{shown(label)}, ECE {100 * runs[label].ece:.1f} %", line)
+            known = ~np.isnan(sure)
+            upper.plot(sure[known], right[known], color=line.colour, alpha=0.35, linewidth=0.6, zorder=1)
+            draw_line(lower, (np.arange(BINS) + 0.5) / BINS, tokens, "", line).set_markersize(2.2)
+        lower.axhline(FEWEST, color=GREY, linewidth=0.6, linestyle=(0, (2, 2)))
+        lower.annotate(
+            f" {FEWEST}", (1, FEWEST), xycoords=("axes fraction", "data"), color=GREY, va="center", fontsize=6
+        )
+        upper.set(xlim=(0, 1), ylim=(-0.02, 1.02), ylabel="share that is right")
+        lower.set(yscale="log", xlabel="probability of the first choice", ylabel="tokens in the bin")
+        upper.set_xticks(np.linspace(0, 1, 6))
+        upper.set_yticks(np.linspace(0, 1, 6))
+        legend_below(drawn.figure, upper)
         rows = (
             [label, each.confidence, each.accuracy, each.tokens, run.ece, run.low, run.high]
             for label, run in runs.items()
             for each in run.bins
         )
         return drawn.with_data(["run", "confidence", "accuracy", "tokens", "ece", "ece_low", "ece_high"], rows)
+
+
+def _bins(run: Calibration) -> tuple[Array, Array, Array]:
+    """Confidence and accuracy of each bin, NaN where it has too few tokens, and its tokens, NaN where it has none."""
+    sure, right, tokens = np.full((3, BINS), np.nan)
+    for each in run.bins:
+        place = min(int(each.confidence * BINS), BINS - 1)
+        tokens[place] = each.tokens
+        if each.tokens >= FEWEST:
+            sure[place], right[place] = each.confidence, each.accuracy
+    return sure, right, tokens
 
 
 def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives | None = None) -> Drawing:
@@ -90,8 +117,8 @@ def position_curves(runs: Mapping[str, Sequence[Group]], objectives: Objectives 
         for label, line in lines_of(runs, objectives).items():
             parts = runs[label]
             middles = (np.arange(len(parts)) + 0.5) * 100 / len(parts)
-            draw_line(upper, middles, [part.mean_nll for part in parts], plain(label), line)
-            draw_line(lower, middles, [part.mean_weight for part in parts], plain(label), line)
+            draw_line(upper, middles, [part.mean_nll for part in parts], shown(label), line)
+            draw_line(lower, middles, [part.mean_weight for part in parts], shown(label), line)
         upper.set(ylabel="mean nll")
         lower.set(ylabel="mean TrimSFT weight", xlabel="position in the solution, %", xlim=(0, 100))
         for axes, values in ((upper, "mean_nll"), (lower, "mean_weight")):
@@ -117,8 +144,9 @@ def training_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], objectives:
             for label, records in runs.items():
                 kept = [record for record in records if record.get(field) is not None]
                 steps, values = [record["step"] for record in kept], [record[field] for record in kept]
-                draw_line(axes, steps, values, plain(label), lines[label], marker=False)
+                draw_line(axes, steps, values, shown(label), lines[label], marker=False)
             axes.set_title(title, loc="left")
+            axes.set_visible(any(len(line.get_xydata()) for line in axes.lines))
         for axes in drawn.figure.axes[-4:]:
             axes.set_xlabel("step")
         drawn.figure.axes[0].set_yscale("log")  # DFT's and TrimSFT's are far below the others

@@ -25,6 +25,7 @@ from trimsft.report.figures.style import (
     drawing,
     legend_below,
     plain,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -34,41 +35,73 @@ _LEAST = 3  # points of a curve, where any curve has as many
 _DECADE, _APART = 10, 1.6
 """On a logarithmic axis each value has its tick, where none is closer to the next than by this factor."""
 _BESIDE = 0.12  # between two methods with the same word, as a share of the way to the next word
+Scores = Mapping[tuple[float, float], Spread]
+"""By (margin, bandwidth)."""
+_LETTERS = ("m", r"\tau")
 _LABELS = {"margin": "margin $m$", "bandwidth": r"bandwidth $\tau$", "gamma": r"$\gamma$"}
 
 
 def ablation_curves(
-    scores: Mapping[tuple[float, float], Spread], *, baseline: float | None = None, metric: str = "average@8, %"
+    scores: Scores,
+    *,
+    baseline: float | None = None,
+    metric: str = "average@8, %",
+    paper: tuple[Scores, float] | None = None,
 ) -> Drawing:
-    """Figure 3: scores by (margin, bandwidth) in the unit of `metric`; `baseline` is SFT's."""
+    """Figure 3: scores by (margin, bandwidth) in the unit of `metric`; `baseline` is SFT's.
+
+    Args:
+        paper: the paper's scores and its SFT, drawn beside ours on the same axes: points above SFT, where we have one.
+    """
     if not scores:
         raise ValueError("scores: there are none; give the value of at least one (margin, bandwidth)")
-    with drawing(COLUMN, 2.35) as drawn:
-        left, right = drawn.figure.subplots(1, 2, sharey=True)
-        _draw_family(left, scores, fixed=0, name="m")
-        _draw_family(right, scores, fixed=1, name=r"\tau")
-        left.set(xlabel=field_label("bandwidth"), ylabel=textwrap.fill(metric, 18))  # the axis is no longer than that
-        right.set(xlabel=field_label("margin"))
-        for axes in (left, right):
-            if baseline is not None:
-                draw_baseline(axes, baseline)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8, handlelength=1.8)
-        rows: list[list[object]] = [[*setting, *spread] for setting, spread in sorted(scores.items())]
-        if baseline is not None:
-            where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom", "color": AMBER}
-            left.annotate("SFT", (0.98, baseline), **where)
-            rows.append(["sft", None, baseline, None, None])
-        return drawn.with_data(["margin", "bandwidth", "value", "low", "high"], rows)
+    sources: dict[str, tuple[Scores, float | None]] = {"ours": (scores, baseline)}
+    if paper is not None:
+        sources["paper"] = paper
+    above_sft = paper is not None and baseline is not None
+    with drawing(COLUMN * len(sources), 2.45) as drawn:
+        panels = drawn.figure.subplots(1, 2 * len(sources), sharey=True)
+        for number, axes in enumerate(panels):
+            fixed, source = divmod(number, len(sources))
+            _draw_family(axes, list(sources.values())[source], fixed, above_sft=above_sft)
+            if paper is not None:
+                axes.set_title(("ours", "the paper")[source], loc="left")
+        name = f"{metric.removesuffix(', %')}: points above SFT" if above_sft else metric
+        panels[0].set_ylabel(textwrap.fill(name, 18))  # the axis is no longer than that
+        return drawn.with_data(*_ablation_data(sources))
 
 
-def _draw_family(axes: Axes, scores: Mapping[tuple[float, float], Spread], *, fixed: int, name: str) -> None:
+def _draw_family(axes: Axes, source: tuple[Scores, float | None], fixed: int, *, above_sft: bool) -> None:
+    """Curves over one parameter, for some values of the other; `fixed` is 0 for the margin, 1 for the bandwidth."""
+    scores, sft = source
+    zero = sft or 0.0 if above_sft else 0.0
     by_value: dict[float, list[tuple[float, Spread]]] = defaultdict(list)
     for setting, spread in scores.items():
         by_value[setting[fixed]].append((setting[1 - fixed], spread))
     lengths = {value: len(points) for value, points in by_value.items()}
     for value, line in zip(chosen_curves(lengths), VALUE_LINES, strict=False):
         places, spreads = zip(*sorted(by_value[value]), strict=True)
-        draw_band(axes, places, np.array(spreads), f"${name}={value:g}$", line)
+        draw_band(axes, places, np.array(spreads) - zero, f"${_LETTERS[fixed]}={value:g}$", line)
+    if sft is not None:
+        draw_baseline(axes, sft - zero)
+        where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "color": AMBER}
+        if above_sft:
+            axes.annotate(f"SFT: {sft:.1f} %", (0.98, sft - zero), va="top", **where)
+        elif not fixed:
+            axes.annotate("SFT", (0.98, sft - zero), va="bottom", **where)
+    axes.set_xlabel(field_label(("bandwidth", "margin")[fixed]))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8, handlelength=1.8)
+
+
+def _ablation_data(sources: Mapping[str, tuple[Scores, float | None]]) -> tuple[list[str], list[list[object]]]:
+    """Header and rows of the CSV; which source a row is of stands in it where there are two."""
+    rows: list[list[object]] = []
+    for source, (scores, sft) in sources.items():
+        own: list[list[object]] = [[*setting, *spread] for setting, spread in sorted(scores.items())]
+        own += [] if sft is None else [["sft", None, sft, None, None]]
+        rows += [[source, *row] for row in own] if len(sources) > 1 else own
+    header = ["margin", "bandwidth", "value", "low", "high"]
+    return ["source", *header] if len(sources) > 1 else header, rows
 
 
 def chosen_curves(lengths: Mapping[float, int]) -> list[float]:
@@ -106,7 +139,7 @@ def field_curves(
         axes = drawn.figure.subplots()
         for number, (label, line) in enumerate(lines_of(scores).items()):
             beside = _BESIDE * (number - (len(scores) - 1) / 2)
-            _draw_curve(axes, plain(label), scores[label], values, line, beside)
+            _draw_curve(axes, shown(label), scores[label], values, line, beside)
         if baseline is not None:
             draw_baseline(axes, baseline, label="SFT")
         _set_ticks(axes, values)

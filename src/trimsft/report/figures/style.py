@@ -11,13 +11,14 @@ gap_distribution(tables).save("figures/gaps.svg")        # gaps.svg, gaps.pdf, g
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimsft.report.colours import METHOD_LINES, Line
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, name_of
 from trimsft.report.table import csv_of
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 Spread = tuple[float, float, float]  # value, low and high end of its interval; equal where there is none
 
-GREY, BLUE, AMBER = (METHOD_LINES[name].colour for name in ("base", "trim", "sft"))
+GREY, BLUE, AMBER = NEUTRAL, METHOD_LINES["trim"].colour, METHOD_LINES["sft"].colour
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -58,7 +59,9 @@ SMALL: dict[Any, Any] = {
 UNFRAMED: dict[Any, Any] = {**SMALL, "axes.spines.left": False, "axes.spines.bottom": False}
 """For planes of squares."""
 COLUMN = 3.3  # inches
-_LETTER, _HANDLE = 0.055, 0.45  # inches that a letter of a legend takes, and its line with the room around it
+PAGE = 2 * COLUMN
+LETTER = 0.057  # inches that a letter takes, at most
+_HANDLE = 0.45  # inches of a legend's line with the room around it
 SCREEN_FORMATS = (".svg", ".png")
 PRINT_FORMATS = (".svg", ".pdf", ".png")  # with the one that LaTeX takes
 _METADATA: dict[str, dict[str, Any]] = {
@@ -136,11 +139,39 @@ def plain(label: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
+def shown(label: str) -> str:
+    """A run in a legend: the name of its method where the label spells one."""
+    return plain(name_of(label))
+
+
+def number_text(value: float) -> str:
+    """A number beside a bar; one that is small is not taken for nothing.
+
+    >>> number_text(46.41), number_text(0.36), number_text(2e-9), number_text(0)
+    ('46.4', '0.4', '< 0.1', '0')
+    """
+    if value == 0:
+        return "0"
+    return f"{value:.1f}" if value >= 0.05 else "< 0.1"
+
+
+def wrapped(labels: Sequence[str], inches: float) -> list[str] | None:
+    """Labels in lines of this width, broken at spaces and hyphens; None if one of them does not fit.
+
+    >>> wrapped(["amc", "best of-eight"], 0.5)
+    ['amc', 'best of-\\neight']
+    >>> wrapped(["olympiadbench"], 0.5)
+    """
+    letters = max(1, int(inches / LETTER))
+    lines = [textwrap.wrap(label, letters, break_long_words=False) or [label] for label in labels]
+    return None if any(len(line) > letters for each in lines for line in each) else ["\n".join(each) for each in lines]
+
+
 def legend_below(figure: Figure, axes: Axes, *, last: str | None = None) -> None:
     """One legend for all panels, in as many columns as its longest label leaves room for."""
     entries = list(zip(*axes.get_legend_handles_labels(), strict=True))
     entries.sort(key=lambda entry: entry[1] == last)
     longest = max(len(label) for _, label in entries)
-    columns = max(1, int(figure.get_figwidth() / (_HANDLE + _LETTER * longest)))
+    columns = max(1, int(figure.get_figwidth() / (_HANDLE + LETTER * longest)))
     handles, labels = zip(*entries, strict=True)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))

@@ -29,8 +29,6 @@ def score_figures(study: str, summaries: Summaries, rows: Sequence[ScoreRow], sa
             drawn[f"sampling{end}"] = _passes(summaries, model, samples)
         elif study == "ablation":
             drawn |= _ablation(summaries, model, samples, end)
-    if study == "ablation":
-        drawn["ablation_of_the_paper"] = _ablation_of_the_paper()
     return [path for name, drawing in drawn.items() for path in drawing.save(folder / f"{name}.svg")]
 
 
@@ -89,15 +87,14 @@ def _ablation(summaries: Summaries, model: str, samples: int, end: str) -> dict[
     baseline = None if sft is None else 100 * sft.interval("average", *names).value
     metric = f"average@{samples}, %"
     return {
-        f"ablation{end}": figures.ablation_curves(scores, baseline=baseline, metric=metric),
+        f"ablation{end}": figures.ablation_curves(scores, baseline=baseline, metric=metric, paper=published_ablation()),
         f"plane{end}": figures.score_map(scores, metric=metric),
     }
 
 
-def _ablation_of_the_paper() -> figures.Drawing:
-    """The same figure from the numbers that the paper prints."""
+def published_ablation() -> tuple[Mapping[tuple[float, float], Spread], float]:
+    """What the paper prints of its Figure 3, in percent: scores by (margin, bandwidth), and SFT's."""
     rows = [*paper.scores("bandwidth_ablation"), *paper.scores("margin_ablation")]
     averages = {row.setting: row.average or 0.0 for row in rows if row.setting is not None}
     scores = {(band.margin, band.bandwidth): (average, average, average) for band, average in averages.items()}
-    baseline = next(row.average for row in rows if row.method == "sft")
-    return figures.ablation_curves(scores, baseline=baseline, metric="the paper, average@8, %")
+    return scores, next(row.average or 0.0 for row in rows if row.method == "sft")
