@@ -45,8 +45,8 @@ def test_it_is_sft_before_it_has_seen_an_update() -> None:
 
 @pytest.mark.parametrize(
     ("missing", "progress", "gate", "exponent"),
-    # D, and how much of the training is done: x = (D - 0.3) / 1.2 within 0 and 1; a = 1 + 2 (progress - 0.3) / 0.4
-    [(0.3, 0.0, 0.0, 1.0), (0.9, 0.3, 0.5, 1.0), (1.5, 0.5, 1.0, 2.0), (4.0, 0.7, 1.0, 3.0), (0.6, 1.0, 0.25, 3.0)],
+    # D, and the share of the training: x = (D - 0.3) / 1.2 within 0 and 1; a = 1 + 2 (share - 0.3) / 0.4 once x is 0
+    [(0.25, 0.0, 0.0, 1.0), (0.9, 0.3, 0.5, 1.0), (1.5, 0.5, 1.0, 1.0), (0.2, 0.5, 0.0, 2.0), (0.0, 0.8, 0.0, 3.0)],
 )
 def test_weights_by_hand(missing, progress, gate, exponent) -> None:
     # one of two tokens misses twice the mean
@@ -63,6 +63,24 @@ def test_weights_by_hand(missing, progress, gate, exponent) -> None:
     assert half**exponent == pytest.approx(0.5)
     tenth = 1 / (1 + math.exp(figures["bandwidth"] - figures["margin"]))
     assert tenth**exponent == pytest.approx(0.1)
+
+
+def test_the_exponent_waits_until_the_gate_has_closed() -> None:
+    """What is half learned when the gate closes is not taken for noise at once."""
+    far, near = tokens_of([-3.0]), tokens_of([1.0])
+    objective = after([far], AutoTrim(smoothing=0.0), progress=0.5)
+    assert objective.figures()["exponent"] == 1
+    # it closes between 0.5 and 0.6, and rises from there over 0.4 of the training
+    exponents = []
+    for progress in (0.6, 0.7, 0.9, 1.0):
+        objective = after([near], objective, progress)
+        exponents.append(objective.figures()["exponent"])
+    assert exponents == pytest.approx([1.5, 2, 3, 3])
+
+
+def test_a_state_of_before_the_exponent_waited_goes_on_as_it_was() -> None:
+    state = {"progress": 0.5, "fixed": [], "smoothed": [0.9], "lowest": [0.9]}
+    assert AutoTrim().load_state_dict(state).figures()["exponent"] == pytest.approx(2)
 
 
 def test_what_was_given_up_on_does_not_open_the_gate_again() -> None:
@@ -133,9 +151,10 @@ def test_every_backend_agrees_with_the_formula_in_float64(backend, fixed) -> Non
     head = make_head(12)
     first, second = head.labels[:2].tolist()
     objective = AutoTrim(fixed=(first, second) if fixed else (), open_above=4.0, closed_below=0.1)
-    objective = objective.observe(formula(head, objective)[1]).advance(0.5)
-    assert 0.1 < gate_of(objective) < 0.9
-    # neither the gate nor the exponent, 2, makes more of an error of the nll than the gradient itself does
+    state = objective.observe(formula(head, objective)[1]).advance(0.5).state_dict()
+    objective = objective.load_state_dict(state | {"open_until": 0.0})  # a gate half open, an exponent that has risen
+    assert 0.1 < gate_of(objective) < 0.9 and objective.figures()["exponent"] == pytest.approx(2)
+    # neither the gate nor the exponent makes more of an error of the nll than the gradient itself does
     assert_close(fused(head.to(device_of(backend)), objective, backend, skip_below=0), exact(head, objective))
 
 

@@ -54,9 +54,7 @@ def test_a_training_is_the_loop_written_by_hand(tmp_path, capsys) -> None:
     assert [gate for gate, *_ in logged] == pytest.approx(gates[1:], rel=LOSS_ERROR)
     assert gates[0] == 1 > gates[-1] > 0  # it moved
     assert f"  gate {gates[-1]:.2f}  weight " in capsys.readouterr().out
-    assert [record[1] for record in logged] == pytest.approx(
-        [1, 1 + 2 * (2 / 6 - 0.3) / 0.4, 2, 2 + 2 / 3 * 1.25, 3], abs=1e-9
-    )
+    assert [record[1] for record in logged] == [1] * len(logged)  # the gate has not closed
 
 
 def test_micro_batches_make_no_difference(tmp_path) -> None:
@@ -122,7 +120,7 @@ def test_a_patched_model_in_transformers_trainer(tmp_path) -> None:
     ours.train()
     plain.train()
     objective = model.trimsft_head.objective
-    assert objective.figures()["exponent"] == 3 and objective.seen is None
+    assert objective.state_dict()["progress"] == 1 and objective.seen is None
     # the trainer's own objective has not been told of the last update
     assert figures_of(ours, "missing_support")[-1][0] > 0
     for name, weight in ours.model.named_parameters():

@@ -117,9 +117,10 @@ class _Solver:
         self.ledger = self.hidden_TH.new_zeros(7, dtype=torch.float64)
         self.ledger[6:] = problem.divisor
         self.objective, self.parameters = _as_kernel(problem.objective)
-        self.gates_T = self.weights_T
+        self.gates_T = self.exponent = self.weights_T
         if isinstance(problem.objective, AutoTrim):
             self.gates_T = problem.objective.gates(self.weights_T, self.labels_T).contiguous()
+            self.exponent = problem.objective.exponent_now(self.weights_T)
         self.skip_below = problem.skip_below
         self.normalizer = problem.early_divisor
 
@@ -216,7 +217,7 @@ class _Solver:
         self._launch(
             kernels.row_statistics, (rows.stop - rows.start, 1, 1),
             logits_CV, logits_CV.stride(0), self.hidden_TH, self.weight_VH,
-            self.weight_VH if self.bias_V is None else self.bias_V, self.labels_T, self.gates_T,
+            self.weight_VH if self.bias_V is None else self.bias_V, self.labels_T, self.gates_T, self.exponent,
             tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
             tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
             rows.start, self.V, self.hidden_TH.shape[1], problem.logit_scale, problem.softcap or 1.0, *self.parameters,
@@ -384,7 +385,7 @@ def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
             # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
             return name, (first, max(second, torch.finfo(torch.float32).tiny))
     if type(objective) is AutoTrim:
-        return "auto-trim", (objective.exponent_now, 0.0)
+        return "auto-trim", (0.0, 0.0)
     return "function", (0.0, 0.0)
 
 

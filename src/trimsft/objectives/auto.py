@@ -2,8 +2,8 @@
 
     w = x + (1 - x) p^a
 
-The gate x is 1 while support is missing and falls to 0 as it is gained; the exponent a rises late in the training. News
-is learned within tens of updates and noise is not, so what is still far below once the gate has closed is noise.
+The gate x is 1 while support is missing and falls to 0 as it is gained; the exponent a rises late, and not before the
+gate has closed. News is learned within tens of updates and noise is not: what is still far below by then is noise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import Self
 
-SHARPENING = (0.3, 0.7)
-"""Between these shares of the training the exponent rises from 1 to its end."""
+SHARPENS_FROM, SHARPENS_FOR = 0.3, 0.4
+"""From this share of the training on, or from when the gate has closed, the exponent rises over that share of it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Support:
     """The mean of an update, smoothed over updates."""
     lowest: Tensor
     """The lowest that it has been. What was given up on as noise must not open the gate again."""
+    open_until: Tensor
+    """The share of the training after which the gate for all tokens was last open; a scalar."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,14 @@ class AutoTrim(FollowsUpdates):
 
     def weights(self, tokens: TokenStats) -> Tensor:
         gate = self.gates(tokens.nll, tokens.gold)
-        return gate + (1 - gate) * (-self.exponent_now * tokens.nll).exp()
+        return gate + (1 - gate) * (-self.exponent_now(tokens.nll) * tokens.nll).exp()
 
-    @property
-    def exponent_now(self) -> float:
-        begin, end = SHARPENING
-        return 1 + (self.exponent - 1) * min(1.0, max(0.0, (self._progress - begin) / (end - begin)))
+    def exponent_now(self, like: Tensor) -> Tensor:
+        """a, a scalar in the dtype of `like`."""
+        if self._support is None:
+            return like.new_ones(())
+        begin = self._support.open_until.clamp(min=SHARPENS_FROM)
+        return (1 + (self.exponent - 1) * ((self._progress - begin) / SHARPENS_FOR).clamp(0, 1)).to(like)
 
     def gates(self, like: Tensor, gold: Tensor | None) -> Tensor:
         """x of each token, in the dtype of `like`; without their ids, `gold`, fixed parts have no gate of their own."""
@@ -124,19 +128,22 @@ class AutoTrim(FollowsUpdates):
         if seen is None:
             return self._with(_progress=progress)
         mean = seen[0] / seen[1]  # NaN where none was seen
-        support = Support(mean, mean)
+        smoothed, lowest, open_until = mean, mean, mean.new_zeros(())
         if self._support is not None:
-            before, lowest = self._support.smoothed.to(seen), self._support.lowest.to(seen)
+            before, lowest, open_until = (one.to(seen) for one in vars(self._support).values())
             smoothed = torch.lerp(mean, before, self.smoothing)
             smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
-            support = Support(smoothed, torch.fmin(lowest, smoothed))
-        return self._with(_progress=progress, _support=support, _seen=None)
+            lowest = torch.fmin(lowest, smoothed)
+        open_until = torch.where(self._gates(lowest)[0] > 0, progress, open_until)
+        return self._with(_progress=progress, _support=Support(smoothed, lowest, open_until), _seen=None)
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}
         if self._support is not None:
-            for name, values in vars(self._support).items():
-                state[name] = [None if math.isnan(value) else value for value in values.tolist()]
+            for name in ("smoothed", "lowest"):
+                values = getattr(self._support, name).tolist()
+                state[name] = [None if math.isnan(value) else value for value in values]
+            state["open_until"] = float(self._support.open_until)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
@@ -144,14 +151,18 @@ class AutoTrim(FollowsUpdates):
 
         support = None
         if "lowest" in state:
-            columns = ([math.nan if one is None else one for one in state[name]] for name in ("smoothed", "lowest"))
-            support = Support(*(torch.tensor(column, dtype=torch.float64) for column in columns))
+            columns = [[math.nan if one is None else one for one in state[name]] for name in ("smoothed", "lowest")]
+            # states of before the exponent waited for the gate go on as they were
+            open_until = state.get("open_until", 0.0)
+            support = Support(*(torch.tensor(one, dtype=torch.float64) for one in (*columns, open_until)))
         return self._with(fixed=tuple(state["fixed"]), _progress=state["progress"], _support=support, _seen=None)
 
     def figures(self) -> dict[str, float]:
         """The gate, the missing support, the exponent, and the flank of p^a: `margin` is the gap of weight 1/2 between
         two tokens, `bandwidth` how far below it the weight is 1/10."""
-        exponent = self.exponent_now
+        import torch
+
+        exponent = float(self.exponent_now(torch.zeros((), dtype=torch.float64)))
         half, tenth = (_gap_of(share ** (1 / exponent)) for share in (0.5, 0.1))
         figures = {"gate": 1.0, "exponent": exponent, "margin": half, "bandwidth": half - tenth}
         if self._support is not None:
