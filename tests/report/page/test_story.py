@@ -127,3 +127,23 @@ def test_hostile_tokens_prompts_and_labels_stay_text(tmp_path) -> None:
     story = page.html[page.html.index('id="story"') : page.html.index('id="tokens"')]
     assert "&lt;script&gt;" in story and "<script" not in story and "<img" not in story and "<svg" not in story
     assert not set(story) & HIDDEN and "1 of 1 arithmetic steps" in story
+
+
+def test_links_to_sections_move_the_focus_and_few_stops_come_before_the_viewer(browser, told) -> None:
+    view(browser, told)
+    stops = browser.run(
+        "const viewer = document.getElementById('viewer');"
+        "return [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')].filter(e =>"
+        "e.checkVisibility() && e.compareDocumentPosition(viewer) & Node.DOCUMENT_POSITION_FOLLOWING).length"
+    )
+    assert stops <= 10  # 48 where the viewer came last
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.textContent") == "Skip to Tokens"
+    address = browser.run("return location.hash")
+    browser.press("Enter")
+    assert browser.run("return document.activeElement.id") == "tokens"
+    browser.run("document.querySelector('nav a[href=\"#scores\"]').click()")
+    assert browser.run("return document.activeElement.id") == "scores"
+    assert browser.run("return location.hash") == address
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.closest('section').id") == "scores"

@@ -51,7 +51,7 @@ def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
     start = rows.index(["bandwidth τ", "m = 0.5", "m = 1.5", "m = 4"])
     assert rows[start + 1 : start + 4] == [
         ["τ = 2", "60.0 [58.0, 62.0]", "50.0 [48.0, 52.0]", "not tried"],
-        ["τ = 0.8", "55.0 [53.0, 57.0]", "61.0 [59.0, 63.0] 3 seeds", "30.0 [28.0, 32.0]"],
+        ["τ = 0.8", "55.0 [53.0, 57.0]", "61.0 [59.0, 63.0] 3 seeds highest", "30.0 [28.0, 32.0]"],
         ["τ = 0.25", "not tried", "52.0 [50.0, 54.0]", "45.0 [43.0, 47.0]"],
     ]
     text = " ".join(page.text.split())
@@ -63,6 +63,38 @@ def test_the_table_is_ordered_and_has_gaps(tmp_path) -> None:
     }
     assert colours["1.5", "0.8"] == "q8 highest" and colours["4.0", "0.8"] == "q0"
     assert colours["0.5", "2.0"] == "q8 alike"  # 0.6 of 0.3 to 0.61
+
+
+CHOSEN = {"objective": "trim", "margin": 0.5, "bandwidth": 2.0}
+
+
+def test_the_chosen_setting_and_the_highest_are_marked_apart(tmp_path) -> None:
+    """What was chosen on another benchmark is not the highest of those that are shown."""
+    path = write(tmp_path, selected_on="gsm8k", selection=CHOSEN | {"value": 0.6, "selected_on": "gsm8k"})
+    page = Page(page_with(tmp_path, path).read_text(encoding="utf-8"))
+    assert "Chosen on gsm8k: TrimSFT with margin 0.5 and bandwidth 2, 60.0 [58.0, 62.0] here." in page.words
+    assert "Highest: TrimSFT with margin 1.5 and bandwidth 0.8, 61.0 [59.0, 63.0]" in page.words
+    cells = [cell for row in page.rows for cell in row if cell.endswith(("chosen", "highest"))]
+    assert cells == ["60.0 [58.0, 62.0] chosen", "61.0 [59.0, 63.0] 3 seeds highest"]
+    classes = [attributes["class"] for tag, attributes in page.elements if "chosen" in (attributes.get("class") or "")]
+    assert classes == ["q8 alike chosen"]
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (CHOSEN | {"margin": 1.5, "bandwidth": 0.8}, "Chosen on gsm8k: TrimSFT with margin 1.5 and bandwidth 0.8"),
+        (
+            {"objective": "dft", "learning_rate": 1e-5},
+            "Chosen on gsm8k: DFT, with settings that this map does not have.",
+        ),
+        (None, "A setting was chosen on gsm8k; the file does not say which."),  # of an older version
+    ],
+)
+def test_a_choice_that_is_the_highest_or_not_on_the_map(tmp_path, selection, words) -> None:
+    path = write(tmp_path, selected_on="gsm8k", selection=selection)
+    page = Page(page_with(tmp_path, path).read_text(encoding="utf-8"))
+    assert words in page.words and "Highest: TrimSFT with margin 1.5" in page.words
 
 
 def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path) -> None:
@@ -88,6 +120,8 @@ def test_objectives_have_a_table_each_and_equal_values_a_middle_colour(tmp_path)
         ({"points": [point(1, 1, 0.5)] * 2}, r"points\[1\]: trim with margin 1 and bandwidth 1 is points\[0\] already"),
         ({"benchmarks": "math500"}, r"benchmarks: must be a list of names, got 'math500'"),
         ({"metric": None}, r"metric: must be a text, got None"),
+        ({"selection": []}, r"selection: must be an object, got \[\]"),
+        ({"selection": {"objective": "trim", "margin": "x"}}, r"selection.margin: must be a number, got 'x'"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, changes, message) -> None:
@@ -109,8 +143,13 @@ def test_files_that_are_none(tmp_path) -> None:
 def test_a_cell_sets_the_viewer_by_pointer_and_keyboard(browser, tmp_path) -> None:
     make_table(tmp_path / "run" / "tokens.parquet", [["a", "b"] * 20], prompts=("P?",))
     page = write_report(tmp_path / "report.html", {"Base": tmp_path / "run"}, title="t", sweep=write(tmp_path))
+    browser.size(1280, 700)
     view(browser, page)
+    browser.run("document.documentElement.style.scrollBehavior = 'auto'")  # at once, for the test
+    browser.run("document.getElementById('sweep').scrollIntoView()")
     browser.run("document.querySelector('.heat .highest button').click()")
+    assert browser.box("#tokens")[1] == pytest.approx(0, abs=1)  # the viewer is at the top, to the pixel
+    assert browser.run("return document.activeElement.id") == "tokens"
     assert browser.text("yaml") == "objective: trim\nmargin: 1.5\nbandwidth: 0.8"
     assert browser.run("return document.querySelectorAll('.heat button[tabindex=\"0\"]').length") == 1
     browser.run("document.querySelector('.heat button[tabindex=\"0\"]').focus()")

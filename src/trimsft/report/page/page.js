@@ -66,11 +66,17 @@ byId("theme").addEventListener("click", () => {
   try { localStorage.setItem(KEPT_THEME, next); } catch { /* it holds for this visit */ }
 });
 
-// the address holds the state of the rooms, so links to sections scroll and leave it alone
-for (const link of document.querySelectorAll("nav a")) {
+// the address holds the state of the rooms, so links to sections leave it alone; the tab key goes on from where they lead
+const goToSection = (id) => {
+  const section = byId(id);
+  section.tabIndex = -1;
+  section.focus({ preventScroll: true });
+  section.scrollIntoView();
+};
+for (const link of document.querySelectorAll("a.skip, nav a")) {
   link.addEventListener("click", (event) => {
     event.preventDefault();
-    byId(link.hash.slice(1)).scrollIntoView();
+    goToSection(link.hash.slice(1));
   });
 }
 

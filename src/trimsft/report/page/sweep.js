@@ -6,6 +6,7 @@ const chooseCell = (cell) => {
   for (const other of sweepCells) other.firstChild.setAttribute("aria-pressed", String(other === cell));
   document.dispatchEvent(new CustomEvent("trimsft:setting", { detail: { objective, margin: Number(margin), bandwidth: Number(bandwidth) } }));
   byId("sweep-chosen").textContent = `Set: ${objective}, margin ${Number(margin)}, bandwidth ${Number(bandwidth)}.`;
+  if (byId("viewer")) goToSection("tokens");
 };
 
 // one stop of the tab key for each table; arrows go from cell to cell, over what was not tried

@@ -1,13 +1,14 @@
 """The heatmap of a sweep over margin and bandwidth, from the `sweep.json` that a sweep leaves behind.
 
-    {"metric": "average@8", "benchmarks": ["math500"], "selected_on": "math500 (held-out half)",
-     "command": "trimsft sweep ...",
+    {"metric": "average@8", "benchmarks": ["math500"], "selected_on": "gsm8k", "command": "trimsft sweep ...",
+     "selection": {"objective": "trim", "margin": 6.0, "bandwidth": 2.0},
      "points": [{"objective": "trim", "margin": 1.5, "bandwidth": 0.8, "value": 0.61, "low": 0.58, "high": 0.64,
                  "seeds": 3, "run": "runs/sweep/m1.5-t0.8"}],
      "baseline": {"objective": "sft", "value": 0.52, "low": 0.49, "high": 0.55}}
 
-Values are shares from 0 to 1 with their 95 % interval. `selected_on`, `command`, `baseline`, and of a point `objective`
-(trim), `seeds` (1) and `run`, may be left out. Margins and bandwidths need not form a grid.
+Values are shares from 0 to 1 with their 95 % interval. `selected_on`, `selection`, `command`, `baseline`, and of a
+point `objective` (trim), `seeds` (1) and `run`, may be left out. Margins and bandwidths need not form a grid. The
+setting that was chosen, on a benchmark of its own, is seldom the highest of those that are shown: the page marks both.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError
-from trimsft.objectives import PAPER_NAMES
+from trimsft.objectives import NAMES
 from trimsft.text.visible import visible
 
 STEPS = 9  # colours of the scale
@@ -42,6 +43,15 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """The setting that was chosen; it may be none of the points, as another objective is."""
+
+    objective: str
+    margin: float | None = None
+    bandwidth: float | None = None
+
+
+@dataclass(frozen=True)
 class Sweep:
     """All settings that were tried."""
 
@@ -49,6 +59,7 @@ class Sweep:
     benchmarks: tuple[str, ...]
     points: tuple[Point, ...]
     selected_on: str  # what the choice among them was made on; empty where that is not recorded
+    selection: Selection | None
     command: str
     baseline: tuple[float, float, float] | None = None  # SFT on the same benchmarks: value, low, high
 
@@ -83,6 +94,7 @@ def read_sweep(path: Path) -> Sweep:
         benchmarks=tuple(benchmarks),
         points=read,
         selected_on=file.text("selected_on", ""),
+        selection=_selection(content.get("selection"), path),
         command=file.text("command", ""),
         baseline=None if baseline is None else _Record(f"{path}: baseline.", baseline).shares(),
     )
@@ -98,6 +110,14 @@ def _point(record: _Record) -> Point:
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise record.refusal("seeds", "must be a whole number from 1")
     return Point(objective, margin, bandwidth, *record.shares(), seeds, record.text("run", ""))
+
+
+def _selection(content: Any, path: Path) -> Selection | None:
+    if content is None:
+        return None
+    record = _Record(f"{path}: selection.", content)
+    band = [record.number(name) if name in record.content else None for name in ("margin", "bandwidth")]
+    return Selection(record.text("objective"), *band)
 
 
 @dataclass(frozen=True)
@@ -146,6 +166,7 @@ def sweep_parts(path: Path | None) -> dict[str, Any]:
     sweep = read_sweep(path)
     best = max(sweep.points, key=lambda point: point.value)  # of equal ones the first
     lowest = min(point.value for point in sweep.points)
+    chosen = [point for point in sweep.points if _setting(point) == _setting(sweep.selection)]
     by_objective = {name: [point for point in sweep.points if point.objective == name] for name in _OBJECTIVES}
     return {
         "sections": [("sweep", "Sweep")],
@@ -155,12 +176,17 @@ def sweep_parts(path: Path | None) -> dict[str, Any]:
         },
         "sweep": sweep,
         "best": best,
+        "chosen": chosen[0] if len(chosen) == 1 else None,
         "alike": sum(point.value >= best.low for point in sweep.points) - 1,
-        "names": PAPER_NAMES,
+        "names": NAMES,
         "tables": [_table(name, points, lowest, best.value) for name, points in by_objective.items() if points],
         "scale": [100 * lowest, 100 * best.value],
         "steps": STEPS,
     }
+
+
+def _setting(one: Point | Selection | None) -> tuple[str, float | None, float | None] | None:
+    return None if one is None else (one.objective, one.margin, one.bandwidth)
 
 
 def _table(objective: str, points: Sequence[Point], low: float, high: float) -> dict[str, Any]:
