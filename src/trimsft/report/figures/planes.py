@@ -43,7 +43,7 @@ def movement_maps(runs: Mapping[str, Array]) -> Drawing:
             if place % columns == 0:
                 axes.set_ylabel("gap before")
             if place + columns >= len(runs):
-                axes.set_xlabel(r"gap after, of $m \pm \tau$")
+                axes.set_xlabel(r"gap after, against $m \pm \tau$")
                 axes.tick_params(labelbottom=True)
         for axes in panels.flat[len(runs) :]:
             axes.set_visible(False)
