@@ -113,6 +113,13 @@ def test_settings_are_those_of_the_run(tmp_path) -> None:
     assert [side.setting for side in sides] == ["margin 3, bandwidth 0.5", "at step 7: gate 0.25, exponent 2"]
 
 
+def test_a_run_trained_with_the_default_objective_is_known_by_its_manifest(tmp_path) -> None:
+    runs = runs_of(tmp_path, base="", mine="learning_rate: 0.1")
+    (tmp_path / "mine/manifest.json").write_text('{"objective": {"name": "trim", "fingerprint": null}}')
+    first, second = sides_of(runs, PARAMETERS, ENDED)
+    assert (first.label, second.label, second.setting) == ("SFT", "mine", "margin 1.5, bandwidth 0.8")
+
+
 def test_no_tokens_no_story(tmp_path) -> None:
     make_table(tmp_path / "base" / "tokens.parquet", [])
     assert tell_story(runs_of(tmp_path, base="", SFT="objective: sft"), PARAMETERS) is None

@@ -103,6 +103,9 @@ class Run:
         config = None if self.folder.is_file() else self.directory.read_config()
         if config is not None and config.get("objective") is not None:
             return str(config["objective"])
+        trained = self.manifest.get("objective")  # knows the default, too, which config.yaml need not name
+        if isinstance(trained, dict) and isinstance(trained.get("name"), str):
+            return str(trained["name"])
         method = method_of(self.label)
         return method if method in OBJECTIVES else None
 

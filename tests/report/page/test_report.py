@@ -39,7 +39,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory) -> Page:
-    settings = {"lab": {"rows": 480, "tiers": ["a", "b"]}, "command": "trimsft quickstart"}
+    settings = {"lab": {"rows": 480, "tiers": ["a", "b"], "base": ""}, "command": "trimsft quickstart"}
     return page_of(tmp_path_factory.mktemp("out") / "made", runs, settings=settings)
 
 
@@ -66,6 +66,7 @@ def test_the_page_says_what_was_run(page) -> None:
     rows = page.facts
     assert rows["lab.rows"] == "480" and rows["lab.tiers"] == "a, b" and rows["command"] == "trimsft quickstart"
     assert rows["command of SFT"] == "trimsft train x"
+    assert "lab.base" not in rows and all(rows.values())  # what is empty has no row
     assert rows["versions"] == "transformers 5, torch 2, trl 1"
 
 
@@ -254,7 +255,7 @@ def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
     assert said(*folders, one) == f"3 runs. {made} the run directories and a token table"
     page = page_of(tmp_path, {"A": one})
     assert said(one) in page.words and "before and after" not in page.text
-    assert page.links() == ["#tokens", "#gaps", "#weights", "#run"]
+    assert page.links() == ["#tokens", "#tokens", "#gaps", "#weights", "#run"]  # the first skips to it
     assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#run"]
 
 

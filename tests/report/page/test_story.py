@@ -113,11 +113,21 @@ def test_the_order_is_story_viewer_scores_tables_training_run(browser, told, tmp
     assert browser.run("return document.querySelectorAll('.learns').length") == 0
 
 
+@pytest.fixture(scope="module")
+def long_labels(told, tmp_path_factory) -> Path:
+    """The same runs under names that have no place to break."""
+    folder = tmp_path_factory.mktemp("long")
+    names = {"base": "B" * 80, "sft": "runs/" + "s" * 80, "trimsft": "margin1.5_bandwidth0.8_" * 4}
+    runs = {label: told.parent / name for name, label in names.items()}
+    return write_report(folder / "report.html", runs, title="T" * 90, settings={"setting" * 12: "value" * 20})
+
+
 @pytest.mark.parametrize("width", [390, 1400, 1920])
-def test_nothing_is_wider_than_the_window(browser, told, width) -> None:
+def test_nothing_is_wider_than_the_window(browser, told, long_labels, width) -> None:
     browser.size(width)
-    view(browser, told)
-    assert browser.run("return document.documentElement.scrollWidth") == width
+    for page in (told, long_labels):
+        view(browser, page)
+        assert browser.run("return document.documentElement.scrollWidth") == width
 
 
 def test_hostile_tokens_prompts_and_labels_stay_text(tmp_path) -> None:

@@ -25,7 +25,7 @@ def lead(runs: Sequence[Run]) -> str:
 
 
 def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]:
-    """What was run: settings, versions, commands, and where each run is."""
+    """What was run: settings but for empty ones, versions, commands, and where each run is."""
     facts = flat(settings)
     versions: dict[str, Any] = {}
     for run in runs:
@@ -44,7 +44,7 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
         facts[name] = "; ".join(
             [str(run.folder), *([table_facts(run.table.metadata)] if run.table is not None else [])]
         )
-    return {visible(name): visible(value) for name, value in facts.items()}
+    return {visible(name): visible(value) for name, value in facts.items() if value.strip()}
 
 
 def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
