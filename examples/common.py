@@ -20,7 +20,7 @@ def parse(description: str | None, *, out: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M", help="name on the hub, or a folder")
     parser.add_argument("--data", help="JSON Lines with problem and solution; a dozen sums if not given")
-    parser.add_argument("--objective", choices=list(OBJECTIVES), default="trim")
+    parser.add_argument("--objective", choices=list(OBJECTIVES), default="auto-trim")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--out", default=out, help="folder for the model")

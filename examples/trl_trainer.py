@@ -1,4 +1,4 @@
-"""Fine-tune with `TrimSFTTrainer`, TRL's `SFTTrainer` with the fused head and any of the six objectives.
+"""Fine-tune with `TrimSFTTrainer`, TRL's `SFTTrainer` with the fused head and any of the objectives.
 
     python examples/trl_trainer.py
     python examples/trl_trainer.py --model HuggingFaceTB/SmolLM2-360M --data train.jsonl --objective dft --steps 500
