@@ -256,7 +256,7 @@ def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
     page = page_of(tmp_path, {"A": one})
     assert said(one) in page.words and "before and after" not in page.text
     assert page.links() == ["#tokens", "#tokens", "#gaps", "#weights", "#run"]  # the first skips to it
-    assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#run"]
+    assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#scores", "#run"]
 
 
 @pytest.mark.parametrize(("gap", "ends"), [((-3, 4), ("-5", "10")), ((-30, 21.5), ("-30", "22"))])
