@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trimsft.objectives import PARAMETERS, AutoTrim, TokenStats
-from trimsft.report.runs import Run
 from trimsft.runs import JsonLines
 from trimsft.runs.parsing import checked
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trimsft.report.runs import Run
 
 MOST_MOMENTS = 200  # that a page carries of one training
 _HALF = math.sqrt(2 * math.log(2))  # a Gaussian is one half so many bandwidths from its middle
@@ -34,7 +35,9 @@ class Logged:
     nll: float | None = None
     mean_token_accuracy: float | None = None
     gap_p05: float | None = None
+    gap_p25: float | None = None
     gap_p50: float | None = None
+    gap_p75: float | None = None
     gap_p95: float | None = None
     effective_ratio: float | None = None
     skipped: float | None = None
@@ -80,13 +83,14 @@ def read_course(run: Run) -> list[Logged]:
     if run.folder.is_file() or not path.is_file():
         return []
     lines = checked(list[Logged], JsonLines(path).read(), where=str(path))
-    fixed = _counts_from(run)
-    course = []
-    for line in lines:
-        if line.nll is not None:  # neither an evaluation nor the end
-            moment = _moment(line)
-            course.append(replace(line, counts_from=moment.counts_from if moment else fixed))
-    return course
+    fixed = counts_from(run.objective, run.directory.read_config() or {}, where=str(run.directory.config_path))
+    return [with_counts(line, fixed) for line in lines if line.nll is not None]  # neither an evaluation nor the end
+
+
+def with_counts(line: Logged, fixed: float | None) -> Logged:
+    """The line with the gap from which on tokens count: AutoTrim's at that step, or that of a band that is fixed."""
+    moment = _moment(line)
+    return replace(line, counts_from=moment.counts_from if moment else fixed)
 
 
 def moments_of(course: Sequence[Logged]) -> list[Moment]:
@@ -107,13 +111,22 @@ def _moment(line: Logged) -> Moment | None:
     return Moment(line.step, line.gate, line.exponent)
 
 
-def _counts_from(run: Run) -> float | None:
-    """The same gap under an objective that does not move; None for those that give low gaps a high weight."""
-    if run.objective == "dft":
+def counts_from(objective: str | None, config: Mapping[str, Any], *, where: str) -> float | None:
+    """The same gap under an objective that does not move; None for those that give low gaps a high weight.
+
+    Args:
+        where: the file of `config`, for errors.
+    """
+    if objective == "dft":
         return 0.0  # p = 1/2
-    if run.objective not in ("trim", "trim-e"):
+    if objective not in ("trim", "trim-e"):
         return None
-    config: Mapping[str, Any] = run.directory.read_config() or {}
-    given = {name: config[name] for name in ("margin", "bandwidth") if config.get(name) is not None}
-    band = checked(dict[str, float], PARAMETERS | given, where=str(run.directory.config_path))
+    band = band_of(config, where=where)
     return band["margin"] - _HALF * band["bandwidth"]
+
+
+def band_of(config: Mapping[str, Any], *, where: str) -> dict[str, float]:
+    """Margin and bandwidth of a training's config.yaml; the paper's where it names none."""
+    given = {name: config.get(name) for name in ("margin", "bandwidth")}
+    known = {name: PARAMETERS[name] if value is None else value for name, value in given.items()}
+    return checked(dict[str, float], known, where=where)
