@@ -28,6 +28,8 @@ LARGEST_YAML = 2**20
 """Characters of a YAML text: settings are written by hand, and the parser needs a second for as many."""
 MOST_NODES = 100_000
 """Values of a YAML text, those counted again that an alias repeats."""
+DEEPEST = 200
+"""Lists and objects of a JSON text in one another."""
 
 
 class ParseError(ValueError):
@@ -37,11 +39,30 @@ class ParseError(ValueError):
 def parse_json(text: bytes | str) -> Any:
     """The value of a JSON text."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
     except ValueError as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
         raise ParseError(one_line(error)) from error
+    if _is_deep(value):  # what Python 3.13 still reads, and nobody could walk through
+        raise ParseError("nested too deeply")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects are in one another more than `DEEPEST` times; it walks level by level."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, list | dict)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def parse_yaml(text: str) -> Any:
