@@ -20,7 +20,7 @@ def opened(browser, compared) -> Browser:
 def lines(browser: Browser) -> list[str]:
     return browser.run(
         "return [...document.querySelectorAll('.flip-line')]"
-        ".map(line => [...line.children].map(c => c.textContent).join('|'))"
+        ".map(line => [...line.children].filter(c => !c.matches('.parting')).map(c => c.textContent).join('|'))"
     )
 
 
@@ -51,16 +51,36 @@ def test_the_script_says_what_the_page_said_without_it(browser, compared) -> Non
     browser.open(compared)
     assert differences(browser) == shown
     assert lines(browser) == [
-        "e1 easy, no. 2|right 1 → 3 of 4|+2|vote ✗ → ✓|greedy ✗ → ✓",
-        "e2 easy, no. 3|right 1 → 3 of 4|+2|vote tie → ✓|greedy ✗ → ✓",
-        "e0 easy, no. 1|right 4 → 3 of 4|−1|vote ✓|greedy ✗ → ✓",  # noqa: RUF001
-        "h0 hard, no. 1|right 0 → 1 of 4|+1|vote ✗ → tie|greedy ✓",
+        "e1? e1, easy, no. 2|right 1 → 3 of 4|+2|vote ✗ → ✓|greedy ✗ → ✓",
+        "e2? e2, easy, no. 3|right 1 → 3 of 4|+2|vote tie → ✓|greedy ✗ → ✓",
+        "e0? e0, easy, no. 1|right 4 → 3 of 4|−1|vote ✓|greedy ✗ → ✓",  # noqa: RUF001
+        "h0? h0, hard, no. 1|right 0 → 1 of 4|+1|vote ✗ → tie|greedy ✓",
     ]
     assert browser.text("flip-counts") == (
         "SFT → TrimSFT on 5 problems: 4 changed; more samples right on 3, fewer on 1; the majority flipped on 2 "
         "(2 to right, 0 to wrong), greedy on 3 (3 to right, 0 to wrong). Shown: 4 of 4, largest change first."
     )
     assert browser.console() == [] and browser.requests() == [compared.as_uri()]
+
+
+PARTINGS = "return [...document.querySelectorAll('{} .parting')].map(e => e.textContent.replace(/\\s+/g, ' ').trim())"
+
+
+def test_flips_show_where_a_wrong_sample_leaves_a_right_one(browser, compared) -> None:
+    """In every window, the script says what the page says without it."""
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(compared)
+    plain = browser.run(PARTINGS.format(".evaluation-plain"))
+    asked = browser.run("return [...document.querySelectorAll('.evaluation-plain summary')].map(s => s.textContent)")
+    browser.reset()
+    browser.open(compared)
+    shown = browser.run(PARTINGS.format("#flip-list"))
+    right, wrong = (f"Since $x^2=1$ it is \\boxed{{{answer}}}, for \\$5." for answer in (1, 7))
+    assert shown[2] == f"The first step that differs: ✓ SFT: {right} ✗ TrimSFT: {wrong}"  # e0, which TrimSFT lost
+    assert plain == [shown[0], shown[1], shown[2]]
+    assert [text.split("?")[0] for text in asked] == ["e1", "e2", "e0"]
+    browser.click("swap")
+    assert browser.run(PARTINGS.format("#flip-list")) == shown  # who was wrong does not depend on the order
 
 
 def test_choosing_runs_and_swapping_them(opened, three) -> None:
@@ -74,7 +94,7 @@ def test_choosing_runs_and_swapping_them(opened, three) -> None:
         for cell, mirror in zip(row[1:], other[1:], strict=True):
             value, low, high = (part.strip("[],") for part in cell.translate(turned).split())
             assert mirror == f"{value} [{high}, {low}]"
-    assert lines(opened)[0].startswith("e1 easy, no. 2|right 3 → 1 of 4|−2|vote ✓ → ✗")  # noqa: RUF001
+    assert lines(opened)[0].startswith("e1? e1, easy, no. 2|right 3 → 1 of 4|−2|vote ✓ → ✗")  # noqa: RUF001
     opened.put("run-b", 0, "change")
     opened.put("run-a", 1, "change")
     assert opened.text("pair-name") == "Base minus SFT"
@@ -93,9 +113,9 @@ def test_filters(opened) -> None:
     }.items():
         opened.put("flip-only", only, "change")
         opened.put("flip-benchmark", "", "change")
-        assert [line.split()[0] for line in lines(opened)] == names
+        assert [line.split("?")[0] for line in lines(opened)] == names
         opened.put("flip-benchmark", 1, "change")
-        assert [line.split()[0] for line in lines(opened)] == [name for name in names if name[0] == "h"]
+        assert [line.split("?")[0] for line in lines(opened)] == [name for name in names if name[0] == "h"]
 
 
 def test_a_problem_shows_all_samples_by_vote(opened) -> None:
@@ -146,7 +166,9 @@ def test_the_address_keeps_the_state_and_what_others_keep_there(browser, compare
     browser.open(compared, address)
     chosen = [browser.value(name) for name in ("run-a", "run-b", "flip-benchmark", "flip-only")]
     assert chosen == ["0", "2", "0", "lost"]
-    assert browser.run("return document.querySelector('details.flip[open] .which').textContent") == "e0 easy, no. 1"
+    assert (
+        browser.run("return document.querySelector('details.flip[open] .which').textContent") == "e0? e0, easy, no. 1"
+    )
     browser.put("run-a", 1, "change")
     assert "e.a" not in browser.run("return location.hash")  # what is as it was at first needs no words
 

@@ -14,6 +14,34 @@ const startScores = () => {
     download("scores.svg", "image/svg+xml", standaloneSvg(document.querySelector("#scores figure svg"))));
 };
 
+// ---- where a wrong answer leaves a right one (as answers.py has it)
+const ASKED = 160; // characters of a problem in the list
+const shortened = (text) => (text.length > ASKED ? `${text.slice(0, ASKED - 1).trimEnd()}…` : text);
+const stepsOf = (text) => {
+  const steps = text.split(/\n+|(?<=[.!?;])\s+/).map((step) => step.trim()).filter(Boolean);
+  const counting = steps.filter((step) => /[0-9]/.test(step));
+  return counting.length ? counting : steps;
+};
+const sharedSteps = (one, other) => {
+  let count = 0;
+  while (count < Math.min(one.length, other.length) && one[count] === other[count]) count++;
+  return count;
+};
+
+// {shared, wrong, right}: the first step in which a wrong sample of one run differs from a right one of the other
+const partingOf = (lost, won) => {
+  const { strings } = data.answers;
+  const texts = (answers, right) => answers.samples.filter(([, status]) => (status === "correct") === right).map((sample) => stepsOf(strings[sample[4]]));
+  let best = null;
+  for (const one of texts(lost, false)) {
+    for (const other of texts(won, true)) {
+      const shared = sharedSteps(one, other);
+      if (!best || shared > best.shared) best = { shared, wrong: one[shared] ?? "", right: other[shared] ?? "" };
+    }
+  }
+  return best;
+};
+
 // ---- two runs
 const KINDS = {
   changed: ["changed in any way", (flip) => flip.differs],
@@ -106,17 +134,30 @@ const startPairs = () => {
   };
   const mark = (value) => (value === null ? "–" : value === 1 ? "✓" : value > 0 ? "tie" : "✗");
   const from = (p, q) => (mark(p) === mark(q) ? mark(p) : `${mark(p)} → ${mark(q)}`);
-  const summary = ({ problem, before, after, change, vote, greedy }) => {
+  const parted = ({ place, change, greedy }) => {
+    const lostIsB = (change || greedy) < 0;
+    const [lost, won] = lostIsB ? [state.b, state.a] : [state.a, state.b];
+    const runs = data.answers.problems[place]?.runs;
+    const found = (change || greedy) && runs?.[lost] && runs[won] ? partingOf(runs[lost], runs[won]) : null;
+    if (!found) return [];
+    const part = (kind, sign, run, step) => element("span", `part ${kind}`, `${sign} ${data.runs[run]}: `, element("bdi", "", step || "(ends)"));
+    const note = element("span", "note", "The first step that differs:");
+    return [element("span", "parting", note, " ", part("right", "✓", won, found.right), " ", part("wrong", "✗", lost, found.wrong))];
+  };
+  const summary = (flip) => {
+    const { problem, place, before, after, change, vote, greedy } = flip;
     const [at, number, id] = problem;
     const count = before[1] === after[1] ? `${before[0]} → ${after[0]} of ${after[1]}` : `${before[0]} of ${before[1]} → ${after[0]} of ${after[1]}`;
     const cell = (className, label, text) => element("span", className, element("span", "label", `${label} `), text);
     const direction = change > 0 ? "up" : change < 0 ? "down" : "";
     const shift = before[1] === after[1] ? after[0] - before[0] : change;
     const shown = shift === 0 ? "0" : `${shift > 0 ? "+" : "−"}${Math.abs(Number(shift.toFixed(2)))}`;
+    const asked = data.answers.problems[place];
+    const name = asked ? [element("span", "asked", shortened(data.answers.strings[asked.text[0]]) || id), element("span", "note", ` ${id}, ${data.columns[at]}, no. ${number}`)] : [id, element("span", "note", ` ${data.columns[at]}, no. ${number}`)];
     return element("summary", "flip-line",
-      element("span", "which", id, element("span", "note", ` ${data.columns[at]}, no. ${number}`)),
+      element("span", "which", ...name),
       cell("count", "right", count), element("span", `shift ${direction}`, shown),
-      cell(vote ? "flipped" : "", "vote", from(before[2], after[2])), cell(greedy ? "flipped" : "", "greedy", from(before[3], after[3])));
+      cell(vote ? "flipped" : "", "vote", from(before[2], after[2])), cell(greedy ? "flipped" : "", "greedy", from(before[3], after[3])), ...parted(flip));
   };
   const side = (run) => ({ run, label: data.runs[run], folder: data.folders[run] });
   const details = (flip) => {

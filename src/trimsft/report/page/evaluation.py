@@ -27,6 +27,7 @@ from trimsft.report.page.answers import (
     flips,
     has_answers,
     pack_answers,
+    parting,
     problem_rows,
 )
 from trimsft.report.page.charts import number, run_lines, score_chart
@@ -318,14 +319,25 @@ def _flip_parts(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int
     written = [row for row in flipped if any(has_answers(runs[place], row, place) for place in pair)]
     gained = [row for row in written if row.change(*pair) > 0][:OPENED]
     lost = [row for row in written if row.change(*pair) < 0][:OPENED]
-    sides = [(runs[place].label, RunAnswers(runs[place])) for place in pair]
+    written_by = [RunAnswers(runs[place]) for place in pair]
+    labels = [runs[place].label for place in pair]
     return {
         "flips": [(row, *(row.outcomes[place] for place in pair)) for row in flipped[:LISTED]],
         "flipped": len(flipped),
         "asked": sum(all(row.outcomes[place] for place in pair) for row in rows),
-        "opened": [{"row": row, "sides": [(label, answers(row)) for label, answers in sides]} for row in gained + lost],
+        "opened": [_opened(row, pair, labels, written_by) for row in gained + lost],
         "longest": LONGEST,
     }
+
+
+def _opened(
+    row: ProblemRow, pair: tuple[int, int], labels: Sequence[str], written_by: Sequence[RunAnswers]
+) -> dict[str, Any]:
+    """A problem with all answers of two runs, and where a wrong one leaves a right one."""
+    before, after = (answers(row) for answers in written_by)
+    parted = parting(row, pair, (before, after))
+    lost = labels if row.change(*pair) > 0 else labels[::-1]
+    return {"row": row, "sides": list(zip(labels, (before, after), strict=True)), "parted": parted, "parties": lost}
 
 
 def _problem_data(row: ProblemRow, columns: Sequence[str]) -> list[Any]:
