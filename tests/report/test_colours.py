@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, name_of
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, lines_of, name_of
 
 Array = NDArray[np.float64]
 APART = 10  # in CIELAB; 2.3 is the least that is seen at all (Mahy et al., 1994), and these are thin lines in a plot
@@ -73,3 +73,11 @@ def test_names_of_methods_in_place_of_ids() -> None:
         "Rho-1",
     ]
     assert name_of("narrow") == "narrow"
+
+
+def test_a_run_has_one_colour_in_a_figure_of_some_runs_and_in_one_of_all() -> None:
+    objectives = {"base": None, "first": None, "second": None, "third": "sft", "fourth": "sft"}
+    every = lines_of(objectives, objectives)
+    assert len(set(every.values())) == len(every) and every["third"] == METHOD_LINES["sft"]
+    for label, line in every.items():
+        assert lines_of([label], objectives) == {label: line}

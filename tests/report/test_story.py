@@ -108,9 +108,13 @@ def test_which_are_held_against_each_other(tmp_path, configs, expected) -> None:
 
 
 def test_settings_are_those_of_the_run(tmp_path) -> None:
+    """Where its config.yaml names none it was trained with the paper's; the page's are for a table alone."""
     runs = runs_of(tmp_path, a="objective: trim\nmargin: 3", b="objective: auto-trim")
-    sides = sides_of(runs, PARAMETERS | {"bandwidth": 0.5}, Moment(step=7, gate=0.25, exponent=2.0))
-    assert [side.setting for side in sides] == ["margin 3, bandwidth 0.5", "at step 7: gate 0.25, exponent 2"]
+    page, moment = PARAMETERS | {"bandwidth": 0.5}, Moment(step=7, gate=0.25, exponent=2.0)
+    expected = ["margin 3, bandwidth 0.8", "at step 7: gate 0.25, exponent 2"]
+    assert [side.setting for side in sides_of(runs, page, moment)] == expected
+    alone = make_table(tmp_path / "trim.parquet", [RIGHT])
+    assert sides_of(read_runs({"trim": alone}), page, moment)[1].setting == "margin 1.5, bandwidth 0.5"
 
 
 def test_a_run_trained_with_the_default_objective_is_known_by_its_manifest(tmp_path) -> None:

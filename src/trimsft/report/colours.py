@@ -107,12 +107,13 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
     """A line for each label, in their order.
 
     The first run of a method has the line of that method; every other run has one that no method among them needs.
+    A run has the same line in a figure of some runs and on the page of all.
 
     Args:
-        objectives: what runs were trained with, by label; where it is not known the label may name a method.
+        objectives: what all runs were trained with, by label; where it is not known the label may name a method.
     """
     labels = list(labels)
-    known = {label: (objectives or {}).get(label) or method_of(label) for label in labels}
+    known = {label: (objectives or {}).get(label) or method_of(label) for label in [*(objectives or {}), *labels]}
     first: dict[str, str] = {}
     for label, method in known.items():
         if method in METHOD_LINES:
@@ -120,6 +121,6 @@ def lines_of(labels: Iterable[str], objectives: Objectives | None = None) -> dic
     lines = {label: METHOD_LINES[method] for method, label in first.items()}
     order = dict.fromkeys((*_LENT, *reversed(METHOD_LINES)))  # those of the paper last: they mean something to a reader
     free = [METHOD_LINES[name] for name in order if METHOD_LINES[name] not in lines.values()] or [OTHER_LINE]
-    others = [label for label in labels if label not in lines]
+    others = [label for label in known if label not in lines]
     lines |= {label: free[place % len(free)] for place, label in enumerate(others)}
     return {label: lines[label] for label in labels}

@@ -89,10 +89,11 @@ def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment) -> Objec
         return moment
     if run.objective not in PAPER_OBJECTIVES:
         return None
-    config = (None if run.folder.is_file() else run.directory.read_config()) or {}
+    config = None if run.folder.is_file() else run.directory.read_config()
+    if config is None:  # its label alone names the objective
+        return objective_of(run.objective, parameters)
     given = {name: config[name] for name in PARAMETERS if config.get(name) is not None}
-    own = checked(dict[str, float], given, where=str(run.directory.config_path))
-    return objective_of(run.objective, {**parameters, **own})
+    return objective_of(run.objective, checked(dict[str, float], given, where=str(run.directory.config_path)))
 
 
 # ---- what is told
