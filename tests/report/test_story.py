@@ -69,12 +69,13 @@ def test_without_wrong_steps_the_story_is_the_band(tmp_path) -> None:
     story = tell_story(runs_of(tmp_path, base=""), PARAMETERS | {"margin": 2.0, "bandwidth": 1.0})
     assert story.steps is None and "arithmetic" not in story.headline + story.detail
     assert (
-        story.headline.startswith("SFT spends ") and "on the 0.48 % of tokens that lie below the band" in story.headline
+        story.headline.startswith("SFT spends ")
+        and "on the 0.48 % of tokens whose logit gap lies below 1.0" in story.headline
     )
-    assert "The band is 1.0 to 3.0 in logits" in story.detail
+    assert story.detail.startswith("Between 1.0 and 3.0, by base, lie 0.48 % of the tokens: SFT takes ")
     assert story.lowest[0].text == " odd" and story.lowest[0].gap == -8.0
     shown = story.excerpt
-    assert len(shown.tokens) == SHOWN and (shown.cut_before, shown.cut_after) == (True, False)
+    assert len(shown.tokens) == SHOWN and (shown.start, shown.cut_after) == (200 - SHOWN, False)
     assert shown.tokens[-1].marked and shown.tokens[-1].levels == (LEVELS, 0)
 
 

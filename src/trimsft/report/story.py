@@ -32,6 +32,7 @@ READ = 200  # examples that are looked at
 SHOWN = 72  # tokens of the example that is shown
 LEVELS = 8  # strengths in which a token is lit, beside none
 LOWEST = 5  # tokens that are named where no step is wrong
+MINUS = "\u2212"
 _FAINT = 0.02  # of the strongest token; less is not lit
 
 
@@ -116,8 +117,8 @@ class Excerpt:
 
     number: int
     prompt: str
+    start: int  # the place of the first token that is shown
     tokens: tuple[Lit, ...]
-    cut_before: bool
     cut_after: bool
     wrong: tuple[ArithmeticStep, ...]  # the steps that do not hold in the whole of it
 
@@ -169,8 +170,8 @@ class Story:
             )
         low = percent_text(self.tokens_percent.low)
         return (
-            f"{first.label} spends {spent[0]} of its gradient on the {low} of tokens that lie below the band, "
-            f"{second.label} {spent[1]}."
+            f"{first.label} spends {spent[0]} of its gradient on the {low} of tokens whose logit gap lies below "
+            f"{_signed(self.band[0])}, {second.label} {spent[1]}."
         )
 
     @property
@@ -185,11 +186,9 @@ class Story:
         if self.steps is None:
             low, high = map(_signed, self.band)
             pairs = zip(self.sides, self.mass_percent, strict=True)
-            within = [f"{side.label} {percent_text(mass.middle)}" for side, mass in pairs]
-            return (
-                f"The band is {low} to {high} in logits above the strongest other token, by {self.model}; within it "
-                f"{percent_text(self.tokens_percent.middle)} of the tokens have {' and '.join(within)} of the gradient."
-            )
+            taken = [f"{side.label} takes {percent_text(mass.middle)}" for side, mass in pairs]
+            within = f"Between {low} and {high}, by {self.model}, lie {percent_text(self.tokens_percent.middle)}"
+            return f"{within} of the tokens: {' and '.join(taken)} of its gradient from them."
         wrong, right = (_signed(gap) for gap in (self.steps.lowest_wrong, self.steps.lowest_right))
         if self.steps.are_told_apart:
             return (
@@ -221,7 +220,7 @@ def percent_text(percent: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:.1f}".replace("-", "\u2212")
+    return f"{value:.1f}".replace("-", MINUS)
 
 
 # ---- how it is found
@@ -353,8 +352,8 @@ class _Teller:
         return Excerpt(
             number=number,
             prompt=prompts[number] if number < len(prompts) else "",
+            start=start,
             tokens=tuple(self._lit(row, tops, marked=bool(row in marked)) for row in shown.tolist()),
-            cut_before=start > 0,
             cut_after=start + SHOWN < len(rows),
             wrong=tuple(step for step in self.steps[place] if not step.holds),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.report.page.browser import wait
 from tests.report.page.pages import (
     ATTACK,
     HIDDEN,
@@ -21,6 +22,7 @@ from tests.tokens.tiny import make_table
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.build import write_report
+from trimsft.report.story import MINUS
 
 TEXTS = [
     ["Step ", "1", ": ", "3", " * ", "8", " = ", "8", ".\n", "So ", "it ", "is ", "8", "."],
@@ -46,7 +48,7 @@ def test_the_first_screen_is_the_story_with_or_without_a_script(browser, told) -
         said.append(browser.run("return document.getElementById('story').innerText"))
         assert browser.box("#story")[3] < 1000  # above the fold
         assert "loads nothing" not in browser.run("return document.querySelector('header').innerText")
-    assert said[0] == said[1]
+    assert said[0] == said[1].replace(" Look at it in the viewer", "")
     assert "1 of 2 arithmetic steps in these 2 examples is wrong: SFT spends 67 %" in said[0]
     assert "3 * 8 = 8 is wrong, 24 would be right" in said[0] and "What is 3 times 8?" in said[0]
     assert "it loads nothing" in browser.run("return document.getElementById('run').innerText")
@@ -60,11 +62,17 @@ def test_what_is_wrong_glows_where_it_is_learned_from(browser, told) -> None:
         "return [row.querySelector('.who strong').textContent, row.querySelector('.lights').textContent, t.textContent,"
         "getComputedStyle(t).boxShadow !== 'none', t.title] })"
     )
-    text = "".join(TEXTS[0])
-    assert rows == [
-        ["SFT learns from", text, "8", True, "8 | gap -9.0 | competitor 4"],
-        ["TrimSFT learns from", text, "8", False, "8 | gap -9.0 | competitor 4"],
-    ]
+    text, title = "".join(TEXTS[0]), f"“8” has a gap of {MINUS}9.0 to “4”"
+    assert rows == [["SFT learns from", text, "8", True, title], ["TrimSFT learns from", text, "8", False, title]]
+
+
+def test_the_example_can_be_looked_at_in_the_viewer(browser, told) -> None:
+    view(browser, told, "e.only=lost")
+    browser.run("document.querySelector('#story button').click()")
+    wait(lambda: browser.run("return document.activeElement.textContent") == "8")
+    assert browser.run("return document.activeElement.closest('#pane') !== null")
+    wait(lambda: "t.at=0%7E7" in browser.run("return location.hash"))
+    assert browser.value("flip-only") == "lost"  # the state of other rooms stays
 
 
 def test_the_strip_has_every_run_in_the_colour_of_its_method(browser, told) -> None:

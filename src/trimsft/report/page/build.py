@@ -36,6 +36,7 @@ LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much th
 STYLES = ("page.css", "story.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
 SCRIPTS = {
     "tokens": "store.js weights.js corpus.js text.js find.js share.js viewer.js controls.js",
+    "story": "story.js",
     "evaluation": "mathematics.js evaluation.js",
     "sweep": "sweep.js",
 }

@@ -12,11 +12,12 @@ from typing import Any
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
-from trimsft.report.story import Excerpt, Story, percent_text
+from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.text.visible import spaced, visible
 
 PROMPT = 300  # characters of the prompt that are shown
+CARDS = 12  # runs in the strip
 
 
 def story_parts(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,8 +41,10 @@ def _told(runs: Sequence[Run], story: Story) -> dict[str, Any]:
         "number": excerpt.number + 1,
         "prompt": _prompt(excerpt.prompt),
         "rows": [_row(runs, story, place) for place in range(len(story.sides))],
-        "lowest": [] if story.steps else [_named(token.text, token.gap, token.competitor) for token in story.lowest],
+        "lowest": [] if story.steps else [_named(token) for token in story.lowest],
+        "at": f"{excerpt.number}~{excerpt.start + [token.marked for token in excerpt.tokens].index(True)}",
         "model": visible(story.model),
+        "on": "on what is wrong" if story.steps else f"below a gap of {number(story.band[0]).replace('-', MINUS)}",
     }
 
 
@@ -55,29 +58,28 @@ def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
         "setting": side.setting,
         "line": line_class(known) if known else f"line-{side.objective}",
         "spent": percent_text(story.spent_percent[place]),
-        "before": "…" if excerpt.cut_before else "",
+        "before": "…" if excerpt.start else "",
         "after": "…" if excerpt.cut_after else "",
         "tokens": [
             {
                 "text": visible(token.text),
                 "class": f"lit l{token.levels[place]}" + (" told" if token.marked else ""),
-                "marked": token.marked,
-                "title": _named(token.text, token.gap, token.competitor),
+                "title": _named(token),
             }
             for token in excerpt.tokens
         ],
     }
 
 
-def _named(text: str, gap: float, competitor: str) -> str:
-    return f"{spaced(text).strip()} | gap {number(gap)} | competitor {spaced(competitor).strip()}"
+def _named(token: Lit) -> str:
+    gold, competitor = (visible(text.strip()) or spaced(text).strip() for text in (token.text, token.competitor))
+    return f"“{gold}” has a gap of {number(token.gap).replace('-', MINUS)} to “{competitor}”"
 
 
 def _about(story: Story, excerpt: Excerpt) -> str:
     """What is wrong in the example, or what is lowest in it."""
     if story.steps is None:
-        token = story.lowest[0]
-        return f"the lowest gap of all is marked: {_named(token.text, token.gap, token.competitor)}"
+        return f"the lowest of all is marked: {_named(story.lowest[0])}"
     return visible("; ".join(f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong))
 
 
@@ -99,24 +101,22 @@ def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, An
     cells = {table["metric"]: {label: row[-1] for label, row in table["rows"]} for table in tables}
     shown = list(dict.fromkeys([tables[0]["metric"], "greedy"]))
     reference = _reference(runs, story, evaluation)
-    scored = [run for run in runs if run.label in cells[shown[0]]]
-    places = {run.label: place for place, run in enumerate(runs)}
+    places = [place for place, run in enumerate(runs) if run.label in cells[shown[0]]]
     cards = []
-    for run in scored:
-        differences = [
-            _difference(evaluation["pairs"], reference, places[run.label], metric, evaluation["columns"][-1])
-            for metric in ("average" if shown[0] != "greedy" else "greedy", "greedy")
-        ]
-        figures = [
-            {"metric": metric, "interval": cells[metric][run.label], "mark": difference.mark if difference else ""}
-            for metric, difference in zip(shown, differences, strict=False)
-        ]
-        cards.append({"label": visible(run.label), "line": lines[run.label], "figures": figures})
+    for place in places[:CARDS]:
+        label, figures = runs[place].label, []
+        for metric in shown:
+            name = "greedy" if metric == "greedy" else "average"
+            difference = _difference(evaluation["pairs"], reference, place, name, evaluation["columns"][-1])
+            mark = difference.mark if difference else ""
+            figures.append({"metric": metric, "interval": cells[metric][label], "mark": mark})
+        cards.append({"label": visible(label), "line": lines[label], "figures": figures})
     benchmarks = evaluation["benchmarks"]
     return {
         "metrics": shown,
         "over": f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else visible(benchmarks[0]),
         "cards": cards,
+        "left_out": len(places) - len(cards),
         "reference": None if reference is None else visible(runs[reference].label),
     }
 
