@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import trimsft
 from trimsft import cli
 from trimsft.bench.head import METHODS, Method
+from trimsft.cli.base import called
 
 TINY = ["--tokens", "24", "--hidden", "16", "--vocabulary", "96", "--seconds", "0.001", "--device", "cpu"]
 
@@ -18,7 +19,7 @@ def run(*arguments: str):
 
 
 COMMANDS = (
-    "quickstart", "train", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study", "sweep",
+    "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study", "sweep",
     "bench", "doctor",
 )  # fmt: skip
 
@@ -34,6 +35,22 @@ def test_version_and_help_that_names_every_command() -> None:
     assert run("--version").stdout == f"trimsft {trimsft.__version__}\n"
     for result in (run("--help"), run()):
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
+
+
+def test_printed_commands_call_the_program_as_the_shell_finds_it(tmp_path, monkeypatch) -> None:
+    programs = [tmp_path / folder / "trimsft" for folder in ("one", "two")]
+    for program in programs:
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "one"))
+    for typed, name in (
+        (str(programs[0]), "trimsft"),
+        (str(programs[1]), str(programs[1])),  # of another environment than the one that is active
+        ("/site-packages/trimsft/__main__.py", f"{sys.executable} -m trimsft"),
+    ):
+        monkeypatch.setattr(sys, "argv", [typed, "quickstart"])
+        assert called() == name
 
 
 @pytest.mark.parametrize(

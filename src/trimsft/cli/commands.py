@@ -1,10 +1,11 @@
 """All commands, in the order of --help."""
 
-from trimsft.cli import analysis, auditing, benching, evaluation, exporting, recipes, study, training
+from trimsft.cli import analysis, auditing, benching, evaluation, exporting, recipes, study, training, watching
 from trimsft.cli.base import app
 
 app.command()(study.quickstart)
 app.command(context_settings=training.ANY_FIELD)(training.train)
+app.command()(watching.watch)
 app.add_typer(training.data_app, name="data")
 app.command()(recipes.recipes)
 app.command("eval")(evaluation.evaluate)

@@ -65,11 +65,15 @@ class Browser:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Load a page anew; what was said and asked for before is forgotten."""
+        self.visit(page.resolve().as_uri() + fragment)
+
+    def visit(self, address: str) -> None:
+        """The same for any address."""
         self._ask(
             "POST", f"{self._session}/url", {"url": "about:blank"}
         )  # or another fragment alone would load nothing
         self.console(), self.requests()
-        self._ask("POST", f"{self._session}/url", {"url": page.resolve().as_uri() + fragment})
+        self._ask("POST", f"{self._session}/url", {"url": address})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What the script returns; chromedriver is above the page's policy, the page's own script is not."""

@@ -1,0 +1,75 @@
+"""The course of trainings in letters, for a terminal over ssh.
+
+TrimSFT  running, step 34, 68 %, about 0:00:12 left
+  loss                 ▇▆▅▄▃▃▂▂▂▁▁▁   0.0123
+  gap: median          ▁▂▂▃▃▄▅▅▆▆▇█   4.51
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from trimsft.report.course import Logged
+from trimsft.report.watch.follow import Snapshot, Training
+from trimsft.text.visible import visible
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+ROWS = {
+    "loss": "loss",
+    "nll": "nll",
+    "gap_p95": "gap: 95 % are below",
+    "gap_p50": "gap: median",
+    "gap_p05": "gap: 5 % are below",
+    "counts_from": "gap with weight 1/2",
+    "gate": "gate x",
+    "effective_ratio": "R_eff",
+}
+"""Fields of `Logged`, and how they are called."""
+_NAME, _NUMBER = 20, 10  # letters of a name and of a number
+
+
+def text_of(snapshot: Snapshot, width: int) -> str:
+    """Each training in lines of this width."""
+    lines = [line for run in snapshot.runs for line in _lines(run, width)]
+    if snapshot.left_out:
+        lines.append(f"{snapshot.left_out} more, which wrote longer ago, are left out")
+    return "\n".join(lines)
+
+
+def _lines(run: Training, width: int) -> list[str]:
+    lines = [f"{_one_line(run.label)}  {_one_line(run.said)}"]
+    room = max(8, width - _NAME - _NUMBER - 6)
+    for field, name in ROWS.items():
+        values = [value for line in run.course if (value := _value(line, field)) is not None]
+        if values:
+            lines.append(f"  {name:<{_NAME}}{sparkline(values, room)}  {values[-1]:>{_NUMBER}.4g}")
+    if run.band is not None:
+        low, high = run.band
+        lines.append(f"  {'band':<{_NAME}}{low:.3g} to {high:.3g}")
+    if run.evaluations:
+        step, nll = run.evaluations[-1]
+        lines.append(f"  {'nll held out':<{_NAME}}{nll:.4g} at step {step}")
+    return lines
+
+
+def _value(line: Logged, field: str) -> float | None:
+    value: float | None = getattr(line, field)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Values as blocks of eight heights, at most so many; each stands for the mean of its share of the values.
+
+    >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8), sparkline([1, 1, 3, 3], 2), sparkline([2, 2], 8)
+    ('▁▂▃▄▅▆▇█', '▁█', '▁▁')
+    """
+    count = min(width, len(values))
+    edges = [len(values) * place // count for place in range(count + 1)]
+    means = [sum(values[low:high]) / (high - low) for low, high in itertools.pairwise(edges)]
+    low, span = min(means), max(means) - min(means)
+    return "".join(BLOCKS[round((mean - low) / span * (len(BLOCKS) - 1)) if span else 0] for mean in means)
+
+
+def _one_line(text: str) -> str:
+    """Names of folders, with nothing that acts on a terminal."""
+    return visible(text).replace("\n", "↵").replace("\t", "⇥")
