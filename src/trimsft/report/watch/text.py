@@ -40,9 +40,10 @@ def _lines(run: Training, width: int) -> list[str]:
     lines = [f"{_one_line(run.label)}  {_one_line(run.said)}"]
     room = max(8, width - _NAME - _NUMBER - 6)
     for field, name in ROWS.items():
-        values = [value for line in run.course if (value := _value(line, field)) is not None]
-        if values:
-            lines.append(f"  {name:<{_NAME}}{sparkline(values, room)}  {values[-1]:>{_NUMBER}.4g}")
+        values = [_value(line, field) for line in run.course]
+        known = [value for value in values if value is not None]
+        if known:
+            lines.append(f"  {name:<{_NAME}}{sparkline(values, room)}  {known[-1]:>{_NUMBER}.4g}")
     if run.band is not None:
         low, high = run.band
         lines.append(f"  {'band':<{_NAME}}{low:.3g} to {high:.3g}")
@@ -57,17 +58,20 @@ def _value(line: Logged, field: str) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Values as blocks of eight heights, at most so many; each stands for the mean of its share of the values.
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """Values as blocks of eight heights, at most so many; each stands for the mean of its share, a space for none.
 
-    >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8), sparkline([1, 1, 3, 3], 2), sparkline([2, 2], 8)
-    ('▁▂▃▄▅▆▇█', '▁█', '▁▁')
+    >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8), sparkline([1, 1, 3, 3], 2), sparkline([None, 2, 2], 8)
+    ('▁▂▃▄▅▆▇█', '▁█', ' ▁▁')
     """
     count = min(width, len(values))
     edges = [len(values) * place // count for place in range(count + 1)]
-    means = [sum(values[low:high]) / (high - low) for low, high in itertools.pairwise(edges)]
-    low, span = min(means), max(means) - min(means)
-    return "".join(BLOCKS[round((mean - low) / span * (len(BLOCKS) - 1)) if span else 0] for mean in means)
+    shares = [[value for value in values[low:high] if value is not None] for low, high in itertools.pairwise(edges)]
+    means = [sum(share) / len(share) if share else None for share in shares]
+    known = [mean for mean in means if mean is not None]
+    low, span = min(known), max(known) - min(known)
+    heights = [None if mean is None else round((mean - low) / (span or 1) * (len(BLOCKS) - 1)) for mean in means]
+    return "".join(" " if height is None else BLOCKS[height] for height in heights)
 
 
 def _one_line(text: str) -> str:
