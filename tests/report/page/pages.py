@@ -204,8 +204,15 @@ def view(browser: Browser, page: Path, fragment: str = "") -> Browser:
     return browser
 
 
-def choose(browser: Browser, method: str) -> None:
-    browser.run("document.querySelector(`#bar input[value='${arguments[0]}']`).click()", method)
+def choose(browser: Browser, method: str, of: str = "a") -> None:
+    """Choose the method of setting A or B; nothing forgets B."""
+    script = "document.querySelector(`#setting${arguments[1]} input[value='${arguments[0]}']`).click()"
+    browser.run(script, method, "-b" if of == "b" else "")
+
+
+def chip(browser: Browser, target: str) -> None:
+    """Go to the first token of a kind."""
+    browser.run("const c = document.querySelector(`[data-target=${arguments[0]}]`); c.focus(); c.click()", target)
 
 
 def settle(browser: Browser, method: str, margin: float, bandwidth: float) -> None:

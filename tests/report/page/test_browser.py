@@ -178,7 +178,7 @@ def test_print_shows_every_example_and_the_legend_and_no_controls(browser, two_t
     view(browser, two_tables)
     browser.size(780)  # a sheet of paper
     browser.run(
-        "addEventListener('beforeprint', () => { window.blank = [...document.querySelectorAll('#pane .completion')]"
+        "addEventListener('beforeprint', () => { window.blank = [...document.querySelectorAll('#pane .row-A')]"
         ".filter(c => c.children.length === 0).length })"
     )
     browser.command("Page.printToPDF")
@@ -191,34 +191,64 @@ def test_print_shows_every_example_and_the_legend_and_no_controls(browser, two_t
     assert heights[:2] == [0, 0] and min(heights[2:5]) > 50 and min(heights[5:]) > 10
     assert "TrimSFT m=1.5 τ=0.8 on Base" in browser.text("painted")
     assert browser.run("const p = document.getElementById('pane'); return p.scrollHeight <= p.clientHeight + 1")
-    controls = "return [...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight > 0).length"
-    assert browser.run(controls) == 0
+    controls = "return [...document.querySelectorAll('button, select, input')].filter(e => e.offsetHeight > 0"
+    assert browser.run(f"{controls} && !e.closest('#bars')).length") == 0  # names of the bars can be pressed, too
 
 
 # ---- windows: what is pointed at is in sight, nothing is cut, nothing covers anything
 
 
-def test_a_token_pointed_at_shows_its_numbers_in_the_window(browser, binned) -> None:
+def test_a_token_pointed_at_shows_its_card_beside_it(browser, binned) -> None:
     browser.size(1280)
     view(browser, binned)
-    browser.run("document.getElementById('tokens').scrollIntoView({behavior: 'instant'})")
-    before = browser.run("return scrollY")
+    browser.run("document.getElementById('viewer').scrollIntoView({behavior: 'instant'})")
     left, top, right, bottom = browser.box("#pane .t")
     browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=(left + right) / 2, y=(top + bottom) / 2)
-    wait(lambda: "id 0," in browser.text("inspected"))
-    assert browser.run("return scrollY") == before  # nothing moved
-    for part in ("#inspected", "#target", "#next"):
-        left, top, right, bottom = browser.box(part)
-        assert top > 300 and bottom <= 900
-        seen = "return document.querySelector('#dock').contains(document.elementFromPoint(...arguments))"
-        assert browser.run(seen, (left + right) / 2, (top + bottom) / 2), part
+    wait(lambda: not browser.run("return document.getElementById('card').hidden"))
+    said = browser.text("card")
+    assert "instead" in said and "weight" in said
+    card = browser.box("#card")
+    assert card[1] >= bottom or card[3] <= top  # below or above, never over it
+    assert browser.run("return document.getElementById('dock').hidden") is True
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
+    wait(lambda: browser.run("return document.getElementById('card').hidden"))
+
+
+def tap(browser, x: float, y: float) -> None:
+    browser.command("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    browser.command("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+
+def test_a_tapped_token_stays_in_sight_on_a_phone(browser, seven) -> None:
+    browser.size(390, 844)
+    browser.command("Emulation.setTouchEmulationEnabled", enabled=True)
+    view(browser, seven)
+    browser.run("document.getElementById('pane').scrollIntoView({behavior: 'instant', block: 'end'})")
+    lowest = (
+        "const seen = [...document.querySelectorAll('#pane .t')].map(t => [t, t.getBoundingClientRect()])"
+        ".filter(([, b]) => b.bottom < innerHeight - 4 && b.width > 8).at(-1); window.tapped = seen[0];"
+        "return [seen[1].left + 4, (seen[1].top + seen[1].bottom) / 2]"
+    )
+    place = browser.run(lowest)
+    on_top = "const b = tapped.getBoundingClientRect(); return [b.left, b.top, b.bottom,"
+    on_top += " document.elementFromPoint(b.left + 4, (b.top + b.bottom) / 2) === tapped]"
+    for pinned in (False, True):  # the second tap on a token pins it
+        tap(browser, *place)
+        wait(lambda: browser.run("return !document.getElementById('card').hidden"))
+        wait(lambda pinned=pinned: browser.run("return document.getElementById('dock').hidden") is not pinned)
+        left, top, bottom, seen = browser.run(on_top)
+        assert seen and top >= 0 and bottom <= 844
+        place = (left + 4, (top + bottom) / 2)
+    assert browser.run("return document.documentElement.scrollWidth") <= 390
+    browser.command("Emulation.setTouchEmulationEnabled", enabled=False)
 
 
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
 def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
     browser.size(*size)
-    view(browser, binned)
-    browser.put("target", "kept", "change")
+    view(browser, binned, "t.go=band&t.at=0~0")
+    browser.press("Enter")
+    assert browser.run("return document.getElementById('dock').hidden") is False
     steps = browser.run(
         "const box = (e) => e.getBoundingClientRect();"
         "return Array.from({length: 60}, () => { document.getElementById('next').click();"
@@ -227,13 +257,19 @@ def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
     )
     assert len({token for token, *_ in steps}) == 60
     for _, pane, top, bottom, dock, end in steps:
-        assert pane <= top and bottom <= dock + 1 and end <= size[1]
-    touched = browser.run(
-        "const t = [...document.querySelectorAll('#pane .t')].find(t => t.getBoundingClientRect().top > arguments[0]);"
-        "t.focus({preventScroll: true}); return t.getBoundingClientRect().bottom",
-        browser.box("#dock")[1] - 5,
-    )
-    assert touched <= browser.box("#dock")[1]
+        assert pane <= top and bottom <= dock + 1 and end <= size[1] + 1
+
+
+def test_the_dock_holds_every_run_and_its_button_covers_nothing(browser, seven) -> None:
+    browser.size(1280)
+    view(browser, seven, "t.at=0~3")
+    browser.press("Enter")
+    assert browser.run("return document.querySelectorAll('#inspected tbody tr').length") == len(METHODS)
+    left, _, _, _ = browser.box("#close")
+    assert browser.box("#which")[2] <= left and browser.box("#inspected")[1] >= browser.box("#close")[3]
+    inner = "const e = document.getElementById('inspected'); return [e.scrollHeight - e.clientHeight]"
+    assert browser.run(f"{inner}[0] === 0 || getComputedStyle(e).overflowY === 'auto'")
+    assert browser.box("#dock")[3] <= browser.box("#viewer")[3] + 1
 
 
 def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
@@ -243,7 +279,7 @@ def test_a_token_focused_from_afar_ends_in_sight(browser, seven) -> None:
 
     def in_sight() -> bool:
         _, top, _, bottom = browser.box("#pane .t:focus")
-        return browser.box("#pane")[1] <= top and bottom <= browser.box("#dock")[1]
+        return browser.box("#pane")[1] <= top and bottom <= 900
 
     wait(in_sight)  # the window moves there smoothly
 
@@ -290,11 +326,11 @@ def test_remarks_on_a_setting(browser, two_tables, binned) -> None:
     view(browser, two_tables)
     hidden = "return document.getElementById('remark').hidden"
     assert browser.run(hidden)
-    browser.put("bandwidth-number", 0, "change")
+    browser.put("bandwidth", 0, "change")
     assert browser.text("remark").startswith("bandwidth must be a number from 0.001 to 1000, got 0: it is 0.001 now.")
-    browser.put("margin-number", "", "change")
+    browser.put("margin", "", "change")
     assert browser.text("remark").startswith("margin must be a number from -1000 to 1000, got none")
-    browser.put("bandwidth-number", 2, "change")
+    browser.put("bandwidth", 2, "change")
     assert browser.text("remark") == "" and browser.run(hidden)
     browser.put("bandwidth", 0.05)  # token by token, every bandwidth is exact
     assert browser.text("remark") == ""

@@ -257,10 +257,3 @@ def test_the_first_lines_count_and_name_the_sources(tmp_path) -> None:
     assert said(one) in page.words and "before and after" not in page.text
     assert page.links() == ["#tokens", "#tokens", "#gaps", "#weights", "#run"]  # the first skips to it
     assert page_of(tmp_path, {"X": folders[0]}).links() == ["#scores", "#scores", "#run"]
-
-
-@pytest.mark.parametrize(("gap", "ends"), [((-3, 4), ("-5", "10")), ((-30, 21.5), ("-30", "22"))])
-def test_the_slider_of_the_margin_reaches_the_gaps(tmp_path, gap, ends) -> None:
-    path = make_table(tmp_path / "a.parquet", [["a"] * 2000], gap=[gap[0]] * 1000 + [gap[1]] * 1000)
-    slider = next(a for _, a in page_of(tmp_path, {"A": path}).elements if a.get("id") == "margin")
-    assert (slider["min"], slider["max"]) == ends

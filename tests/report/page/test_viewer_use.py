@@ -1,13 +1,16 @@
 """The token viewer in use: what a hand does with it one thing after the other, and what it says meanwhile."""
 
+import re
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from tests.report.page.browser import Browser, wait
-from tests.report.page.pages import settle, view
+from tests.report.page.pages import chip, choose, contrast, figures, make_telemetry, settle, view
 from tests.tokens.tiny import make_table
 from trimsft.report.page.build import write_report
+from trimsft.tokens.statistics.weighting import diagnose, objective_of
 from trimsft.tokens.table import read_token_table
 
 CURRENT = "return document.querySelector('#pane [aria-current]')?.token ?? null"
@@ -27,6 +30,19 @@ def pointer(browser: Browser, kind: str, x: float, y: float) -> None:
     browser.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
 
+def grip(browser: Browser, name: str, letter: str = "A") -> tuple[float, float]:
+    """Where a handle of the histogram is held."""
+    browser.run("document.getElementById('viewer').scrollIntoView({behavior: 'instant'})")
+    left, top, right, bottom = browser.box(f".handle[data-moves='{name}-{letter}'] .reach")
+    return (left + right) / 2, (top + bottom) / 2
+
+
+def classes(browser: Browser, row: str = "A") -> list[str]:
+    """What the tokens of the first example look like in a row."""
+    script = "return [...document.querySelector(`.row-${arguments[0]}`).children].map(t => t.className)"
+    return browser.run(script, row)
+
+
 # ---- texts of tokens
 
 
@@ -37,7 +53,7 @@ def test_every_line_break_is_a_sign_and_a_dot_of_the_text_is_no_space(browser, t
     shown = browser.run("return [...document.querySelectorAll('.t')].map(t => t.textContent)")
     assert shown == ["a", "↵\n↵\n", "·⟨U+00B7⟩", "2⟨U+00B7⟩3", "⟨U+21B5⟩", "◌\u0301", "b"]
     browser.run("document.querySelectorAll('.t')[1].focus()")
-    assert browser.run("return document.querySelector('#inspected code').textContent") == "↵↵"
+    assert browser.run("return document.querySelector('#card code').textContent") == "↵↵"
     for query, count in (("·", 2), (" ", 1), ("\n\n", 1)):
         view(browser, tmp_path / "report.html", f"t.go=matches&t.find={quote(query)}")
         assert browser.text("found").startswith(f"{count} of"), query
@@ -72,11 +88,11 @@ def test_the_examples_are_sorted_anew_where_a_drag_ends(opened) -> None:
     opened.put("sort", "trimmed", "change")
     titles = "return [...document.querySelectorAll('.example h3')].map(h => h.firstChild.textContent)"
     before = opened.run(titles)
-    left, top, right, bottom = opened.box("#histogram")
-    for kind, share in (("mousePressed", 0.3), ("mouseMoved", 0.6)):
-        pointer(opened, kind, left + share * (right - left), (top + bottom) / 2)
+    x, y = grip(opened, "margin")
+    pointer(opened, "mousePressed", x, y)
+    pointer(opened, "mouseMoved", x + 80, y)
     assert opened.run(titles) == before
-    pointer(opened, "mouseReleased", left + 0.6 * (right - left), (top + bottom) / 2)
+    pointer(opened, "mouseReleased", x + 80, y)
     assert opened.run(titles) != before
 
 
@@ -97,3 +113,219 @@ def test_the_theme_is_kept(browser, two_tables) -> None:
     assert kept == ["dark", "Theme: dark"]
     view(browser, two_tables)
     assert browser.text("theme") == "Theme: system"
+
+
+# ---- what is learned, with one setting and with two
+
+
+def test_moving_the_margin_moves_the_colours_of_the_text(opened, table) -> None:
+    gap = table["gap"][table["example"] == 0]
+    for margin in (1.5, 5.0):
+        opened.put("margin", margin)
+        weight = np.exp(-((gap - margin) ** 2) / (2 * 0.8**2))
+        below = np.searchsorted([0.02, 0.1, 0.25], weight, side="right")
+        above = 8 - np.searchsorted([0.05, 0.25], weight, side="right")
+        steps = np.where(weight > 0.5, np.where(weight < 0.8, 4, 5), np.where(gap < margin, below, above))
+        off = sum(name != f"t d{step}" for name, step in zip(classes(opened), steps, strict=True))
+        assert off <= 1  # rounding gaps to 1/1024 may move one value over an edge
+
+
+def test_b_has_its_own_row_model_and_band(opened, two_tables) -> None:
+    after = read_token_table(two_tables.parent / "after.parquet", first_examples=30)
+    choose(opened, "trim", of="b")
+    opened.put("model-b", 1, "change")
+    opened.put("margin-b", 4)
+    opened.put("bandwidth-b", 2, "change")
+    exact = diagnose(after, objective_of("trim", {"margin": 4.0, "bandwidth": 2.0}), margin=4.0, bandwidth=2.0)
+    mass = exact.mass_percent
+    assert figures(opened, 2)[3:] == pytest.approx([mass.low, mass.middle, mass.high], abs=6e-3)
+    heads = opened.run("return [...document.querySelectorAll('#figures thead th')].map(h => h.innerText)")
+    assert heads == ["A: TrimSFT m=1.5 τ=0.8\non Base", "B: TrimSFT m=4 τ=2\non After"]
+    assert "A 1.5 ± 0.8, B 4 ± 2" in opened.text("bars") and "B all" in opened.text("counts")
+    opened.put("quantity", "gap", "change")
+    steps = np.searchsorted([-6, -3, -1, 0, 1, 2, 4, 8], after["gap"][after["example"] == 0], side="right")
+    assert classes(opened, "B") == [f"t d{step}" for step in steps]
+    assert opened.box("#histogram-b")[3] > opened.box("#histogram")[3]
+    choose(opened, "", of="b")
+    assert opened.run("return document.querySelectorAll('.row-B .t').length") == 0
+    assert opened.run("return document.getElementById('histogram-b').hidden") is True
+
+
+def test_a_method_without_a_band_is_told_by_the_band_beside_it(opened, table) -> None:
+    choose(opened, "sft", of="b")
+    settle(opened, "trim", 3, 1)
+    mass = diagnose(table, objective_of("sft"), margin=3.0, bandwidth=1.0).mass_percent
+    assert figures(opened, 2)[3:] == pytest.approx([mass.low, mass.middle, mass.high], abs=6e-3)
+
+
+def test_margin_and_bandwidth_rest_where_a_method_has_none(opened) -> None:
+    inactive = (
+        "return [...['margin', 'bandwidth'].map(id => document.getElementById(id).disabled),"
+        " ...[...document.querySelectorAll('#histogram .handle')].map(h => h.hasAttribute('hidden'))]"
+    )
+    assert opened.run(inactive) == [False] * 4
+    for method in ("sft", "fsft", "dft", "auto-trim"):
+        choose(opened, method)
+        assert opened.run(inactive) == [True] * 4, method
+    opened.run("document.querySelector('.t').focus()")
+    opened.press("]")
+    assert opened.value("margin") == "1.5"
+
+
+def test_a_setting_against_itself_is_said(opened) -> None:
+    choose(opened, "sft")
+    choose(opened, "sft", of="b")
+    assert opened.text("remark").startswith("A and B are the same setting")
+    opened.put("model-b", 1, "change")
+    assert opened.text("remark") == "A and B weigh by the same rule, SFT: what differs comes from the models."
+    choose(opened, "dft", of="b")
+    assert opened.text("remark") == ""
+
+
+# ---- the histogram is the control
+
+
+@pytest.mark.parametrize(("letter", "suffix"), [("A", ""), ("B", "-b")])
+def test_handles_reach_round_numbers_by_hand_and_by_keys(opened, letter, suffix) -> None:
+    choose(opened, "trim", of="b")
+    opened.put(f"margin{suffix}", 3, "change")
+    x, y = grip(opened, "margin", letter)
+    pointer(opened, "mousePressed", x, y)
+    seen = set()
+    for step in range(45):  # pixel by pixel to the left
+        pointer(opened, "mouseMoved", x - step, y)
+        seen.add(opened.value(f"margin{suffix}"))
+    pointer(opened, "mouseReleased", x - 44, y)
+    assert {"2.5", "2", "1.5"} <= seen
+    opened.put(f"margin{suffix}", 1.4, "change")
+    opened.run(f"document.querySelector('#histogram{suffix} [data-moves=margin-{letter}]').focus()")
+    opened.press("ArrowRight", "ArrowRight")
+    assert opened.value(f"margin{suffix}") == "1.5"
+    opened.press("PageUp", "ArrowLeft")
+    assert opened.value(f"margin{suffix}") == "1.95"
+    opened.run(f"document.querySelector('#histogram{suffix} [data-moves=bandwidth-{letter}]').focus()")
+    opened.press("ArrowDown")
+    assert opened.value(f"bandwidth{suffix}") == "0.75"
+    now = "return document.activeElement.getAttribute('aria-valuenow')"
+    assert opened.run(now) == "0.75"
+    assert letter == "A" or opened.value("margin") == "1.5"  # B's handles move B
+
+
+def test_gaps_that_are_dragged_over_are_found(opened, table) -> None:
+    opened.run("document.getElementById('viewer').scrollIntoView({behavior: 'instant'})")
+    left, _, right, bottom = opened.box("#histogram .paper-of")
+    y = bottom - 8  # below the handles
+    for kind, share in (("mousePressed", 0.5), ("mouseMoved", 0.6), ("mouseMoved", 0.7), ("mouseReleased", 0.7)):
+        pointer(opened, kind, left + share * (right - left), y)
+    low, high = float(opened.value("gap-low")), float(opened.value("gap-high"))
+    assert low < high
+    fits = int(((table["gap"] >= low) & (table["gap"] <= high)).sum())
+    assert abs(int(opened.text("found").split()[0].replace(",", "")) - fits) <= 1 and fits > 10
+    pointer(opened, "mousePressed", left + 5, y)
+    pointer(opened, "mouseReleased", left + 5, y)
+    assert opened.value("gap-low") == "" and opened.run("return document.querySelectorAll('.dim').length") == 0
+
+
+def test_a_category_or_region_that_is_clicked_is_found(opened, table) -> None:
+    press = "[...document.querySelectorAll('#bars button')].find(b => arguments[0] === (b.textContent || b.title)"
+    press += " || b.title.includes(arguments[0])).click()"
+    opened.run(press, "numeric")
+    assert opened.value("category") == "0"
+    assert opened.text("found").startswith(f"{int((table['category'] == 0).sum())} of")
+    opened.run(press, "numeric")  # once more forgets it
+    assert opened.value("category") == ""
+    opened.run(press, "below the band")
+    below = int((table["gap"] <= 0.7).sum())
+    assert abs(int(opened.text("found").split()[0].replace(",", "")) - below) <= 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_histogram_can_be_read(browser, two_tables, scheme) -> None:
+    browser.scheme(scheme)
+    view(browser, two_tables)
+    paper = browser.run("return getComputedStyle(document.body).backgroundColor")
+    fills = (
+        "return ['.all', '.kept', '.disc-A'].map(s => getComputedStyle(document.querySelector(`#histogram ${s}`)).fill)"
+    )
+    assert min(contrast(fill, paper) for fill in browser.run(fills)) >= 3
+    left, _, right, _ = browser.box("#histogram svg")
+    ends = browser.run(
+        "return [...document.querySelectorAll('#histogram text')].map(t => t.getBoundingClientRect())"
+        ".flatMap(b => [b.left, b.right])"
+    )
+    assert min(ends) >= left and max(ends) <= right
+    assert "dark" not in browser.text("control")
+
+
+# ---- guided
+
+
+def test_chips_count_what_there_is_and_lead_to_it(opened, table, two_tables) -> None:
+    counts = "return Object.fromEntries([...document.querySelectorAll('.chip')].map(c => [c.dataset.target,"
+    counts += " c.querySelector('b').textContent]))"
+    shown = opened.run(counts)
+    errors = -table["gap"] >= 4 * (1 + table["entropy"])
+    exact = {"errors": errors.sum(), "band": (np.abs(table["gap"] - 1.5) <= 0.8).sum()}
+    exact["mastered"] = (table["gap"] > 2.3).sum()
+    exact["format"] = sum(text in (".\n", "<0xE2>") for text in table.texts["text"])
+    assert shown == {name: f"{count:,}" if count else "none" for name, count in exact.items()}
+    chip(opened, "format")
+    seen = opened.run("return document.querySelector('#pane [aria-current]').textContent")
+    assert seen in (".↵\n", "<0xE2>")
+    assert opened.run("return document.activeElement.dataset.target") == "format"  # and goes on from there
+    opened.press("ArrowLeft")
+    assert opened.run("return document.activeElement.dataset.target") == "mastered"
+    opened.put("margin", 300, "change")
+    assert opened.run(counts)["mastered"] == "none"
+    chip(opened, "mastered")
+    assert opened.run("return document.querySelector('.chip[aria-current]').dataset.target") == "format"
+
+
+def test_the_news_of_auto_trim_are_what_it_has_learned(browser, two_tables, tmp_path, table) -> None:
+    make_telemetry(tmp_path / "auto", "auto-trim", gate=[1.0, 0.0], exponent=[1.0, 1.0])
+    (tmp_path / "auto" / "tokens.parquet").write_bytes((two_tables.parent / "after.parquet").read_bytes())
+    runs = {"Base": two_tables.parent / "base.parquet", "AutoTrim": tmp_path / "auto"}
+    view(browser, write_report(tmp_path / "report.html", runs, title="News"))
+    after = read_token_table(two_tables.parent / "after.parquet", first_examples=30)
+    news = int(((table["gap"] < 0) & (after["gap"] > 0)).sum())
+    chip(browser, "news")
+    wait(lambda: browser.text("found").startswith(f"{news} of"))
+
+
+# ---- keys and voices
+
+
+def test_letters_are_keys_inside_the_viewer_alone(opened) -> None:
+    opened.run("document.activeElement.blur()")
+    opened.press("4", "b")
+    assert opened.run("return document.querySelector('#setting-b input:checked').value") == ""
+    opened.run("document.querySelector('.t').focus()")
+    opened.press("b")
+    assert opened.run("return document.querySelector('#setting-b input:checked').value") == "trim"
+
+
+def test_a_token_says_its_gap_and_weight(opened, table) -> None:
+    opened.run("document.querySelectorAll('.t')[4].focus()")
+    said = opened.run("const t = document.activeElement; return [t.role, t.ariaLabel, t.parentNode.role]")
+    assert said[0] == "option" and said[2] == "listbox"
+    gap, weight = map(float, re.fullmatch(r"\S+; A: gap (\S+), weight (\S+)", said[1]).groups())
+    # two and three digits are said; a gap is rounded to 1/1024 before that
+    assert gap == pytest.approx(float(table["gap"][4]), abs=6e-3)
+    assert weight == pytest.approx(np.exp(-((table["gap"][4] - 1.5) ** 2) / (2 * 0.8**2)), abs=1.1e-3)
+    opened.put("query", "thus")
+    opened.run("document.getElementById('query').focus()")
+    opened.press("Enter")  # the focus stays, so it is said elsewhere
+    assert opened.text("heard").startswith("·thus; A: gap ")
+
+
+def test_the_texts_are_a_few_stops_away(opened) -> None:
+    before = opened.run(
+        "const stops = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex]')].filter("
+        "e => e.tabIndex >= 0 && !e.disabled && e.checkVisibility({visibilityProperty: true}));"
+        "const groups = new Set(); const kept = stops.filter(e => e.type !== 'radio' || (!groups.has(e.name)"
+        " && groups.add(e.name)));"
+        "return kept.findIndex(e => e.token !== undefined) - kept.indexOf(document.getElementById('to-texts'))"
+    )
+    assert before <= 16
+    opened.click("to-texts")
+    assert opened.run("return document.activeElement.token") == 0

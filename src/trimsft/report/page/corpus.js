@@ -1,96 +1,7 @@
-// The whole corpus beside the texts: histogram with weight curves, figures of A and B, bars by region and category.
-const makeSvg = (tag, attributes = {}, ...children) => {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-};
+// Figures of the whole corpus beside the texts, of A and B: a table, and bars by region and category.
 const withCommas = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const grouped = (value) => withCommas.format(value);
 const digits = (value, places) => (Number.isFinite(value) ? value.toFixed(places) : "–");
-
-const CHART = { width: 380, height: 196, left: 6, right: 374, top: 14, bottom: 166, bars: 92 };
-
-// gaps that the histogram spans: all but two in a thousand, the rest goes into its outermost bars
-const histogramRange = (corpus) => {
-  const order = Array.from(corpus.mean.keys()).sort((one, other) => corpus.mean[one] - corpus.mean[other]);
-  const at = (share) => {
-    let seen = 0;
-    for (const cell of order) if ((seen += corpus.count[cell]) >= share * corpus.tokens) return corpus.mean[cell];
-    return 0;
-  };
-  const [low, high] = [Math.floor(at(0.001)) - 1, Math.ceil(at(0.999)) + 1];
-  return [low, Math.max(high, low + 4)];
-};
-
-const hasCurve = ({ method }) => !SUMMED.has(method);
-const drawHistogram = (holder, corpus, range, a, b, sums) => {
-  const { width, height, left, right, top, bottom, bars } = CHART;
-  const [low, high] = range;
-  const [all, weighted] = [new Float64Array(bars), new Float64Array(bars)];
-  for (let cell = 0; cell < corpus.count.length; cell++) {
-    const place = Math.floor(((corpus.mean[cell] - low) / (high - low)) * bars);
-    const bar = Math.min(bars - 1, Math.max(0, place));
-    all[bar] += corpus.count[cell];
-    weighted[bar] += sums.w[cell];
-  }
-  const across = (gap) => left + ((gap - low) / (high - low)) * (right - left);
-  const highest = Math.max(...all, 1);
-  const step = (right - left) / bars;
-  const outline = (heights) => {
-    let path = "";
-    heights.forEach((value, bar) => {
-      if (value > 0) path += `M${(left + bar * step).toFixed(2)},${bottom}v${((-(bottom - top) * value) / highest).toFixed(2)}h${(step - 0.6).toFixed(2)}V${bottom}Z`;
-    });
-    return path;
-  };
-  const curve = (setting) => {
-    const weigh = weigher(setting);
-    const points = Array.from({ length: 161 }, (_, place) => {
-      const gap = low + ((high - low) * place) / 160;
-      const nll = Math.log1p(Math.exp(-gap)); // of two tokens, for what goes by p
-      return `${across(gap).toFixed(1)},${(bottom - (bottom - top) * weigh(nll, gap)).toFixed(1)}`;
-    });
-    return `M${points.join("L")}`;
-  };
-  const inside = (gap) => Math.min(right, Math.max(left, across(gap)));
-  const [from, to] = [inside(a.margin - a.bandwidth), inside(a.margin + a.bandwidth)];
-  const said = `Gaps of ${grouped(corpus.tokens)} tokens; the darker part of each bar is what ${nameOf(a)} keeps of it`;
-  const parts = [
-    makeSvg("title", {}, said),
-    makeSvg("rect", { class: "region", x: from, y: top, width: to - from, height: bottom - top }),
-    makeSvg("path", { class: "all", d: outline(all) }),
-    makeSvg("path", { class: "kept", d: outline(weighted) }),
-  ];
-  if (b && hasCurve(b)) parts.push(makeSvg("path", { class: "curve-b", d: curve(b) }));
-  if (hasCurve(a)) parts.push(makeSvg("path", { class: "curve-a", d: curve(a) }));
-  const every = [1, 2, 5, 10, 20, 50, 100].find((size) => (high - low) / size <= 10) ?? 200;
-  for (let gap = Math.ceil(low / every) * every; gap <= high; gap += every) {
-    parts.push(makeSvg("line", { class: "axis", x1: across(gap), x2: across(gap), y1: bottom, y2: bottom + 3 }));
-    parts.push(makeSvg("text", { class: "tick middle", x: across(gap), y: bottom + 14 }, String(gap)));
-  }
-  parts.push(makeSvg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }));
-  const curves = BY_GAP.has(a.method) ? "; line: weight" : hasCurve(a) ? "; line: weight where two tokens compete" : " (its weight goes by p)";
-  parts.push(makeSvg("text", { class: "tick", x: left, y: 9 }, `bars: tokens, dark: kept${curves}`));
-  parts.push(makeSvg("text", { class: "tick end", x: right, y: height - 2 }, "logit gap"));
-  holder.replaceChildren(makeSvg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, ...parts));
-};
-
-// dragging in the histogram moves the margin
-const dragMargin = (holder, rangeOf, move, end) => {
-  const follow = (event) => {
-    const box = holder.getBoundingClientRect();
-    const [low, high] = rangeOf();
-    const share = (((event.clientX - box.left) / box.width) * CHART.width - CHART.left) / (CHART.right - CHART.left);
-    move(Math.round((low + share * (high - low)) * 20) / 20);
-  };
-  holder.addEventListener("pointerdown", (event) => {
-    holder.setPointerCapture(event.pointerId);
-    follow(event);
-  });
-  holder.addEventListener("pointerup", end);
-  holder.addEventListener("pointermove", (event) => { if (holder.hasPointerCapture(event.pointerId)) follow(event); });
-};
 
 const ROWS = [
   ["mean weight", (result) => digits(result.meanWeight, 4)],
@@ -100,43 +11,59 @@ const ROWS = [
   ["mass within (%)", (result) => digits(result.mass[1], 2)],
   ["mass above (%)", (result) => digits(result.mass[2], 2)],
 ];
-const drawFigures = (table, a, b, resultA, resultB) => {
-  const heads = [make("td"), make("th", { scope: "col", textContent: `A: ${nameOf(a)}` })];
-  if (b) heads.push(make("th", { scope: "col", textContent: `B: ${nameOf(b)}` }));
+// `sides`: [{letter, setting, band, result}], A and maybe B
+const drawFigures = (table, sides) => {
+  const heads = sides.map(({ letter, setting }) =>
+    make("th", { scope: "col" }, `${letter}: ${nameOf(setting)}`, make("span", { className: "note", textContent: `on ${tokenData.runs[setting.run]}` })));
   const rows = ROWS.map(([name, show]) => {
     const label = make("th", { scope: "row" });
     if (name === "R_eff") label.append("R", make("sub", { textContent: "eff" }));
     else label.textContent = name;
-    const cells = [resultA, ...(b ? [resultB] : [])].map((result) => make("td", { className: "figure", textContent: result ? show(result) : "–" }));
+    const cells = sides.map(({ result }) => make("td", { className: "figure", textContent: result ? show(result) : "–" }));
     return make("tr", {}, label, ...cells);
   });
-  table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
+  table.replaceChildren(make("thead", {}, make("tr", {}, make("td"), ...heads)), make("tbody", {}, ...rows));
 };
 
-const drawBars = (holder, resultA, resultB) => {
-  const stacked = (name, shares) => {
-    const pieces = shares.map((share, place) => {
-      const piece = make("span", { className: `piece r${place}`, title: `${digits(share, 1)} %`, textContent: share >= 9 ? digits(share, 0) : "" });
+// `choose({category} or {gapLow, gapHigh})`: what a click on a bar asks for; `chosen` is what is filtered now
+const drawBars = (holder, sides, chosen, choose) => {
+  const [a] = sides;
+  const { margin, bandwidth } = a.band;
+  const bands = sides.map(({ letter, band }) => `${letter} ${tidy(band.margin)} ± ${tidy(band.bandwidth)}`);
+  const [from, to] = [margin - bandwidth, margin + bandwidth].map((gap) => Number(gap.toFixed(2)));
+  const regions = [["below the band", null, from], ["within the band", from, to], ["above the band", to, null]];
+  const stacked = ({ letter, result }) => {
+    const pieces = result.mass.map((share, place) => {
+      const [name, gapLow, gapHigh] = regions[place];
+      const about = { className: `piece r${place}`, title: `${letter}, ${name}: ${digits(share, 1)} %`, textContent: share >= 9 ? digits(share, 0) : "" };
+      const piece = letter === "A" ? pressable(about, chosen.gapLow === gapLow && chosen.gapHigh === gapHigh, () => choose({ gapLow, gapHigh })) : make("span", about);
       piece.style.flexGrow = Number.isFinite(share) ? share : 0; // through the object model, which the policy allows
       return piece;
     });
-    return make("div", { className: "bar-row" }, make("span", { className: "bar-name", textContent: name }), make("span", { className: "stack" }, ...pieces));
+    return make("div", { className: "bar-row" }, make("span", { className: "bar-name", textContent: letter }), make("span", { className: "stack" }, ...pieces));
   };
-  const group = (title, key) => {
-    const lines = resultA.categories.map((kind, place) => {
-      const bars = [["tokens", kind.tokens], ["A", kind[key]], ...(resultB ? [["B", resultB.categories[place][key]]] : [])];
-      const drawn = bars.map(([name, share]) => {
-        const bar = make("span", { className: `bar of-${name}` });
-        bar.style.width = `${Number.isFinite(share) ? Math.max(share, 0.3) : 0}%`;
-        return make("span", { className: "bar-line", title: `${name}: ${digits(share, 2)} %` }, bar, make("span", { className: "bar-value", textContent: digits(share, 1) }));
-      });
-      return make("div", { className: "bar-row" }, make("span", { className: "bar-name", textContent: kind.name }), make("span", { className: "bar-lines" }, ...drawn));
+  const lines = a.result.categories.map((kind, place) => {
+    const bars = [["tokens", kind.tokens], ...sides.map(({ letter, result }) => [letter, result?.categories[place].mass])];
+    const lengths = bars.map(([name, share]) => {
+      const bar = make("span", { className: `bar of-${name}` });
+      bar.style.width = `${Number.isFinite(share) ? Math.max(share, 0.3) : 0}%`;
+      return make("span", { className: "bar-line", title: `${name}: ${digits(share, 2)} %` }, bar, make("span", { className: "bar-value", textContent: digits(share, 1) }));
     });
-    return [make("h4", { textContent: title }), ...lines];
-  };
+    const name = pressable({ className: "bar-name", textContent: kind.name, title: `Find tokens of the category ${kind.name}` }, chosen.category === place, () => choose({ category: place }));
+    return make("div", { className: "bar-row" }, name, make("span", { className: "bar-lines" }, ...lengths));
+  });
+  const focused = [...holder.querySelectorAll("button")].indexOf(document.activeElement);
   holder.replaceChildren(
-    make("h4", { textContent: "Gradient mass below, within, above m ± τ (%)" }),
-    stacked("A", resultA.mass), ...(resultB ? [stacked("B", resultB.mass)] : []),
-    ...group("By category (%): tokens, then gradient mass", "mass"),
+    make("h4", { textContent: `Gradient mass (%) below, within, above m ± τ: ${bands.join(", ")}` }), ...sides.filter(({ result }) => result).map(stacked),
+    make("h4", { textContent: "By category (%): tokens, then gradient mass" }), ...lines,
   );
+  holder.querySelectorAll("button")[focused]?.focus({ preventScroll: true }); // the bars are new, the hand is where it was
+};
+
+const pressable = (about, pressed, act) => {
+  const button = make("button", { type: "button", ...about });
+  button.setAttribute("aria-pressed", pressed);
+  if (!about.textContent) button.setAttribute("aria-label", about.title);
+  button.addEventListener("click", act);
+  return button;
 };

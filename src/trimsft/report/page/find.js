@@ -1,11 +1,61 @@
-// Finding tokens: text and ranges give matches; targets are what next and previous step through; examples are sorted.
+// Finding tokens: text and ranges give matches; targets, offered as chips, are what next and previous step through.
+
+// `test(view, i)`; `there(view)`: whether it is offered; `of(view)`: what the count depends on, where that is not the setting
+const SUSPECT = tokenData.suspect; // score from which an audit takes a token for an error
 const TARGETS = {
-  trimmed: { name: "trimmed tokens (w ≤ 0.5)", test: (view, i) => view.weights[i] <= HIGH },
-  beyond: { name: "trimmed, out of reach", test: (view, i) => view.weights[i] <= HIGH && view.run.gap[i] < view.a.margin },
-  mastered: { name: "trimmed, mastered", test: (view, i) => view.weights[i] <= HIGH && view.run.gap[i] >= view.a.margin },
-  kept: { name: "kept tokens (w > 0.5)", test: (view, i) => view.weights[i] > HIGH },
-  matches: { name: "matches of the filters", test: (view, i) => isMatch(view, i) },
-  differing: { name: "A and B differ (by > 0.5)", test: (view, i) => Math.abs(view.weights[i] - view.others[i]) > HIGH },
+  errors: {
+    name: "Likely label errors", title: `A's model is sure of another token: −gap / (1 + entropy) is at least ${SUSPECT}, as in trimsft audit`,
+    test: ({ run }, i) => -run.gap[i] >= SUSPECT * (1 + run.entropy[i]), of: ({ a }) => a.run,
+  },
+  band: { name: "In the band", title: "gap within m ± τ", test: ({ run, band }, i) => Math.abs(run.gap[i] - band.margin) <= band.bandwidth },
+  mastered: { name: "Mastered", title: "gap above m + τ", test: ({ run, band }, i) => run.gap[i] > band.margin + band.bandwidth },
+  format: { name: "Format", title: "line breaks, spaces, punctuation and special tokens", test: ({ isFormat, token }, i) => isFormat[token[i]] === 1, of: ({ a }) => a.run },
+  news: {
+    name: "AutoTrim's news", title: "the first model would choose another token, the one trained with AutoTrim this one",
+    there: ({ news }) => news !== null, test: ({ news }, i) => news.before.gap[i] < 0 && news.after.gap[i] > 0, of: () => "news",
+  },
+  differing: { name: "A and B differ", title: "weights differ by more than 0.5", there: ({ b }) => b !== null, test: (view, i) => Math.abs(view.weights[i] - view.others[i]) > HIGH },
+  matches: { name: "Matches", title: "tokens that pass the filters", there: ({ matches }) => matches !== null, test: (view, i) => isMatch(view, i) },
+};
+const isThere = (view, name) => TARGETS[name].there?.(view) ?? true;
+
+// which tokens of the vocabulary say nothing: no letter, no digit and no sign of mathematics, or special ones such as <eos>
+const formatTokens = (store) => {
+  const other = tokenData.categories.indexOf("other");
+  const isFormat = new Uint8Array(store.texts.length);
+  for (let i = 0; i < store.size; i++) {
+    const text = store.texts[store.token[i]];
+    if (store.category[i] === other && (!/[\p{L}\p{N}]/u.test(text) || /^<[^\s<>]+>$/.test(text))) isFormat[store.token[i]] = 1;
+  }
+  return isFormat;
+};
+
+// the first run and the one that AutoTrim trained, where both have the shown tokens
+const newsOf = (store) => {
+  const before = store.runs.find((run) => run !== null);
+  const after = store.runs.find((run, number) => run && run !== before && tokenData.trained[number] === "auto-trim");
+  return after ? { before, after, missing: new Set([...before.missing, ...after.missing]) } : null;
+};
+
+// plain properties for loops over all tokens: a getter is slow
+const lookedAt = (store, view) => ({ ...view, run: view.run, band: bandOf(view.a, view.b), isFormat: store.isFormat, news: store.news, token: store.token });
+// examples whose tokens a target can judge: those that the models it asks have, too
+const judged = (store, view, name) => {
+  const missing = name === "matches" ? new Set() : name === "news" ? store.news.missing : view.run.missing;
+  return ({ place }) => !missing.has(place);
+};
+const countOf = (store, view, name) => {
+  const { test, of } = TARGETS[name];
+  const key = of?.(view);
+  const known = (store.counted ??= {});
+  if (key !== undefined && known[name]?.key === key) return known[name].count;
+  const looked = lookedAt(store, view);
+  let count = 0;
+  for (const { start, length } of store.examples.filter(judged(store, view, name))) {
+    for (let i = start; i < start + length; i++) if (test(looked, i)) count++;
+  }
+  known[name] = { key, count };
+  return count;
 };
 const SORTS = { order: "as in the data", trimmed: "trimmed mass", nll: "mean nll", length: "length", matches: "matches" };
 
@@ -40,8 +90,8 @@ const textMatches = (store, query) => {
 
 // 1 for each token that all filters let through; null where there is no filter
 const matchesOf = (store, view) => {
-  const { query, category, gapLow, gapHigh, weightLow, weightHigh } = view.filter;
-  const none = [category, gapLow, gapHigh, weightLow, weightHigh].every((value) => value === null) && !query;
+  const { query, category, token, gapLow, gapHigh, weightLow, weightHigh } = view.filter;
+  const none = [category, token, gapLow, gapHigh, weightLow, weightHigh].every((value) => value === null) && !query;
   if (none) return null;
   if (view.lastQuery !== query) [view.lastQuery, view.textHits] = [query, query ? textMatches(store, query) : null];
   const { run, weights, textHits } = view;
@@ -49,7 +99,7 @@ const matchesOf = (store, view) => {
   for (let i = 0; i < store.size; i++) {
     const gap = run ? run.gap[i] : NaN;
     matches[i] = +(
-      (textHits === null || textHits[i] > 0) && (category === null || store.category[i] === category) &&
+      (textHits === null || textHits[i] > 0) && (category === null || store.category[i] === category) && (token === null || store.token[i] === token) &&
       (gapLow === null || gap >= gapLow) && (gapHigh === null || gap <= gapHigh) &&
       (weightLow === null || weights[i] >= weightLow) && (weightHigh === null || weights[i] <= weightHigh)
     );
@@ -58,14 +108,14 @@ const matchesOf = (store, view) => {
 };
 
 // of an example: share of its gradient mass that is trimmed, mean nll, matches
-const factsOf = (view, { place, start, length }) => {
-  const run = view.run && !view.run.missing.has(place) ? view.run : null;
+const factsOf = (view, { place, start, length }, side = view.sides[0]) => {
+  const run = side.run && !side.run.missing.has(place) ? side.run : null;
   let [mass, kept, nll, matches] = [0, 0, 0, 0];
   for (let i = start; i < start + length; i++) {
     if (view.matches && isMatch(view, i)) matches++;
     if (!run) continue;
     mass += run.norm[i];
-    kept += run.norm[i] * view.weights[i];
+    kept += run.norm[i] * side.weights[i];
     nll += run.nll[i];
   }
   return { length, matches, trimmed: run && mass > 0 ? 1 - kept / mass : NaN, nll: run ? nll / length : NaN };

@@ -15,6 +15,11 @@ const settingFrom = ({ method, m, tau, run, moment = null }, fallback, runs) => 
   moment: moments[finite(moment)] ? finite(moment) : fallback.moment,
 });
 
+// where an id stands in the vocabulary; null where it does not
+const placeOf = (store, id) => {
+  const place = store.ids.indexOf(id);
+  return place < 0 ? null : place;
+};
 const readHash = (view, store) => {
   const query = new URLSearchParams(location.hash.slice(1));
   const get = (name) => query.get(PREFIX + name);
@@ -23,9 +28,9 @@ const readHash = (view, store) => {
   const [method = null, m = null, tau = null, run = null, moment = null] = (get("b") ?? "").split("~");
   view.b = get("b") === null ? null : settingFrom({ method, m, tau, run, moment }, view.a, runs);
   const known = (table, name, fallback) => (name !== null && Object.hasOwn(table, name) ? name : fallback);
-  view.quantity = known(QUANTITIES, get("colour"), "gap");
-  if (view.quantity === "difference" && !view.b) view.quantity = "weight";
-  view.target = known(TARGETS, get("go"), "trimmed");
+  view.quantity = known(QUANTITIES, get("colour"), "learned");
+  if (view.quantity === "difference" && !view.b) view.quantity = "learned";
+  view.target = known(TARGETS, get("go"), null);
   view.sort = known(SORTS, get("sort"), "order");
   const [gapLow = null, gapHigh = null] = (get("gap") ?? "").split("~").map(finite);
   const [weightLow = null, weightHigh = null] = (get("w") ?? "").split("~").map(finite);
@@ -33,7 +38,10 @@ const readHash = (view, store) => {
   view.filter = {
     query: (get("find") ?? "").slice(0, 200), gapLow, gapHigh, weightLow, weightHigh,
     category: tokenData.categories[category] === undefined ? null : category,
+    token: get("token") === null ? null : placeOf(store, finite(get("token"))),
   };
+  view.matches = matchesOf(store, Object.assign(view, { weights: weighAll(store, view.a) }));
+  if (view.target === null || !isThere(view, view.target)) view.target = view.usualTarget();
   const at = (get("at") ?? "").split("~").map(finite);
   const example = store.examples.find(({ number }) => number === at[0]);
   view.at = example && at[1] >= 0 && at[1] < example.length ? example.start + Math.floor(at[1]) : null;
@@ -50,11 +58,12 @@ const writeHash = (view) => {
   put("run", a.run, defaults.run);
   put("moment", a.moment, defaults.moment);
   if (b) put("b", [b.method, b.margin, b.bandwidth, b.run, b.moment].join("~"));
-  put("colour", view.quantity, "gap");
-  put("go", view.target, "trimmed");
+  put("colour", view.quantity, "learned");
+  put("go", view.target, view.usualTarget());
   put("sort", view.sort, "order");
   put("find", filter.query, "");
   put("kind", filter.category, null);
+  if (filter.token !== null) put("token", view.idOf(filter.token));
   put("gap", `${filter.gapLow ?? ""}~${filter.gapHigh ?? ""}`, "~");
   put("w", `${filter.weightLow ?? ""}~${filter.weightHigh ?? ""}`, "~");
   if (view.at !== null) {

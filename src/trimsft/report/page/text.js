@@ -1,15 +1,19 @@
-// Texts of the examples, each token in its colour.
+// Texts of the examples, each token in its colour: one row by setting A, and where there is a setting B, one below it by B.
 
 // ---- from numbers to the nine steps of a scale; the colours themselves are those of the style sheet, by class
+
 const ninths = Array.from({ length: 8 }, (_, place) => (place + 1) / 9);
+// `of(side, i)` is the value of a token, its place among `edges` the step; `side`: {letter, setting, run, weights, others, split}
 const QUANTITIES = {
-  weight: { name: "weight", edges: ninths, colours: "q", of: ({ weights }, run, i) => weights[i] },
-  gap: { name: "gap", edges: tokenData.edges, colours: "d", of: (view, run, i) => run.gap[i] },
-  probability: { name: "probability", edges: ninths, colours: "q", of: (view, run, i) => Math.exp(-run.nll[i]) },
-  entropy: { name: "entropy", edges: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2], colours: "q", of: (view, run, i) => run.entropy[i] },
+  learned: { name: "what is learned", colours: "d", step: (side, i) => learnedStep(side.weights[i], side.run.gap[i] < side.split) },
+  weight: { name: "weight", edges: ninths, colours: "q", of: (side, i) => side.weights[i] },
+  gradient: { name: "gradient: weight × norm", edges: [0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8], colours: "q", of: (side, i) => side.weights[i] * side.run.norm[i] },
+  gap: { name: "gap", edges: tokenData.edges, colours: "d", of: (side, i) => side.run.gap[i] },
+  probability: { name: "probability", edges: ninths, colours: "q", of: (side, i) => Math.exp(-side.run.nll[i]) },
+  entropy: { name: "entropy", edges: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2], colours: "q", of: (side, i) => side.run.entropy[i] },
   difference: {
     name: "weight A − B", edges: [-0.75, -0.5, -0.25, -0.05, 0.05, 0.25, 0.5, 0.75], colours: "x",
-    of: ({ weights, others }, run, i) => weights[i] - others[i],
+    of: (side, i) => side.weights[i] - side.others[i],
   },
 };
 
@@ -19,16 +23,34 @@ const stepOf = (edges, value) => {
   return step;
 };
 
-const drawScale = (list, { edges, colours }) => {
-  const short = (value) => String(Number(value.toPrecision(2)));
-  list.replaceChildren(
-    ...Array.from({ length: 9 }, (_, step) => {
-      const text = step === 0 ? `< ${short(edges[0])}` : step === 8 ? `≥ ${short(edges[7])}` : short(edges[step - 1]);
-      const between = step === 0 || step === 8 ? text : `${short(edges[step - 1])} to ${short(edges[step])}`;
-      return Object.assign(document.createElement("li"), { textContent: text, title: between, className: colours + step });
-    }),
-  );
+// weights above one half are blue; those below are orange on the side of what is out of reach, pale on that of what is mastered
+const LEARNED = [
+  ["trimmed, out of reach", "< 0.02", "< 0.1", "< 0.25", "≤ 0.5"],
+  ["kept", "> 0.5", "≥ 0.8"],
+  ["trimmed, mastered", "≤ 0.5", "< 0.25", "< 0.05"],
+];
+const learnedStep = (weight, below) => {
+  if (Number.isNaN(weight)) return 9;
+  if (weight > HIGH) return weight < 0.8 ? 4 : 5;
+  if (below) return weight < 0.02 ? 0 : weight < 0.1 ? 1 : weight < 0.25 ? 2 : 3;
+  return weight >= 0.25 ? 6 : weight >= 0.05 ? 7 : 8;
 };
+
+// [{text, title, name of the class}], and {text} where a group begins
+const scaleOf = ({ edges, colours }) => {
+  if (!edges) {
+    let step = 0;
+    return LEARNED.flatMap(([group, ...texts]) => [{ text: group }, ...texts.map((text) => ({ text, title: `weight ${text}, ${group}`, name: colours + step++ }))]);
+  }
+  const short = (value) => String(Number(value.toPrecision(2)));
+  return Array.from({ length: 9 }, (_, step) => {
+    const text = step === 0 ? `< ${short(edges[0])}` : step === 8 ? `≥ ${short(edges[7])}` : short(edges[step - 1]);
+    const title = step === 0 || step === 8 ? text : `${short(edges[step - 1])} to ${short(edges[step])}`;
+    return { text, title, name: colours + step };
+  });
+};
+const drawScale = (list, quantity) =>
+  list.replaceChildren(...scaleOf(quantity).map(({ text, title = "", name = "group-name" }) => make("li", { textContent: text, title, className: name })));
 
 // what the browser makes of the classes, as red, green, blue, opacity, for canvases: read again when the scheme changes
 const paints = () => {
@@ -45,109 +67,143 @@ const paints = () => {
   return paintOf;
 };
 
-// ---- texts: only examples near the window have a span for each token; the others keep their height
-const makeTexts = (pane, store, view) => {
-  const near = new Set();
-  const rendered = new Map(); // example -> {spans, codes}
-  let colours = paints();
+// a token's class in one number: step of the colour (9: none), dimmed, found
+const codeOf = (view, side, run, quantity, i) => {
+  let step = 9;
+  if (run && quantity.step) step = quantity.step(side, i);
+  else if (run) {
+    const value = quantity.of(side, i);
+    if (!Number.isNaN(value)) step = stepOf(quantity.edges, value);
+  }
+  return step + (view.matches ? (view.matches[i] ? 32 : 16) : 0);
+};
+const classOf = (code, { colours: letter }) =>
+  `t${(code & 15) < 9 ? ` ${letter}${code & 15}` : ""}${code & 16 ? " dim" : ""}${code & 32 ? " hit" : ""}`;
 
-  const articles = store.examples.map((example) => {
-    const strip = make("canvas", { className: "strip", width: Math.max(1, example.length), height: 2, title: "all tokens of the example" });
-    const facts = make("span", { className: "note" });
-    const article = make("article", { className: "example" });
-    const text = make("p", { className: "completion" });
-    article.append(make("h3", { textContent: `Example ${example.number + 1} ` }, facts), strip);
-    if (example.prompt) article.append(make("p", { className: "prompt", textContent: example.prompt }));
-    article.append(text);
-    if (example.leftOut) article.append(make("p", { className: "note", textContent: `${grouped(example.leftOut)} more tokens are not shown.` }));
+// ---- one example: heading, strips and texts
+
+const makeArticle = (example, view) => {
+  const facts = make("span", { className: "note" });
+  const rows = ["A", "B"].map((letter) => ({
+    strip: make("canvas", { className: "strip", width: Math.max(1, example.length), height: 2, title: `all tokens of the example, ${letter}` }),
+    text: make("p", { className: `completion row-${letter}` }),
+  }));
+  const article = make("article", { className: "example" });
+  article.append(make("h3", { textContent: `Example ${example.number + 1} ` }, facts), ...rows.map(({ strip }) => strip));
+  if (example.prompt) article.append(make("p", { className: "prompt", textContent: example.prompt }));
+  article.append(...rows.map(({ text }) => text));
+  if (example.leftOut) article.append(make("p", { className: "note", textContent: `${grouped(example.leftOut)} more tokens are not shown.` }));
+  for (const { strip } of rows) {
     strip.addEventListener("click", (event) => {
       const share = event.offsetX / strip.clientWidth;
       view.goTo(example.start + Math.min(example.length - 1, Math.floor(share * example.length)));
     });
-    article.example = example;
-    return { article, text, strip, facts };
-  });
-  pane.replaceChildren(...articles.map(({ article }) => article));
+  }
+  article.example = example;
+  return { article, rows, facts };
+};
 
-  // a token's class in one number: step of the colour (9: none), dimmed, found
-  const codeOf = (run, { of, edges }, i) => {
-    const value = run ? of(view, run, i) : NaN;
-    const step = Number.isNaN(value) ? 9 : stepOf(edges, value);
-    return step + (view.matches ? (view.matches[i] ? 32 : 16) : 0);
-  };
-  const classOf = (code, { colours: letter }) =>
-    `t${(code & 15) < 9 ? ` ${letter}${code & 15}` : ""}${code & 16 ? " dim" : ""}${code & 32 ? " hit" : ""}`;
+// ---- texts: only examples near the window have a span for each token; the others keep their height
+const makeTexts = (pane, holder, store, view) => {
+  const near = new Set();
+  const rendered = new Map(); // example -> for each row {spans, codes, letter of the colours}
+  let colours = paints();
+  const articles = store.examples.map((example) => makeArticle(example, view));
+  holder.replaceChildren(...articles.map(({ article }) => article));
 
-  const runFor = ({ place }) => {
-    const run = store.runs[view.a.run];
-    return run && !run.missing.has(place) ? run : null;
-  };
+  // the settings that have a row: a difference is one row
+  const sides = () => (view.quantity === "difference" ? view.sides.slice(0, 1) : view.sides);
+  const runFor = ({ run }, { place }) => (run && !run.missing.has(place) ? run : null);
 
-  const render = (example) => {
-    if (rendered.has(example)) return;
-    const { text } = articles[example.place];
-    const [run, quantity] = [runFor(example), QUANTITIES[view.quantity]];
+  const renderRow = (example, side, text) => {
+    const [run, quantity] = [runFor(side, example), QUANTITIES[view.quantity]];
     const codes = new Uint8Array(example.length);
     const spans = Array.from({ length: example.length }, (_, place) => {
       const i = example.start + place;
-      codes[place] = codeOf(run, quantity, i);
+      codes[place] = codeOf(view, side, run, quantity, i);
       const span = document.createElement("span");
       span.className = classOf(codes[place], quantity);
       span.textContent = store.shown[store.token[i]];
-      span.tabIndex = place ? -1 : 0;
+      span.tabIndex = place || side !== view.sides[0] ? -1 : 0;
+      span.role = "option";
       span.token = i;
       return span;
     });
     text.replaceChildren(...spans);
+    text.role = "listbox";
+    text.ariaLabel = `Tokens of example ${example.number + 1} by setting ${side.letter}`;
     text.style.minHeight = "";
-    rendered.set(example, { spans, codes, letter: quantity.colours });
-    drawStrip(example);
+    return { spans, codes, letter: quantity.colours };
+  };
+  const render = (example) => {
+    if (rendered.has(example)) return;
+    rendered.set(example, sides().map((side, place) => renderRow(example, side, articles[example.place].rows[place].text)));
+    drawStrips(example);
     note(example);
   };
 
   const note = (example) => {
     const { length, matches, trimmed, nll } = factsOf(view, example);
-    const known = Number.isNaN(nll) ? "; this model's tokens are others" : `; ${digits(100 * trimmed, 1)} % of its gradient mass trimmed; mean nll ${digits(nll, 3)}`;
+    const other = view.sides[1] ? ` (by B ${digits(100 * factsOf(view, example, view.sides[1]).trimmed, 1)} %)` : "";
+    const known = Number.isNaN(nll) ? "; this model's tokens are others" : `; ${digits(100 * trimmed, 1)} % of its gradient mass trimmed${other}; mean nll ${digits(nll, 3)}`;
     const matching = view.matches ? `; ${grouped(matches)} ${matches === 1 ? "match" : "matches"}` : "";
     articles[example.place].facts.textContent = `${grouped(length)} tokens${known}${matching}`;
   };
 
-  const leave = (example) => {
-    const { text } = articles[example.place];
-    if (!rendered.has(example) || text.contains(document.activeElement)) return;
-    text.style.minHeight = `${text.offsetHeight}px`;
-    text.replaceChildren();
+  const leave = (example, force = false) => {
+    const { article, rows } = articles[example.place];
+    if (!rendered.has(example) || (!force && article.contains(document.activeElement))) return;
+    for (const { text } of rows) {
+      text.style.minHeight = `${text.offsetHeight}px`;
+      text.replaceChildren();
+      text.role = null;
+      text.ariaLabel = null;
+    }
     rendered.delete(example);
   };
 
   // one pixel a token, which the style sheet stretches: colour above, matches below
-  const drawStrip = (example) => {
-    const { strip } = articles[example.place];
-    const [run, quantity] = [runFor(example), QUANTITIES[view.quantity]];
-    const pixels = new ImageData(Math.max(1, example.length), 2);
-    const row = 4 * pixels.width;
-    for (let place = 0; place < example.length; place++) {
-      const code = codeOf(run, quantity, example.start + place);
-      const paint = (code & 15) < 9 ? colours[quantity.colours + (code & 15)] : [0, 0, 0, 0];
-      pixels.data.set(paint, 4 * place);
-      pixels.data.set(code & 32 ? colours.ink : paint, row + 4 * place);
-      if (code & 16) pixels.data[4 * place + 3] = pixels.data[row + 4 * place + 3] = 60;
-    }
-    strip.getContext("2d").putImageData(pixels, 0, 0);
+  const drawStrips = (example) => {
+    const quantity = QUANTITIES[view.quantity];
+    sides().forEach((side, at) => {
+      const run = runFor(side, example);
+      const pixels = new ImageData(Math.max(1, example.length), 2);
+      const row = 4 * pixels.width;
+      for (let place = 0; place < example.length; place++) {
+        const code = codeOf(view, side, run, quantity, example.start + place);
+        const paint = (code & 15) < 9 ? colours[quantity.colours + (code & 15)] : [0, 0, 0, 0];
+        pixels.data.set(paint, 4 * place);
+        pixels.data.set(code & 32 ? colours.ink : paint, row + 4 * place);
+        if (code & 16) pixels.data[4 * place + 3] = pixels.data[row + 4 * place + 3] = 60;
+      }
+      articles[example.place].rows[at].strip.getContext("2d").putImageData(pixels, 0, 0);
+    });
   };
 
   const recolour = () => {
     const quantity = QUANTITIES[view.quantity];
-    for (const [example, drawn] of rendered) {
-      const run = runFor(example);
-      for (let place = 0; place < example.length; place++) {
-        const code = codeOf(run, quantity, example.start + place);
-        if (code === drawn.codes[place] && drawn.letter === quantity.colours) continue;
-        drawn.codes[place] = code;
-        drawn.spans[place].className = classOf(code, quantity);
+    const wanted = sides();
+    pane.classList.toggle("two", wanted.length === 2);
+    for (const [example, drawn] of [...rendered]) {
+      if (drawn.length !== wanted.length) { // a row more, or less
+        const current = view.at !== null && view.exampleOf(view.at) === example && document.activeElement.token !== undefined;
+        leave(example, true);
+        render(example);
+        if (current) view.goTo(view.at);
+        continue;
       }
-      drawn.letter = quantity.colours;
-      drawStrip(example);
+      wanted.forEach((side, at) => {
+        const run = runFor(side, example);
+        const { codes, spans, letter } = drawn[at];
+        for (let place = 0; place < example.length; place++) {
+          const code = codeOf(view, side, run, quantity, example.start + place);
+          if (code === codes[place] && letter === quantity.colours) continue;
+          codes[place] = code;
+          spans[place].className = classOf(code, quantity);
+        }
+        drawn[at].letter = quantity.colours;
+      });
+      drawStrips(example);
       note(example);
     }
   };
@@ -155,7 +211,7 @@ const makeTexts = (pane, store, view) => {
   // a guess of the height, so that the scroll bar is about right before anything is drawn
   const guess = () => {
     const letters = Math.max(20, pane.clientWidth / 9.2);
-    for (const { article, text } of articles) {
+    for (const { article, rows } of articles) {
       const { start, length } = article.example;
       if (rendered.has(article.example)) continue;
       let [lines, column] = [1, 0];
@@ -164,7 +220,7 @@ const makeTexts = (pane, store, view) => {
         column += token.length;
         if (column > letters || token.endsWith("\n")) [lines, column] = [lines + 1, 0];
       }
-      text.style.minHeight = `${Math.round(lines * 28.5)}px`;
+      for (const { text } of rows) text.style.minHeight = `${Math.round(lines * 28.5)}px`;
     }
   };
   guess();
@@ -191,18 +247,19 @@ const makeTexts = (pane, store, view) => {
   document.addEventListener("trimsft:theme", () => repaint());
   const repaint = () => {
     colours = paints();
-    for (const example of rendered.keys()) drawStrip(example);
+    for (const example of rendered.keys()) drawStrips(example);
   };
 
   return {
     articles, rendered, recolour, render,
-    spanOf: (i) => {
+    spanOf: (i, row = 0) => {
       const example = view.exampleOf(i);
       render(example);
-      return rendered.get(example).spans[i - example.start];
+      const rows = rendered.get(example);
+      return (rows[row] ?? rows[0]).spans[i - example.start];
     },
     order: (examples) => {
-      pane.replaceChildren(...examples.map(({ place }) => articles[place].article));
+      holder.replaceChildren(...examples.map(({ place }) => articles[place].article));
       pane.scrollTop = 0;
     },
     hide: (example, hidden) => {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from trimsft.audit.settings import AuditSettings
 from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
@@ -75,7 +76,6 @@ def token_parts(
         "not_in_viewer": [display_name(name) for name in weighing if name not in VIEWED],
         "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
-        "margins": _margins(tables),
         "incomparable": {label: visible(f"{why.problem}; {why.hint}") for label, why in incomparable(tables).items()},
         "cut": cut_notes(runs),
     }
@@ -89,6 +89,8 @@ def _data(
     return {
         "runs": [visible(run.label) for run in runs],
         "model": next((visible(table.metadata.get("model", "")) for table in tables.values()), ""),
+        "trained": [visible(run.objective or "") for run in runs],
+        "suspect": AuditSettings.threshold,
         "objectives": VIEWED,
         "moments": [[one.step, one.gate, one.exponent] for one in moments],
         "parameters": {name: float(value) for name, value in parameters.items()},
@@ -97,12 +99,6 @@ def _data(
         "spaces": {letter: spaced(letter) for letter in " \t\n"},  # how tokens show them
         "corpus": [cells.get(run.label) for run in runs],
     }
-
-
-def _margins(tables: Tables) -> tuple[int, int]:
-    """Where the slider of the margin ends: -5 and 10, or beyond where gaps lie there (but for two in a thousand)."""
-    ends = [np.quantile(table["gap"], (0.001, 0.999)) for table in tables.values()]
-    return min(-5, *(int(np.floor(low)) for low, _ in ends)), max(10, *(int(np.ceil(high)) for _, high in ends))
 
 
 def _counts(table: TokenTable, shown: Shown, packed: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,26 +3,29 @@ const startViewer = async () => {
   const store = await openStore();
   const usable = store.runs.flatMap((run, number) => (run ? [number] : []));
   if (usable.length === 0) return;
+  store.isFormat = formatTokens(store);
+  store.news = newsOf(store);
   const view = {
     defaults: { method: "trim", margin: tokenData.parameters.margin, bandwidth: tokenData.parameters.bandwidth, run: usable[0], moment: moments.length - 1 },
     get run() { return store.runs[this.a.run]; },
-    matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, examples: store.examples,
+    matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, row: 0, examples: store.examples, news: store.news,
+    usualTarget: () => (view.matches ? "matches" : countOf(store, view, "errors") ? "errors" : "band"),
+    idOf: (place) => store.ids[place],
     exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
   };
   readHash(view, store);
   fillChoices(store);
   for (const words of document.querySelectorAll("#written, #tokens .written")) words.remove();
   byId("viewer").hidden = false;
-  view.weights = weighAll(store, view.a);
-  view.others = view.b && weighAll(store, view.b);
+  weighSides(store, view);
   view.goTo = (i, focus) => goTo(store, view, i, focus);
   view.say = (words) => { byId("said").textContent = words; };
-  view.texts = makeTexts(byId("pane"), store, view);
+  view.texts = makeTexts(byId("pane"), byId("examples"), store, view);
   view.refresh = (changes) => refresh(store, view, changes);
   watchControls(store, view);
   watchTokens(store, view);
   watchKeys(store, view);
-  view.refresh({ b: true, sort: true });
+  view.refresh({ sort: true });
   if (view.at !== null) view.goTo(view.at);
   window.addEventListener("hashchange", () => restore(store, view));
   document.addEventListener("trimsft:setting", ({ detail }) => {
@@ -48,26 +51,38 @@ const restore = (store, view) => {
   const before = view.at;
   if (!location.hash.slice(1).includes("=")) return; // a link to a section
   readHash(view, store);
-  view.refresh({ b: true, sort: true });
+  view.refresh({ sort: true });
   if (view.at !== null && view.at !== before) view.goTo(view.at);
 };
 
 const fillChoices = (store) => {
   const option = (value, textContent, disabled = false) => make("option", { value, textContent, disabled });
-  byId("model").append(...tokenData.runs.map((label, number) => option(number, label, !store.runs[number])));
+  for (const id of ["model", "model-b"]) byId(id).append(...tokenData.runs.map((label, number) => option(number, label, !store.runs[number])));
   byId("quantity").append(...Object.entries(QUANTITIES).map(([key, { name }]) => option(key, name)));
-  byId("target").append(...Object.entries(TARGETS).map(([key, { name }]) => option(key, name)));
   byId("sort").append(...Object.entries(SORTS).map(([key, name]) => option(key, name)));
 };
 
 // ---- drawing
 
-// `b`: setting B has changed; `sort`: the examples may stand in another order (not while a slider moves)
-const refresh = (store, view, { b = false, sort = false } = {}) => {
+// A, and B where there is one, as texts, card and figures take them
+const weighSides = (store, view) => {
+  const key = JSON.stringify(view.b);
   view.weights = weighAll(store, view.a);
-  if (b) view.others = view.b && weighAll(store, view.b);
+  if (view.weighed !== key) [view.weighed, view.others] = [key, view.b && weighAll(store, view.b)];
+  const side = (letter, setting, weights, other) => ({
+    letter, setting, weights, others: view.others, run: store.runs[setting.run], split: splitOf(setting), band: bandOf(setting, other),
+  });
+  view.sides = [side("A", view.a, view.weights, view.b)];
+  if (view.b) view.sides.push(side("B", view.b, view.others, view.a));
+};
+
+// `sort`: the examples may stand in another order, and all that takes longer is drawn at once (not while a handle moves)
+const refresh = (store, view, { sort = false } = {}) => {
+  weighSides(store, view);
   view.matches = matchesOf(store, view);
-  view.remark = [view.refused, inexact(store.corpus[view.a.run], view.a)].filter(Boolean).join(" ");
+  const inexactly = view.sides.map(({ setting }) => inexact(store.corpus[setting.run], setting));
+  if (view.target === null || !isThere(view, view.target)) view.target = view.usualTarget();
+  view.remark = [view.refused, sameness(view.a, view.b), ...new Set(inexactly)].filter(Boolean).join(" ");
   view.refused = "";
   view.say("");
   showControls(view);
@@ -75,38 +90,33 @@ const refresh = (store, view, { b = false, sort = false } = {}) => {
   if (sort) sortExamples(store, view);
   hideExamples(store, view);
   view.texts.recolour();
-  showFound(store, view);
-  if (view.shown !== null) drawInspected(byId("inspected"), store, view, view.shown);
+  if (view.shown !== null) showToken(store, view, view.texts.spanOf(view.shown, view.row));
+  clearTimeout(view.later);
+  if (sort) showLater(store, view);
+  else view.later = setTimeout(() => showLater(store, view), 120);
   clearTimeout(view.writing);
   view.writing = setTimeout(() => writeHash(view), 250); // browsers count how often an address is changed
+};
+const showLater = (store, view) => {
+  showChips(store, view);
 };
 
 const showControls = (view) => {
   const { a, b, filter } = view;
-  for (const radio of document.querySelectorAll('#bar input[name="method"]')) radio.checked = radio.value === a.method;
-  for (const name of ["margin", "bandwidth"]) {
-    byId(name).value = a[name];
-    if (document.activeElement !== byId(`${name}-number`)) byId(`${name}-number`).value = tidy(a[name]);
-  }
-  const [step, gate, exponent] = moments[a.moment];
-  byId("moments").hidden = a.method !== "auto-trim" || moments.length < 2;
-  byId("moment").value = a.moment;
-  byId("moment-is").textContent = `${step}: x ${digits(gate, 2)}, a ${digits(exponent, 2)}`;
-  byId("model").value = a.run;
+  showSetting("", a);
+  showSetting("-b", b);
   byId("quantity").querySelector('[value="difference"]').disabled = !b;
-  byId("target").querySelector('[value="differing"]').disabled = !b;
   Object.assign(byId("quantity"), { value: view.quantity });
-  Object.assign(byId("target"), { value: view.target });
   Object.assign(byId("sort"), { value: view.sort });
   byId("category").value = filter.category ?? "";
   if (document.activeElement !== byId("query")) byId("query").value = filter.query;
   for (const [id, key] of RANGES) if (document.activeElement !== byId(id)) byId(id).value = filter[key] ?? "";
   byId("clear").hidden = view.matches === null;
   byId("filters").classList.toggle("active", Object.entries(filter).some(([key, value]) => key !== "query" && value !== null));
-  byId("swap-settings").hidden = byId("drop").hidden = !b;
+  byId("swap-settings").hidden = !b;
   if (view.scaled !== view.quantity) drawScale(byId("scale"), QUANTITIES[view.quantity]);
   view.scaled = view.quantity;
-  byId("painted").textContent = `Colour: ${QUANTITIES[view.quantity].name}. A: ${nameOf(a)} on ${tokenData.runs[a.run]}${b ? `; B: ${nameOf(b)} on ${tokenData.runs[b.run]}` : ""}.`;
+  byId("painted").textContent = `Colour: ${QUANTITIES[view.quantity].name}. ${view.sides.map(({ letter, setting }) => `${letter}: ${nameOf(setting)} on ${tokenData.runs[setting.run]}`).join("; ")}.`;
   byId("remark").hidden = view.remark === "";
   byId("remark").textContent = view.remark;
   byId("yaml").textContent = yamlOf(a);
@@ -114,18 +124,42 @@ const showControls = (view) => {
 };
 const RANGES = [["gap-low", "gapLow"], ["gap-high", "gapHigh"], ["weight-low", "weightLow"], ["weight-high", "weightHigh"]];
 
+// the row of A ("") or B ("-b"); what a method does not take cannot be moved
+const showSetting = (suffix, setting) => {
+  for (const radio of document.querySelectorAll(`#bar input[name="method${suffix}"]`)) radio.checked = radio.value === (setting?.method ?? "");
+  document.querySelector(`#setting${suffix} .more`).hidden = !setting;
+  if (!setting) return;
+  for (const name of ["margin", "bandwidth"]) {
+    const input = byId(name + suffix);
+    input.disabled = !hasBand(setting);
+    if (document.activeElement !== input) input.value = tidy(setting[name]);
+  }
+  const [step, gate, exponent] = moments[setting.moment];
+  byId(`moments${suffix}`).hidden = setting.method !== "auto-trim" || moments.length < 2;
+  byId(`moment${suffix}`).value = setting.moment;
+  byId(`moment-is${suffix}`).textContent = `${step}: x ${digits(gate, 2)}, a ${digits(exponent, 2)}`;
+  byId(`model${suffix}`).value = setting.run;
+};
+
 const showCorpus = (store, view) => {
-  const { a, b } = view;
-  const corpus = store.corpus[a.run];
-  if (view.rangeOf !== corpus) [view.rangeOf, view.range] = [corpus, histogramRange(corpus)];
-  const result = diagnose(corpus, a, a);
-  const resultB = b && diagnose(store.corpus[b.run], b, a);
-  view.result = result;
-  drawHistogram(byId("histogram"), corpus, view.range, a, b, result);
-  drawFigures(byId("figures"), a, b, result, resultB);
-  drawBars(byId("bars"), result, resultB);
+  const corpora = view.sides.map(({ setting }) => store.corpus[setting.run]);
+  const key = view.sides.map(({ setting }) => setting.run).join();
+  if (view.rangeOf !== key) {
+    const ranges = [...new Set(corpora)].map(histogramRange);
+    [view.rangeOf, view.range] = [key, [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))]];
+  }
+  view.sides.forEach((side, place) => { side.result = diagnose(corpora[place], side.setting, side.band); });
+  const { gapLow, gapHigh } = view.filter;
+  byId("histogram-b").hidden = !view.b;
+  view.sides.forEach(({ setting, result }, place) => view.histograms[place].draw(corpora[place], view.range, setting, result, place ? undefined : [gapLow, gapHigh]));
+  byId("key-curve").hidden = !hasCurve(view.a);
+  byId("key-curve").lastChild.textContent = BY_GAP.has(view.a.method) ? "weight" : "weight where two tokens compete";
+  drawFigures(byId("figures"), view.sides);
+  drawBars(byId("bars"), view.sides, view.filter, view.toggle);
+  const [corpus] = corpora;
   const exact = corpus.width === 0 ? "" : ` Counted in cells ${corpus.width < 1 ? `1/${1 / corpus.width}` : corpus.width} of a gap wide.`;
-  byId("counts").textContent = `Figures: all ${grouped(corpus.tokens)} tokens of ${tokenData.runs[a.run]}.${exact} Texts: ${grouped(store.size)} tokens in ${grouped(store.examples.length)} examples.`;
+  const whose = view.sides.map(({ letter, setting }, place) => `${view.b ? `${letter} ` : ""}all ${grouped(corpora[place].tokens)} tokens of ${tokenData.runs[setting.run]}`);
+  byId("counts").textContent = `Figures: ${whose.join(", ")}.${exact} Texts: ${grouped(store.size)} tokens in ${grouped(store.examples.length)} examples.`;
 };
 
 const sortExamples = (store, view) => {
@@ -147,159 +181,56 @@ const hideExamples = (store, view) => {
   byId("nothing").hidden = shown > 0;
 };
 
+// ---- chips: what there is to see, counted; one of them is what next and previous step through
+
+const showChips = (store, view) => {
+  const chips = Object.entries(TARGETS).filter(([name]) => isThere(view, name)).map(([name, { name: text, title }]) => {
+    const count = countOf(store, view, name);
+    const chip = make("button", { type: "button", className: "chip", title, tabIndex: name === view.target ? 0 : -1 }, `${text} `, make("b", { textContent: count ? grouped(count) : "none" }));
+    chip.dataset.target = name;
+    if (name === view.target) chip.setAttribute("aria-current", "true");
+    chip.setAttribute("aria-disabled", count === 0);
+    return chip;
+  });
+  const focused = document.activeElement?.dataset?.target;
+  byId("chips").replaceChildren(...chips);
+  if (focused) byId("chips").querySelector(`[data-target="${focused}"]`)?.focus({ preventScroll: true });
+  showFound(store, view);
+};
+
 const showFound = (store, view) => {
-  const { test } = TARGETS[view.target];
-  // plain properties: the loop is long, and a getter is slow
-  const looked = { ...view };
-  let count = 0;
-  if (looked.run) for (let i = 0; i < store.size; i++) if (test(looked, i)) count++;
-  let words = `${grouped(count)} of ${grouped(store.size)} shown`;
+  let words = `${grouped(countOf(store, view, view.target))} of ${grouped(store.size)} shown`;
   const [{ a, b }, corpus] = [view, store.corpus[view.a.run]];
-  if (view.target === "differing" && b && a.run === b.run && BY_GAP.has(a.method) && BY_GAP.has(b.method)) {
+  if (view.target === "differing" && a.run === b.run && BY_GAP.has(a.method) && BY_GAP.has(b.method)) {
     words += `, ${grouped(differing(corpus, a, b))} of ${grouped(corpus.tokens)} in all`;
   }
   byId("found").textContent = words;
 };
 
-// ---- one token
-
-const inspect = (store, view, i) => {
-  view.shown = i;
-  drawInspected(byId("inspected"), store, view, i);
-  byId("inspector").hidden = false;
-};
+// ---- going to tokens
 
 // without `focus` the token is shown, and whoever types goes on typing
 const goTo = (store, view, i, focus = true) => {
   view.texts.hide(view.exampleOf(i), false);
-  const span = view.texts.spanOf(i);
-  for (const other of span.parentNode.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+  const span = view.texts.spanOf(i, view.row);
+  for (const other of byId("pane").querySelectorAll('.t[tabindex="0"]')) if (other.closest(".example") === span.closest(".example")) other.tabIndex = -1;
   span.tabIndex = 0;
+  byId("pane").scrollIntoView({ block: "nearest", behavior: "instant" });
+  keepInSight(span);
   if (focus) span.focus({ preventScroll: true });
-  else arrive(store, view, span);
-  const pane = byId("pane");
-  pane.scrollIntoView({ block: "nearest", behavior: "instant" });
-  const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  const top = Math.max(frame.top, 0);
-  const bottom = Math.min(frame.bottom, byId("dock").getBoundingClientRect().top); // the dock may lie over the pane
-  if (box.top < top + 20 || box.bottom > bottom - 20) pane.scrollTop += box.top - top - (bottom - top) / 3;
+  else {
+    arrive(store, view, span);
+    byId("heard").textContent = labelOf(store, view, i);
+  }
 };
 
 const step = (store, view, direction, focus = true) => {
   const { test } = TARGETS[view.target];
-  const order = view.examples.filter(({ place }) => !view.texts.articles[place].article.hidden);
-  if (!view.run || order.length === 0) return;
-  const from = view.at ?? order[0].start - 1;
-  const start = order.some((example) => example === view.exampleOf(from)) && from >= 0 ? from : order[0].start - 1;
-  const begin = start < order[0].start && view.at === null ? null : start;
-  const next = begin === null && test(view, order[0].start) && direction > 0 ? order[0].start : nextToken(order, begin ?? order[0].start, direction, (i) => test(view, i));
+  const looked = lookedAt(store, view);
+  const order = view.examples.filter(({ place }) => !view.texts.articles[place].article.hidden).filter(judged(store, view, view.target));
+  if (order.length === 0) return;
+  const inOrder = view.at !== null && order.includes(view.exampleOf(view.at));
+  const first = order[0].start;
+  const next = !inOrder && direction > 0 && test(looked, first) ? first : nextToken(order, inOrder ? view.at : first, direction, (i) => test(looked, i));
   if (next !== null) view.goTo(next, focus);
-};
-
-const watchTokens = (store, view) => {
-  const pane = byId("pane");
-  pane.addEventListener("mouseover", ({ target }) => { if (target.token !== undefined) inspect(store, view, target.token); });
-  pane.addEventListener("mouseleave", () => { if (view.at !== null) inspect(store, view, view.at); });
-  pane.addEventListener("focusin", ({ target }) => {
-    if (target.token === undefined) return;
-    arrive(store, view, target);
-    // the numbers must not hide their token; where the window is still on its way here, the token stays in the pane
-    const box = target.getBoundingClientRect();
-    const below = box.bottom - byId("dock").getBoundingClientRect().top;
-    const room = box.top - pane.getBoundingClientRect().top - 40;
-    if (below > 0) pane.scrollTop += Math.max(0, Math.min(below + 20, room));
-  });
-  pane.addEventListener("keydown", (event) => {
-    const i = event.target.token;
-    if (i === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
-    const { start, length } = view.exampleOf(i);
-    const to = {
-      ArrowRight: () => i + 1, ArrowLeft: () => i - 1, Home: () => start, End: () => start + length - 1,
-      ArrowDown: () => lineAway(event.target, 1), ArrowUp: () => lineAway(event.target, -1),
-    }[event.key]?.();
-    if (to === undefined) return;
-    event.preventDefault();
-    view.goTo(between(to, start, start + length - 1));
-  });
-  byId("close").addEventListener("click", () => { byId("inspector").hidden = true; });
-};
-
-// this token is the one that keys go on from
-const arrive = (store, view, span) => {
-  byId("pane").querySelector("[aria-current]")?.removeAttribute("aria-current");
-  span.setAttribute("aria-current", "true");
-  view.at = span.token;
-  inspect(store, view, span.token);
-  clearTimeout(view.writing);
-  view.writing = setTimeout(() => writeHash(view), 250);
-};
-
-// the token above or below, by where it stands
-const lineAway = (span, direction) => {
-  const here = span.getBoundingClientRect();
-  let best = null;
-  for (let other = span; other; other = direction > 0 ? other.nextSibling : other.previousSibling) {
-    const { left, top } = other.getBoundingClientRect();
-    const lines = Math.round(Math.abs(top - here.top) / (here.height || 1) - 0.2);
-    if (lines > 2 && best) break;
-    if (lines < 1) continue;
-    if (!best || (Math.abs(top - best.top) < 4 && Math.abs(left - here.left) < best.off)) best = { token: other.token, top, off: Math.abs(left - here.left) };
-    else if (Math.abs(top - best.top) >= 4) break;
-  }
-  return best ? best.token : span.token;
-};
-
-// ---- the numbers behind one token: every run, every method, and the alternatives that the model saw
-const three = (value) => (Math.abs(value) < 0.0005 && value !== 0 ? value.toExponential(1) : value.toFixed(3));
-const named = (store, index) => make("code", { textContent: store.names[index] });
-
-// the five most likely tokens that are known, and the gold one wherever it stands
-const alternatives = (store, run, i) => {
-  const gold = store.token[i];
-  const known = [[gold, run.nll[i]], [run.competitor[i], run.nll[i] + run.gap[i]]];
-  run.top.forEach((column, place) => { if (column[i]) known.push([column[i] - 1, (run.topNll[place][i] / 40) ** 2]); });
-  const sortedByP = known.map(([index, nll]) => ({ index, p: Math.exp(-nll), gold: index === gold })).sort((one, other) => other.p - one.p);
-  return sortedByP.filter((token, place) => place < 5 || token.gold);
-};
-
-const drawAlternatives = (store, run, i) => {
-  const list = make("ol", { className: "top" });
-  for (const { index, p, gold } of alternatives(store, run, i)) {
-    const bar = make("span", { className: "bar" });
-    bar.style.width = `${100 * p}%`;
-    list.append(make("li", { className: gold ? "gold" : "" }, named(store, index), make("span", { className: "bar-line" }, bar), make("span", { className: "figure", textContent: p < 0.0005 ? p.toExponential(0) : digits(100 * p, 1) + " %" })));
-  }
-  return list;
-};
-
-const drawRuns = (store, view, example, i) => {
-  const methods = Object.entries(tokenData.objectives);
-  const heads = ["", "p", "gap", "nll", "competitor", "entropy", "rank", ...methods.map(([, name]) => `w ${name}`)];
-  const rows = store.runs.flatMap((run, number) => {
-    if (!run || run.missing.has(example.place)) return [];
-    const [nll, gap] = [run.nll[i], run.gap[i]];
-    const figure = (textContent, className = "figure") => make("td", { textContent, className });
-    const rank = run.rank[i] >= 65535 ? "≥ 65535" : run.rank[i];
-    const weights = methods.map(([method]) =>
-      figure(weigher({ ...view.a, method })(nll, gap).toFixed(3), method === view.a.method ? "figure chosen" : "figure"));
-    return make("tr", { className: number === view.a.run ? "chosen" : "" },
-      make("th", { scope: "row", textContent: tokenData.runs[number] }), figure(three(Math.exp(-nll))), figure(three(gap)), figure(three(nll)),
-      make("td", {}, named(store, run.competitor[i])), figure(three(run.entropy[i])), figure(rank), ...weights);
-  });
-  const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent, className: textContent === "competitor" || !textContent ? "" : "figure" })));
-  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
-};
-
-const drawInspected = (holder, store, view, i) => {
-  const example = view.exampleOf(i);
-  const place = i - example.start;
-  const heading = make("p", { className: "which" }, "Token ", named(store, store.token[i]),
-    ` id ${store.ids[store.token[i]]}, ${tokenData.categories[store.category[i]]}, number ${place + 1} of ${grouped(example.length)} in example ${example.number + 1}`);
-  if (view.b && view.others) {
-    heading.append(`; weight A ${digits(view.weights[i], 3)}, B ${digits(view.others[i], 3)}`);
-  }
-  const run = view.run && !view.run.missing.has(example.place) ? view.run : null;
-  const parts = [make("div", { className: "runs wide" }, drawRuns(store, view, example, i))];
-  if (run) parts.unshift(make("div", { className: "tops" }, drawAlternatives(store, run, i)));
-  holder.replaceChildren(heading, make("div", { className: "numbers" }, ...parts));
 };

@@ -4,6 +4,11 @@ const BY_GAP = new Set(["sft", "trim", "trim-e", "trim-h"]);
 const SUMMED = new Set(["fsft", "dft"]); // by nll; their sums over cells are in the file
 const TAKES = { fsft: ["gamma"], trim: ["margin", "bandwidth"], "trim-e": ["margin", "bandwidth"], "trim-h": ["margin", "bandwidth"] };
 const HIGH = 0.5;
+const hasBand = ({ method }) => TAKES[method]?.includes("margin") ?? false;
+// the band that masses of a setting are told by: its own; without one, that of the setting beside it
+const bandOf = (setting, other) => (!hasBand(setting) && other && hasBand(other) ? other : setting);
+// gaps below this are out of reach: without a band, the model would choose another token
+const splitOf = (setting) => (hasBand(setting) ? setting.margin : 0);
 const { gamma } = tokenData.parameters;
 const { moments } = tokenData; // [step, gate, exponent] of AutoTrim in the course of a training
 
@@ -57,6 +62,13 @@ const nameOf = ({ method, margin, bandwidth, moment }) => {
   const [, gate, exponent] = moments[moment];
   const at = method === "auto-trim" ? ` x=${digits(gate, 2)} a=${digits(exponent, 2)}` : "";
   return tokenData.objectives[method] + (TAKES[method]?.includes("margin") ? ` m=${tidy(margin)} τ=${tidy(bandwidth)}` : at);
+};
+// why there is nothing to compare; empty where there is
+const sameness = (a, b) => {
+  if (!b || a.method !== b.method || (hasBand(a) && (a.margin !== b.margin || a.bandwidth !== b.bandwidth))) return "";
+  if (a.method === "auto-trim" && a.moment !== b.moment) return "";
+  if (a.run === b.run) return "A and B are the same setting: nothing differs until one of them is changed.";
+  return `A and B weigh by the same rule, ${nameOf(a)}: what differs comes from the models.`;
 };
 const tidy = (value) => String(Number(Number(value).toPrecision(6)));
 
