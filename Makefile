@@ -23,7 +23,7 @@ DEVELOPMENT = $(VENV)/.development
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test soak coverage browser check audit test-gpu figures clean
+.PHONY: help quickstart notebook test soak coverage browser check audit docs package test-gpu figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -34,6 +34,9 @@ quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes,
 ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."
 endif
+
+notebook: $(RUNTIME) ## examples/tour.ipynb, cell by cell, on the lab's model: a minute of a CPU
+	@$(RUN) tools.notebook examples/tour.ipynb
 
 # tests go one by one to whoever is free: a few long files would else keep one core busy at the end
 test: check ## everything that needs no GPU: static checks, then the tests
@@ -67,6 +70,18 @@ audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where t
 test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
 	$(RUN) pytest -m gpu
 
+docs: $(VENV)/.docs ## the documentation as a site, in build/site; a link that leads nowhere is an error
+	$(RUN) mkdocs build --strict --quiet --site-dir build/site
+	@echo "The site is build/site/index.html"
+
+package: $(VENV)/.package ## wheel and sdist in dist/, checked, and the quickstart from the wheel in an empty environment
+	rm -rf dist build/empty
+	$(RUN) build --outdir dist
+	$(RUN) twine check --strict dist/*
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet -c $(CONSTRAINTS) dist/*.whl
+	cd build/empty && bin/trimsft quickstart --fast --out quickstart
+
 figures: $(RUNTIME) ## draw the figures of the documentation again
 	$(RUN) trimsft.report.figures docs/figures
 
@@ -75,13 +90,21 @@ clean: ## remove .venv, caches and builds; runs/ stays
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "trimsft needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "trimsft needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12"; exit 1; }
 	@echo "Making $(VENV) (once; torch is large)"
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@$(PIP) install -c $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	@$(PIP) install -c $(CONSTRAINTS) -e '.[docs]'
+	@touch $@
+
+$(VENV)/.package: | $(VENV)/bin/python
+	@$(PIP) install build twine
 	@touch $@
 
 $(VENV)/.development: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python

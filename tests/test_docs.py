@@ -1,29 +1,113 @@
-"""What the documentation shows runs, and what it points to exists."""
+"""What the documentation shows runs, what it points to exists, and the site builds without a dead link.
 
+A block of Python runs here, in a folder of its own. One that cannot says why in a comment above it:
+
+    <!-- not run: it asks the hub for a model -->
+
+Commands of shell blocks are parsed by the program's own parsers, without being run.
+"""
+
+import importlib.util
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
+from typer.main import get_command
+
+from trimsft import cli
+from trimsft.train import parse
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "trimsft"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-BLOCKS = [
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "recipes/README.md", "examples/README.md")
+PAGES = [*(ROOT / name for name in NAMES), *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^(?P<above>[^\n]*)\n```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = re.compile(r"<!-- not run: .+ -->$")
+PLACEHOLDERS = {"RECIPE": "smollm2-gsm8k", "DATA": "train.jsonl"}
+"""What stands for a file of the reader's in a command."""
+
+
+def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
+    """The blocks of a page in these languages: what stands in the line above, and the block."""
+    text = page.read_text()
+    found = [(match["above"], match["language"], match["text"]) for match in FENCE.finditer(text)]
+    return [(above, block) for above, language, block in found if language in languages]
+
+
+PYTHON = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    for number, (above, block) in enumerate(blocks(page, "python", "py"))
+    if not NOT_RUN.search(above)
+]
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of a page's shell blocks, continued lines joined; of consoles what stands behind $."""
+    lines = [line for _, block in blocks(page, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
+    for _, block in blocks(page, "console"):
+        lines += [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+COMMANDS = sorted({(line, page.relative_to(ROOT).as_posix()) for page in PAGES for line in commands(page)})
+PARSED = [
+    pytest.param(words, id=f"{place}-{' '.join(words)[:60]}")
+    for line, place in COMMANDS
+    for words in [shlex.split(line, comments=True)]
+    if "trimsft" in words
 ]
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # TRL's default, without a GPU
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", PYTHON)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert any("README.md" in shown.id for shown in BLOCKS)
     monkeypatch.chdir(tmp_path)  # what an example writes is no part of the project
-    exec(compile(block, "documentation", "exec"), {})
+    exec(compile(block, "documentation", "exec"), {"__name__": "documentation"})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_most_blocks_are_run() -> None:
+    shown = sum(len(blocks(page, "python", "py")) for page in PAGES)
+    assert len(PYTHON) >= 20 and shown - len(PYTHON) <= 6
+    assert any("README.md" in str(block.id) for block in PYTHON) and len(PARSED) > 60
+
+
+@pytest.mark.parametrize("words", PARSED)
+def test_commands_are_understood(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = [PLACEHOLDERS.get(word, word) for word in words[words.index("trimsft") + 1 :]]
+    if words[:1] == ["train"] or words[:2] == ["data", "preview"]:
+        fields = [word for word in words[1 if words[0] == "train" else 2 :] if word != "--dry-run"]
+        if "--count" in fields:  # of the command itself
+            del fields[fields.index("--count") : fields.index("--count") + 2]
+        assert parse([*fields, "--use_cpu", "true"]).args is not None
+        return
+    command, context = get_command(cli.app), None
+    while isinstance(command, typer.core.TyperGroup):
+        context = command.make_context("trimsft", list(words), parent=context)
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return  # --help, or none
+        _, command, words = command.resolve_command(context, rest)
+    command.make_context(command.name, list(words), parent=context)
+
+
+def test_scripts_that_are_named_exist() -> None:
+    for line, place in COMMANDS:
+        words = shlex.split(line, comments=True)
+        for script in (word for word in words if re.match(r"(?:examples|benchmarks|tools|recipes)/[\w/.-]+$", word)):
+            assert (ROOT / script).exists(), f"{place}: {script}"
+        if "-m" in words and (module := words[words.index("-m") + 1]).startswith("tools"):
+            assert importlib.util.find_spec(module) is not None, f"{place}: {module}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     files = [target for target in targets if not target.startswith(("http:", "https:", "mailto:"))]
@@ -35,9 +119,8 @@ def test_commands_of_the_makefile_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for page in PAGES:
         text = page.read_text()
-        fenced = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-        commands = "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", text)])
-        for target in re.findall(r"`?make ([a-z-]+)", commands):
+        shown = "\n".join([*commands(page), *re.findall(r"`([^`\n]+)`", text)])
+        for target in re.findall(r"`?\bmake ([a-z-]+)", shown):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
 
 
@@ -48,3 +131,30 @@ def test_files_named_by_the_map_exist() -> None:
     paths = re.findall(r"`([\w/]+(?:\.py|\.js|/))`", text)
     assert len(paths) > 50
     assert [path for path in paths if not any((root / path).exists() for root in roots)] == []
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 115
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs mkdocs: pip install '.[docs]'")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    """--strict: a link, an anchor or an entry of the reference that leads nowhere is an error."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stderr) == (0, "")
+    reference = (tmp_path / "site" / "api" / "index.html").read_text()
+    assert 'id="trimsft.head.loss.linear_cross_entropy"' in reference
+    text = (tmp_path / "site" / "training" / "index.html").read_text()
+    assert "/blob/main/recipes/README.md" in text  # what is no page leads to the repository
+
+
+def test_every_page_is_in_the_menu() -> None:
+    """Tables that a command wrote beside results are reached from their pages."""
+    menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    named = set(re.findall(r"[\w/]+\.md", str(menu)))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")}
+    written = {page for page in pages if re.match(r"results/\w+/", page)}
+    assert named <= pages
+    assert pages - written - named <= {"watch.md", "first_minute.md"}

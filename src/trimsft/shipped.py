@@ -13,6 +13,7 @@ from pathlib import Path
 from trimsft.errors import UsageError
 from trimsft.options import check_path, unknown_name
 from trimsft.runs import write_whole
+from trimsft.runs.parsing import parse_json
 
 PLACES = ("recipes", "examples", "constraints.txt")
 """What is shipped, by its place in the repository; pyproject.toml puts the same into the wheel."""
@@ -41,9 +42,10 @@ class Shipped:
 
     def title(self) -> str:
         """What the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
-        lines = self.path.read_text(encoding="utf-8").splitlines()
+        text = self.path.read_text(encoding="utf-8")
+        lines = parse_json(text)["cells"][0]["source"] if self.path.suffix == ".ipynb" else text.splitlines()
         first = next((line for line in lines if line.startswith(("#", '"""')) and not line.startswith("#!")), "")
-        sentence = first.strip('#" ')
+        sentence = first.strip('#" \n')
         for end in (". ", " (", ": ", "; "):
             sentence = sentence.partition(end)[0]
         return sentence.rstrip(".:")
