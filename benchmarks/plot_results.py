@@ -38,11 +38,11 @@ def main() -> None:
     for folder in parser.parse_args().folders:
         for path in sorted(folder.rglob("*.csv")):
             if path.parent.name == "figures" and path.stem in DRAWN:
-                for file in DRAWN[path.stem](_rows(path), path).save(path, SCREEN_FORMATS):
+                for file in DRAWN[path.stem](read_rows(path), path).save(path, SCREEN_FORMATS):
                     print(file)
 
 
-def _rows(path: Path) -> Rows:
+def read_rows(path: Path) -> Rows:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
