@@ -53,6 +53,8 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     assert result.stderr.endswith("Wrote tokens-llama.parquet\n")
     again = run(*words)
     assert again.exit_code == 0 and "R_eff" in again.stdout and "Wrote" not in again.stderr
+    assert said["verdict"]["text"] in " ".join(again.stdout.split())
+    assert f"  trimsft train --model {folder} --data {data} --objective auto-trim\n" in again.stdout
     assert "tokens-llama.parquet is there already, made with the same inputs; left as it is" in again.stderr
     flat = json.loads(run(*words, "--objective", "trimsft.objectives:SFT", "--json").stdout)["tables"][0]
     assert (flat["objective"], flat["effective_ratio"], flat["high_weight"]) == ("trimsft.objectives:SFT", 1.0, 100.0)

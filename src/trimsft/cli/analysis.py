@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import typer
 
-from trimsft.cli.base import JsonFlag, make_console, make_table, progress_bar, status_line
+from trimsft.cli.base import JsonFlag, called, make_console, make_table, progress_bar, status_line
 from trimsft.cli.declared import command_of, flags_of
 from trimsft.cli.ending import tell
+from trimsft.options import given_options
 from trimsft.report.report import ReportSettings
+from trimsft.runs import RunDirectory
 from trimsft.tokens.settings import TokenSettings, name_of
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
         typer.echo(json.dumps(tables.as_dict()))
     elif tables.summaries:
         _print_summaries(tables)
+        _print_verdicts(tables, settings)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
         typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
@@ -55,6 +59,27 @@ def _print_summaries(tables: TokenTables) -> None:
             f"{one.first_choice_percent:.1f} %", f"{one.effective_ratio:.3f}", f"{one.high_weight_percent:.1f} %",
         )  # fmt: skip
     make_console().print(table)
+
+
+def _print_verdicts(tables: TokenTables, settings: TokenSettings) -> None:
+    """What the tokens say about training on these rows; for a model that is no run, the commands, too."""
+    console = make_console()
+    for one in tables.summaries:
+        name = f"{name_of(one.model)}: " if len(tables.summaries) > 1 else ""
+        console.print(f"{name}{one.verdict.sentence}", markup=False)
+        if not RunDirectory(one.model).is_run():
+            train = shlex.join(["train", "--model", one.model, "--data", settings.data, *_column_words(settings)])
+            console.print("Train with AutoTrim, which needs no band:", markup=False)
+            console.print(f"  {called()} {train} --objective auto-trim", markup=False, soft_wrap=True)
+            if one.verdict.band is not None:
+                console.print("or with a fixed band, to be compared with it:", markup=False)
+                console.print(f"  {called()} {train} {one.verdict.band.words}", markup=False, soft_wrap=True)
+
+
+def _column_words(settings: TokenSettings) -> list[str]:
+    given = given_options(settings)
+    names = [name for name in ("problem_column", "solution_column", "template", "system_prompt") if name in given]
+    return [word for name in names for word in (f"--{name}", given[name])]
 
 
 @command_of(ReportSettings)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,6 +73,21 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as status:
         yield lambda text: status.update(text)
+
+
+def called() -> str:
+    """How this program is called in the user's shell, for commands that are printed to be copied.
+
+    `trimsft`, where the shell finds this one by that name; else the path or the `python -m trimsft` that was typed.
+    """
+    typed = Path(sys.argv[0])
+    if typed.parts[-2:] == ("trimsft", "__main__.py"):
+        is_known = shutil.which("python") and os.path.samefile(shutil.which("python") or "", sys.executable)
+        return f"{'python' if is_known else sys.executable} -m trimsft"
+    found = shutil.which("trimsft")
+    if typed.name != "trimsft" or (found and typed.exists() and os.path.samefile(found, typed)):
+        return "trimsft"
+    return str(typed)
 
 
 def make_console(*, stderr: bool = False) -> Console:

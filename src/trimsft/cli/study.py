@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trimsft.cli.base import JsonFlag, make_console
+from trimsft.cli.base import JsonFlag, called, make_console
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending, tell
 from trimsft.errors import FAILED
@@ -174,5 +174,5 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))
     else:
-        show_quickstart(outcome, make_console())
+        show_quickstart(outcome, make_console(), program=called())
     exit_with(outcome.failures())

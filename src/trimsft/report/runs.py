@@ -10,12 +10,13 @@ Each file is read when it is asked for first, and once; what a run lacks is empt
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimsft.errors import RunError, UsageError
+from trimsft.errors import RunError, TrimSFTError, UsageError
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
@@ -24,8 +25,9 @@ from trimsft.scoring.intervals import Interval
 from trimsft.scoring.metrics import metric_names
 from trimsft.scoring.records import Recorded, read_scores
 from trimsft.scoring.scores import BenchmarkScore, macros
+from trimsft.tokens.settings import name_of
 from trimsft.tokens.statistics.weighting import objective_of
-from trimsft.tokens.table import TokenTable, read_token_table
+from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
 
 Kind = TypeVar("Kind")
 
@@ -197,7 +199,10 @@ def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
-    """[LABEL=]PATH of run directories or token tables; without a label the folder's name is one."""
+    """[LABEL=]PATH of run directories or token tables; without a label a run is called as its folder.
+
+    A single table outside of a run is called as the model it was made with.
+    """
     runs: dict[str, Path] = {}
     for argument in arguments:
         label, equals, name = argument.partition("=")
@@ -210,7 +215,7 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
             hint = "make one with trimsft tokens, trimsft eval or trimsft train, or name another folder"
             problem = "has neither tokens.parquet nor eval/BENCHMARK/scores.json nor train/telemetry.jsonl"
             raise RunError(problem, field="runs", value=name, hint=hint)
-        label = label.strip() or _label_of(path.resolve())
+        label = label.strip() or (len(arguments) == 1 and _model_of(path.resolve())) or _label_of(path.resolve())
         if label in runs:
             raise RunError(f"two are called {label!r}", field="runs", hint=f"tell them apart as LABEL={name}")
         runs[label] = path
@@ -225,6 +230,21 @@ def _label_of(path: Path) -> str:
     if path.is_dir():
         return path.name
     return path.parent.name if path.name == "tokens.parquet" else path.stem.removeprefix("tokens-")
+
+
+def _model_of(path: Path) -> str:
+    """The model of a tokens.parquet that stands alone in its folder; empty for anything else."""
+    directory = RunDirectory(path if path.is_dir() else path.parent)
+    if (
+        directory.config_path.exists()
+        or directory.is_run()
+        or directory.evaluations()
+        or not directory.tokens_path.is_file()
+    ):
+        return ""
+    with suppress(TrimSFTError):  # a damaged table is refused where it is read
+        return name_of(str(read_metadata(directory.tokens_path).get("model", "")))
+    return ""
 
 
 def in_percent(interval: Interval) -> Interval:

@@ -14,6 +14,7 @@ from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table
+from trimsft.tokens.verdict import Verdict, judge_table
 from trimsft.tokens.write import alike, write_token_table
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
@@ -38,6 +39,7 @@ class Summary:
     objective: str  # whose weights the last two are about, at its defaults: for TrimSFT the paper's band
     effective_ratio: float  # R_eff of the weights
     high_weight_percent: float  # percent of the tokens with such a weight above one half
+    verdict: Verdict  # whether the model supports the data, and a band to try
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class TokenTables:
         """For `--json`, where percentages carry no mark."""
         tables = [
             {name.removesuffix("_percent"): value for name, value in asdict(summary).items()}
+            | {"verdict": summary.verdict.as_dict()}
             for summary in self.summaries
         ]
         return {
@@ -145,4 +148,5 @@ def _summarise(
         objective=objective,
         effective_ratio=weighed.effective_ratio,
         high_weight_percent=weighed.high_weight_percent,
+        verdict=judge_table(table),
     )

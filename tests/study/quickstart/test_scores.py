@@ -1,16 +1,20 @@
 """The form of the paper's Table 1, in 80 columns, with marks only where they are earned; a paragraph that agrees."""
 
 import io
+import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from tests.scoring.graded import same, samples_of
+from trimsft import lab
 from trimsft.scoring.scores import BenchmarkScore, score
 from trimsft.study.quickstart import scores as tables
-from trimsft.study.quickstart.scores import Results, describe, next_commands
+from trimsft.study.quickstart.following import next_commands
+from trimsft.study.quickstart.scores import Results, describe
 
 TIERS = ("lab-easy", "lab-medium", "lab-hard")
 ALL = {
@@ -91,19 +95,20 @@ def test_json_has_every_interval() -> None:
             {"base": (5, 1.0), "sft": (4, 0.5), "trim": (7, 0.5)},
             [
                 "TrimSFT is above SFT: 87.5 against 50.0 (average@8), +37.5 points, 95 % interval",
-                "The base model solves 100.0 % greedy and 62.5 % at temperature 1: able, but scattered.",
-                "not told apart from SFT there, so what it wins here is won in sampling",
+                "The base model solves 100.0 % greedy and 62.5 % at temperature 1: correct with greedy decoding, "
+                "unreliable when sampled.",
+                "TrimSFT shows no significant difference from SFT there, so its gain is in sampling",
             ],
             ["highest"],
         ),
         (
             {"base": (5, 0.625), "sft": (7, 1.0), "trim": (4, 1.0)},
             ["TrimSFT is below SFT here: 50.0 against 87.5", "the paper's claim does not show"],
-            ["above SFT", "wins", "scattered"],
+            ["above SFT", "its gain", "unreliable"],
         ),
         (
             {"sft": (6, 1.0), "trim": (6, 1.0)},
-            ["TrimSFT is not told apart from SFT here: 75.0 against 75.0"],
+            ["TrimSFT shows no significant difference from SFT here: 75.0 against 75.0"],
             ["base", "above"],
         ),
         (
@@ -116,8 +121,8 @@ def test_json_has_every_interval() -> None:
                 "trim_h": (3, 1),
             },
             [
-                "Above SFT: DFT (87.5); below SFT: TrimSFT-H (37.5) and FSFT (12.5); not told apart from it: ",
-                "TrimSFT-E (62.5).",
+                "Above SFT: DFT (87.5); below SFT: TrimSFT-H (37.5) and FSFT (12.5); ",
+                "no significant difference from SFT: TrimSFT-E (62.5).",
                 "The highest here is DFT, not TrimSFT.",
             ],
             [],
@@ -135,7 +140,7 @@ def test_json_has_every_interval() -> None:
         ),
         (
             {"sft": (4, 1.0), "trim": (7, 1.0), "auto_trim": (7, 1.0)},
-            ["It is not told apart from TrimSFT, the highest of the others: +0.0 points"],
+            ["It shows no significant difference from TrimSFT, the highest of the others: +0.0 points"],
             ["highest here"],
         ),
         (
@@ -143,7 +148,7 @@ def test_json_has_every_interval() -> None:
             ["AutoTrim is below SFT here: 50.0 against 87.5"],
             ["the highest", "claim"],
         ),
-        ({"trim": (6, 1.0)}, ["Greedy, the trained model solves 100.0 %."], ["SFT:"]),
+        ({"trim": (6, 1.0)}, ["With greedy decoding the trained model solves 100.0 %."], ["SFT:"]),
     ],
     ids=[
         *("gain", "loss", "no difference", "other methods", "greedy agrees", "greedy does not"),
@@ -157,8 +162,25 @@ def test_the_paragraph_says_what_the_numbers_say(
     assert all(part in text for part in said) and not any(part in text for part in unsaid)
 
 
-def test_next_are_five_commands() -> None:
-    lines = next_commands(Path("runs/quickstart"), ("sft", "auto-trim")).splitlines()
-    names = [line.split()[1] for line in lines if line.startswith("  trimsft ")]
-    assert names == ["tokens", "report", "train", "eval", "compare"]
-    assert "trimsft compare runs/quickstart/sft runs/quickstart/auto-trim" in lines[5]
+def test_next_are_commands_that_can_be_run_as_they_stand() -> None:
+    """Every path is there, or is made by a line above; nothing is left to fill in."""
+    folder = Path("runs/quickstart")
+    trained = {name: folder / name for name in ("trim", "sft", "auto-trim")}
+    took = {name: {"train": 60.0, "evaluate": 20.0} for name in trained}
+    text = next_commands(folder, trained, program="bin/trimsft", max_tokens=128, seconds=took)
+    lines = [line.removeprefix("  bin/trimsft ") for line in text.splitlines() if line.startswith("  bin/trimsft ")]
+    *commands, own = lines
+    assert " ".join(line.split()[0] for line in commands) == "tokens report train train train eval eval compare"
+    assert commands[-1] == "compare runs/my-sft runs/my-auto-trim"
+    assert own == "tokens MODEL --data DATA.jsonl --sample 200"
+    assert text.startswith("Next: the same by hand, about 4 minutes on this machine.")  # 2 x (60 + 20 / 2) + 8 x 10 s
+    there = {str(lab.base_model_path()), os.path.relpath(lab.base_model_path()), "runs/quickstart/data/train.jsonl"}
+    there |= {str(run / "config.yaml") for run in trained.values()}
+    for line in commands:
+        words = shlex.split(line)
+        paths = {word for word in words if "/" in word}
+        made = {words[words.index("--out") + 1]} if "--out" in words else set()
+        assert paths - made <= there, line
+        there |= made
+    alone = next_commands(folder, {"dft": folder / "dft"}, program="trimsft", max_tokens=128, seconds={})
+    assert "compare" not in alone and "Next: the same by hand, in minutes." in alone

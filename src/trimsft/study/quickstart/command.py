@@ -253,9 +253,10 @@ def _label(cell: Cell) -> str:
     return method_name(cell.objective)
 
 
-def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
-    """The table, what it says, where the rest is, and how to go on."""
-    from trimsft.study.quickstart.scores import describe, legend, main_table, next_commands, other_table
+def show_quickstart(outcome: QuickstartOutcome, console: Console, *, program: str = "trimsft") -> None:
+    """The table, what it says, where the rest is, and how to go on; `program` is how the user's shell calls it."""
+    from trimsft.study.quickstart.following import next_commands
+    from trimsft.study.quickstart.scores import describe, legend, main_table, other_table
 
     out, results = outcome.cells.folder.out, outcome.results
     if results is not None:
@@ -265,4 +266,9 @@ def show_quickstart(outcome: QuickstartOutcome, console: Console) -> None:
         console.print(f"Every score, token and gap: {outcome.report}", soft_wrap=True)
     minutes, seconds = divmod(round(outcome.total_seconds), 60)
     console.print(f"Run directories: {out} ({minutes} min {seconds} s)", soft_wrap=True)
-    console.print("\n" + next_commands(out, outcome.settings.methods), soft_wrap=True)
+    trained = {cell.objective: run for cell, run in outcome.cells.done.items() if cell.objective != BASE}
+    if trained:
+        took = {cell.objective: steps for cell, steps in outcome.cells.seconds.items()}
+        length = outcome.settings.max_tokens
+        following = next_commands(out, trained, program=program, max_tokens=length, seconds=took)
+        console.print("\n" + following, soft_wrap=True, markup=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.report.table import DOWN, UP
@@ -28,6 +27,8 @@ METHOD = "trim"  # of the paper
 OURS = "auto-trim"
 GREEDY, SAMPLED = "greedy", "average"
 SCATTERED = 0.1  # greedy above sampled by so much: the model knows more than it says at temperature 1
+_UNRELIABLE = "correct with greedy decoding, unreliable when sampled"
+_NO_DIFFERENCE = "shows no significant difference from"
 Scores = Mapping[str, Sequence[BenchmarkScore]]
 
 
@@ -172,7 +173,7 @@ def _base(results: Results) -> str:
         return ""
     sampled, greedy = (results.score(BASE, metric).value for metric in (SAMPLED, GREEDY))
     text = f"The base model solves {_percent(greedy)} % greedy and {_percent(sampled)} % at temperature 1"
-    return f"{text}: able, but scattered." if greedy - sampled >= SCATTERED else f"{text}."
+    return f"{text}: {_UNRELIABLE}." if greedy - sampled >= SCATTERED else f"{text}."
 
 
 def _against_sft(results: Results, name: str) -> str:
@@ -185,7 +186,7 @@ def _against_sft(results: Results, name: str) -> str:
     if direction > 0:
         return f"{method_name(name)} is above SFT: {pair}, {_spread(compared)}."
     if direction == 0:
-        return f"{method_name(name)} is not told apart from SFT here: {pair}, {_spread(compared)}."
+        return f"{method_name(name)} {_NO_DIFFERENCE} SFT here: {pair}, {_spread(compared)}."
     claim = "; the paper's claim does not show" if name == METHOD else ""
     return f"{method_name(name)} is below SFT here: {pair}, {_spread(compared)}{claim}."
 
@@ -198,8 +199,9 @@ def _rival(results: Results) -> str:
         return ""
     made = compare_runs(results.scores[rival], {OURS: results.scores[OURS]}, SAMPLED, name=method_name(rival))
     compared = made[-1]  # the mean over tiers
-    stands = ("above" if compared.difference.value > 0 else "below") if compared.significant else "not told apart from"
-    return f"It is {stands} {method_name(rival)}, the highest of the others: {_spread(compared)}."
+    place = "is above" if compared.difference.value > 0 else "is below"
+    stands = place if compared.significant else _NO_DIFFERENCE
+    return f"It {stands} {method_name(rival)}, the highest of the others: {_spread(compared)}."
 
 
 def _spread(compared: Comparison) -> str:
@@ -213,7 +215,7 @@ def _others(results: Results) -> str:
         return ""
     others = [name for name in results.trained() if name not in (METHOD, OURS, BASELINE)]
     parts = []
-    for direction, place in ((1, "above SFT"), (-1, "below SFT"), (0, "not told apart from it")):
+    for direction, place in ((1, "above SFT"), (-1, "below SFT"), (0, "no significant difference from SFT")):
         names = [name for name in others if results.direction(name, SAMPLED) == direction]
         names.sort(key=lambda name: -results.score(name, SAMPLED).value)
         if names:
@@ -238,32 +240,14 @@ def _greedy(results: Results) -> str:
     values = [results.score(name, GREEDY).value for name in trained]
     low, high = _percent(min(values)), _percent(max(values))
     who = "model solves" if len(values) == 1 else "models solve"
-    text = f"Greedy, the trained {who} {low if low == high else f'{low} to {high}'} %"
+    text = f"With greedy decoding the trained {who} {low if low == high else f'{low} to {high}'} %"
     if METHOD not in trained or results.direction(METHOD, SAMPLED) <= 0:
         return f"{text}."
     greedy = results.direction(METHOD, GREEDY)
     if greedy > 0:
         return f"{text}, and TrimSFT is above SFT there, too."
-    stands = "below SFT" if greedy < 0 else "not told apart from SFT"
-    return f"{text}; TrimSFT is {stands} there, so what it wins here is won in sampling."
-
-
-def next_commands(out: Path, methods: Sequence[str]) -> str:
-    """How to go on with a model of one's own."""
-    pair = " ".join(str(out / name) for name in (BASELINE, OURS) if name in methods)
-    return "\n".join(
-        [
-            "Next, on your own model: look at its tokens, train, evaluate, compare.",
-            "  trimsft tokens MODEL --data DATA.jsonl --sample 200 --top 5 --out tokens.parquet",
-            "  trimsft report tokens.parquet --out look",
-            "  trimsft train --model_name_or_path MODEL --dataset_name DATA.jsonl --objective auto-trim "
-            "--output_dir runs/auto-trim",
-            "  trimsft eval runs/auto-trim -b math500",
-            "  trimsft compare runs/sft runs/auto-trim"
-            + (f"      # the same: trimsft compare {pair}" if " " in pair else ""),
-            "DATA.jsonl: a problem and a solution a line. Once more with --objective sft makes runs/sft.",
-        ]
-    )
+    stands = "is below" if greedy < 0 else _NO_DIFFERENCE
+    return f"{text}; TrimSFT {stands} SFT there, so its gain is in sampling."
 
 
 def _percent(share: float) -> str:
