@@ -80,11 +80,12 @@ def test_the_strip_has_every_run_in_the_colour_of_its_method(browser, told) -> N
     cards = browser.run(
         "return [...document.querySelectorAll('.standing li')].map(li => [li.querySelector('.name').textContent,"
         "li.querySelector('.score').firstChild.textContent.trim(), li.querySelector('.beside').textContent.trim(),"
-        "getComputedStyle(li).borderTopColor])"
+        "getComputedStyle(li).borderTopColor, getComputedStyle(li.querySelector('svg .filled')).fill])"
     )
     colours = [METHOD_LINES[name].colour for name in ("base", "sft", "trim")]
     assert [card[0] for card in cards] == ["Base", "SFT", "TrimSFT"]
-    assert [card[3] for card in cards] == [f"rgb({', '.join(map(str, bytes.fromhex(c[1:])))})" for c in colours]
+    expected = [f"rgb({', '.join(map(str, bytes.fromhex(colour[1:])))})" for colour in colours]
+    assert [card[3] for card in cards] == [card[4] for card in cards] == expected
     recorded = [json.loads((told.parent / "sft/eval" / b / "scores.json").read_text()) for b in ("easy", "hard")]
     mean = 100 * sum(one["average"]["value"] for one in recorded) / 2
     assert cards[1][1] == f"{mean:.1f}" and cards[1][2].startswith("greedy ")

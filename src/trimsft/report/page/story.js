@@ -8,5 +8,5 @@ if (about && byId("viewer")) {
     if (location.hash === `#${address}`) goToSection("tokens");
     else location.hash = address;
   });
-  about.after(" ", open);
+  about.append(" ", open);
 }
