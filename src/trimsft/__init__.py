@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trimsft.objectives import TrimSFTHard as TrimSFTHard
     from trimsft.objectives import make_objective as make_objective
     from trimsft.train import AdvanceObjective as AdvanceObjective
+    from trimsft.train import TrimCallback as TrimCallback
     from trimsft.train import TrimSFTConfig as TrimSFTConfig
     from trimsft.train import TrimSFTTrainer as TrimSFTTrainer
     from trimsft.train import advance as advance
@@ -44,7 +45,10 @@ _HOMES = {
         "DFT", "FSFT", "OBJECTIVES", "SFT", "AutoTrim", "Objective", "TokenStats", "TrimSFT", "TrimSFTEasy",
         "TrimSFTHard", "make_objective",
     ),
-    "train": ("AdvanceObjective", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "train_model", "unpatch"),
+    "train": (
+        "AdvanceObjective", "TrimCallback", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "train_model",
+        "unpatch",
+    ),
 }  # fmt: skip
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_ROOMS]

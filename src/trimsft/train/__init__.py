@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimsft.train.adapting import AdvanceObjective, advance
+    from trimsft.train.callback import TrimCallback
     from trimsft.train.config import TrimSFTConfig
     from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
@@ -18,6 +19,7 @@ __all__ = [
     "FusedHead",
     "Settings",
     "TrainResult",
+    "TrimCallback",
     "TrimOutput",
     "TrimSFTConfig",
     "TrimSFTTrainer",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "TrimCallback": "callback",
     "TrimSFTConfig": "config",
     "TrimSFTTrainer": "trainer",
     **dict.fromkeys(("AdvanceObjective", "advance"), "adapting"),

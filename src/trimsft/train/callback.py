@@ -1,0 +1,40 @@
+"""An objective for whatever trains with `transformers.Trainer`: one callback, no other change.
+
+    Trainer(model, arguments, train_dataset=rows, callbacks=[TrimCallback(AutoTrim())])
+
+Axolotl, LLaMA-Factory, ms-swift and Unsloth all take callbacks: docs/guides/frameworks.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimsft.objectives import Objective
+from trimsft.train.adapting import AdvanceObjective
+from trimsft.train.patching import patch, unpatch
+
+
+class TrimCallback(AdvanceObjective):
+    """Patches the model when training begins, lets the objective follow it, and gives the model back as it was.
+
+    What an objective that adapts has learned is not kept in checkpoints: a resumed training begins it anew. With
+    `TrimSFTTrainer` it is kept.
+
+    Args:
+        objective: what each token is worth.
+        settings: keywords of `trimsft.patch`, such as skip_below=0.
+    """
+
+    def __init__(self, objective: Objective, **settings: Any) -> None:
+        self._objective, self._settings = objective, settings
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        patch(_unwrapped(model), self._objective, **self._settings)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        unpatch(_unwrapped(model))
+
+
+def _unwrapped(model: Any) -> Any:
+    """The model inside `DistributedDataParallel`."""
+    return getattr(model, "module", model)
