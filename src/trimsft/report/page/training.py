@@ -9,11 +9,12 @@ from trimsft.report.page.charts import Curve, course_chart, legend_mark, run_lin
 from trimsft.report.runs import Run
 
 PANELS = {
+    "loss": "loss",
+    "nll": "nll",
     "gate": "gate x",
     "exponent": "exponent a",
     "missing_support": "missing support",
     "counts_from": "gap with weight 1/2",
-    "nll": "nll",
     "effective_ratio": "effective ratio",
     "gap_p05": "gap: 5 % are below",
     "gap_p50": "gap: median",
