@@ -86,10 +86,12 @@ def _positions(rows: Rows, path: Path) -> Drawing:
 
 
 def _movement(rows: Rows, path: Path) -> Drawing:
-    shares: dict[str, Any] = {row["run"]: np.zeros((3, 3)) for row in rows}
+    base = rows[0]["run"].partition(" to ")[0]
+    shares: dict[str, Any] = {}
     for row in rows:
-        shares[row["run"]][REGIONS.index(row["before"]), REGIONS.index(row["after"])] = float(row["percent"])
-    return figures.movement_maps(shares)
+        moved = shares.setdefault(row["run"].partition(" to ")[2], np.zeros((3, 3)))
+        moved[REGIONS.index(row["before"]), REGIONS.index(row["after"])] = float(row["percent"])
+    return figures.movement_maps(base, shares)
 
 
 def _categories(rows: Rows, path: Path) -> Drawing:

@@ -65,7 +65,7 @@ DRAWN: dict[str, tuple[float, Callable[[TokenTable], Drawing]]] = {
         ),
     ),
     "positions": (3.3, lambda table: figures.position_curves(dict.fromkeys(HOSTILE, by_tenth(table, **BAND)))),
-    "movement": (6.6, lambda table: figures.movement_maps(dict.fromkeys(HOSTILE, SHARES))),
+    "movement": (6.6, lambda table: figures.movement_maps("before", dict.fromkeys(HOSTILE, SHARES))),
     "categories": (6.6, figures.category_bars),
     "sampling": (
         3.3,
@@ -110,7 +110,12 @@ def test_equal_figures_are_equal_files_and_the_style_is_left_as_it_was(table: To
 def test_data_beside_the_figures(drawn: dict[str, Drawing]) -> None:
     assert list(rows(drawn["gaps"])[0]) == ["gap", *HOSTILE]
     moved = rows(drawn["movement"])
-    assert len(moved) == 36 and moved[8] == {"run": "Base", "before": "high", "after": "high", "percent": "80"}
+    assert len(moved) == 36 and moved[8] == {
+        "run": "before to Base",
+        "before": "high",
+        "after": "high",
+        "percent": "80",
+    }
     bins = {"confidence": "0.9", "accuracy": "0.95", "tokens": "900"}
     ece = {"ece": "0.031", "ece_low": "0.02", "ece_high": "0.04"}
     assert rows(drawn["reliability"])[1] == {"run": "Base", **bins, **ece}
@@ -193,6 +198,8 @@ def test_marks_are_explained_and_bars_of_nothing_have_a_number(drawn: dict[str, 
     ]
     bar = drawn["movement"].figure.axes[-1]
     assert bar.get_ylabel() == "percent of all tokens"
+    (panel, _) = figures.movement_maps("base", {"trim-e": SHARES}).figure.axes
+    assert panel.get_title() == "Base to TrimSFT-E"
     zero = figures.score_bars({"amc": {"SFT": (40.0, 35.0, 45.0), "TrimSFT": (0.0, 0.0, 0.0)}})
     assert [text.get_text() for text in zero.figure.axes[0].texts] == ["0"]
 

@@ -144,8 +144,8 @@ class _Writer:
                 self.left_out.append(f"Movement to {label}: its table cannot be compared with that of {base}.")
         if moved:
             self.write(token_tables.movements(base, moved, self.band))
-            shares = {f"{base} to {label}": one.moved_percent for label, one in moved.items()}
-            self.draw(figures.movement_maps(shares), "movement")
+            shares = {label: one.moved_percent for label, one in moved.items()}
+            self.draw(figures.movement_maps(base, shares), "movement")
         elif not others:
             self.left_out.append("Movement: one token table alone has no before and after.")
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trimsft.report.figures.settings import field_label, in_order, value_text
-from trimsft.report.figures.style import COLUMN, GREY, PAGE, UNFRAMED, Drawing, Spread, drawing, legend_below, plain
+from trimsft.report.figures.style import (
+    COLUMN,
+    GREY,
+    PAGE,
+    UNFRAMED,
+    Drawing,
+    Spread,
+    drawing,
+    legend_below,
+    plain,
+    shown,
+)
 from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
 from trimsft.tokens.statistics.weighting import REGIONS, Array, effective_ratio_grid
 from trimsft.tokens.table import TokenTable
@@ -27,8 +38,8 @@ _NEAR = 0.3  # of the logarithm of a bandwidth: a name and a mark would cover ea
 _SQUARE = 0.4  # inches, at least, so that its number can be read
 
 
-def movement_maps(runs: Mapping[str, Array]) -> Drawing:
-    """For each run, percent of tokens from a region of gaps before training (row) to one after it (column)."""
+def movement_maps(base: str, runs: Mapping[str, Array]) -> Drawing:
+    """Percent of tokens from a region of gaps in the base (row) to one in each run (column)."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import PowerNorm
 
@@ -39,7 +50,7 @@ def movement_maps(runs: Mapping[str, Array]) -> Drawing:
         panels = drawn.figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for place, (axes, (label, shares)) in enumerate(zip(panels.flat, runs.items(), strict=False)):
             _draw_movement(axes, shares, norm)
-            axes.set_title(plain(label))
+            axes.set_title(f"{shown(base)} to {shown(label)}")
             if place % columns == 0:
                 axes.set_ylabel("gap before")
             if place + columns >= len(runs):
@@ -52,7 +63,7 @@ def movement_maps(runs: Mapping[str, Array]) -> Drawing:
             colours, ax=panels, label="percent of all tokens", ticks=(0, 1, 5, 20, 50, 100), aspect=25
         )
         rows = (
-            [label, REGIONS[row], REGIONS[column], float(share)]
+            [f"{base} to {label}", REGIONS[row], REGIONS[column], float(share)]
             for label, shares in runs.items()
             for (row, column), share in np.ndenumerate(shares)
         )
