@@ -7,8 +7,9 @@ The page shows `--examples` examples of `--tokens` tokens in two runs, top-5 inc
 The tables are made up: words by Zipf's law out of 30,000, gaps as of a base model (a peak near 0, most mastered). Times
 are medians of `--repeats`, in a window of 1400 x 1000:
   open       from the start of the navigation to the viewer's own mark "ready"
-  recolour   one `input` event of the margin's slider, style and layout that follow from it included, at the first
-             example and after scrolling to the middle
+  recolour   one `input` event of the margin's field, style and layout that follow from it included, at the first
+             example and after scrolling to the middle; by difference there is a setting B, too
+  sort       one `change` of the order of the examples, style and layout included
 The targets: 2 s, 50 ms, 10 MB.
 """
 
@@ -35,13 +36,14 @@ from trimsft.tokens.table import schema_with, writing
 
 WORDS = 30_000
 TOP = 5
-RECOLOUR = """
-const slider = document.getElementById("margin");
+CHANGE = """
+const [name, event, values, turns] = arguments;
+const field = document.getElementById(name);
 const times = [];
-for (let turn = 0; turn < arguments[0]; turn++) {
-  slider.value = 1 + (turn % 20) / 10;
+for (let turn = 0; turn < turns; turn++) {
+  field.value = values[turn % values.length];
   const start = performance.now();
-  slider.dispatchEvent(new Event("input", {bubbles: true}));
+  field.dispatchEvent(new Event(event, {bubbles: true}));
   document.body.offsetHeight;
   getComputedStyle(document.querySelector(".t")).backgroundColor;
   times.push(performance.now() - start);
@@ -113,10 +115,10 @@ def write_table(path: Path, tokens: Any, gap: Any, length: int, rng: np.random.G
     prompts = [f"Problem {number}: " + "what is it? " * 20 for number in range(200)]
     schema = schema_with(TOP)
     metadata = {"model": "made up", "data": {"rows": count // length}, "prompts": prompts}
-    with writing(path, metadata, schema) as table:
+    with writing(path, metadata, schema) as append:
         for start in range(0, count, 256 * length):  # row groups as the real writer's
             rows = slice(start, start + 256 * length)
-            table.append({name: _part(values, rows, schema.field(name).type) for name, values in columns.items()})
+            append({name: _part(values, rows, schema.field(name).type) for name, values in columns.items()})
 
 
 def _part(values: Any, rows: slice, kind: Any) -> Any:
@@ -134,15 +136,18 @@ def measure(page: Path, repeats: int) -> dict[str, Any]:
             opened.append(browser.run("return performance.getEntriesByName('tokens-ready')[0].startTime"))
         browser.run("document.getElementById('viewer').scrollIntoView()")
         result: dict[str, Any] = {"open_ms": _median(opened)}
-        browser.run(RECOLOUR, 10)  # the first ones are compiled; the medians are of a slider that is moved
-        for colour in ("weight", "gap"):
+        margins = ("margin", "input", [1 + turn / 10 for turn in range(20)])
+        browser.run(CHANGE, *margins, 10)  # the first ones are compiled; the medians are of a handle that is moved
+        for colour in ("learned", "weight", "gap"):
             browser.put("quantity", colour, "change")
-            result[f"recolour_by_{colour}_ms"] = _median(browser.run(RECOLOUR, 5 * repeats))
+            result[f"recolour_by_{colour}_ms"] = _median(browser.run(CHANGE, *margins, 5 * repeats))
+        orders = ("sort", "change", ["trimmed", "nll", "length", "order"])
+        result["sort_ms"] = _median(browser.run(CHANGE, *orders, 4 * repeats))
         browser.run("const p = document.getElementById('pane'); p.scrollTop = p.scrollHeight / 2")
         time.sleep(0.5)
         browser.click("keep")
         browser.put("quantity", "difference", "change")
-        result["recolour_by_difference_ms"] = _median(browser.run(RECOLOUR, 5 * repeats))
+        result["recolour_by_difference_ms"] = _median(browser.run(CHANGE, *margins, 5 * repeats))
         heap = browser.run("return performance.memory.usedJSHeapSize") / 1e6
         result |= {"tokens_drawn": browser.run("return document.querySelectorAll('#pane .t').length")}
         said = browser.run("return document.querySelector('#tokens .intro').textContent")

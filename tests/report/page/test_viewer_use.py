@@ -10,7 +10,7 @@ from tests.report.page.browser import Browser, wait
 from tests.report.page.pages import chip, choose, contrast, figures, make_telemetry, settle, view
 from tests.tokens.tiny import make_table
 from trimsft.report.page.build import write_report
-from trimsft.tokens.statistics.weighting import diagnose, objective_of
+from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
 from trimsft.tokens.table import read_token_table
 
 CURRENT = "return document.querySelector('#pane [aria-current]')?.token ?? null"
@@ -329,3 +329,70 @@ def test_the_texts_are_a_few_stops_away(opened) -> None:
     assert before <= 16
     opened.click("to-texts")
     assert opened.run("return document.activeElement.token") == 0
+
+
+# ---- types of tokens; an example as an image
+
+
+def types(browser: Browser) -> list[list[str]]:
+    return browser.run(
+        "return [...document.querySelectorAll('#types tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    )
+
+
+def test_token_types_are_listed_by_their_share_of_the_gradient(opened, table) -> None:
+    choose(opened, "sft", of="b")
+    texts = np.array(table.texts["text"])
+    norm, trim = table["gradient_norm"], weights_of(objective_of("trim"), table)
+    exact = {
+        text.replace(" ", "·").replace("\n", "↵"): [
+            int((texts == text).sum()),
+            *(100 * (norm * w)[texts == text].sum() / (norm * w).sum() for w in (trim, np.ones(len(texts)))),
+        ]
+        for text in set(texts)
+    }
+    rows = types(opened)
+    assert {row[0] for row in rows} == set(exact)
+    for name, count, *shares in rows:
+        assert int(count.replace(",", "")) == exact[name][0]
+        # half of the last digit shown; norms are kept in 255 steps, which is up to a thousandth of each
+        assert [float(share) for share in shares] == pytest.approx(exact[name][1:], rel=1e-3, abs=6e-3)
+    assert [float(row[2]) for row in rows] == sorted((float(row[2]) for row in rows), reverse=True)
+    opened.run("document.querySelector('[data-sort=B]').click()")
+    assert [float(row[3]) for row in types(opened)] == sorted((float(row[3]) for row in rows), reverse=True)
+    sorting = "return [...document.querySelectorAll('#types th[aria-sort]')].map(h => [h.textContent, h.ariaSort])"
+    assert opened.run(sorting) == [["B (%)", "descending"]]
+    opened.run("document.querySelector('[data-sort=B]').click()")
+    assert opened.run(sorting) == [["B (%)", "ascending"]]
+    name, count, *_ = types(opened)[0]
+    opened.run("document.querySelector('#types tbody button').click()")
+    assert opened.text("found").startswith(f"{count} of")
+    wait(lambda: name in opened.run("return document.querySelector('.hit')?.textContent ?? ''").replace("\n", ""))
+
+
+def test_an_example_is_copied_as_an_image_or_saved(opened) -> None:
+    opened.run("navigator.clipboard.write = async ([item]) => { window.copied = await item.getType('image/png') }")
+    opened.run("document.querySelectorAll('.copy')[1].click()")
+    wait(lambda: "Example 2 is in the clipboard" in opened.text("said"))
+    found = opened.run(
+        "return createImageBitmap(copied).then(b => {"
+        "const c = new OffscreenCanvas(b.width, b.height).getContext('2d'); c.drawImage(b, 0, 0);"
+        "const data = c.getImageData(0, 0, b.width, b.height).data; const seen = new Set();"
+        "for (let i = 0; i < data.length; i += 4) seen.add(`rgb(${data[i]}, ${data[i + 1]}, ${data[i + 2]})`);"
+        "const tokens = document.querySelectorAll('.example')[1].querySelectorAll('.row-A .t');"
+        "const grounds = new Set([...tokens].map(t => getComputedStyle(t).backgroundColor));"
+        "const scale = document.querySelectorAll('#scale li[class^=d]');"
+        "const colours = [...scale].map(l => getComputedStyle(l).backgroundColor);"
+        "return [b.width, b.height, [...grounds, ...colours].every(g => seen.has(g)), grounds.size] })"
+    )
+    assert found[0] > 800 and found[1] > 300 and found[2] is True and found[3] > 3
+    opened.run("navigator.clipboard.write = () => Promise.reject(new Error('no'))")
+    opened.run(
+        "URL.createObjectURL = (blob) => { window.saved = blob.type; return 'blob:kept' };"
+        "HTMLAnchorElement.prototype.click = function () { window.savedName = this.download };"
+    )
+    opened.run("document.querySelector('.t').focus()")
+    opened.press("i")
+    wait(lambda: "Saved as example-1.png" in opened.text("said"))
+    assert opened.run("return [saved, savedName]") == ["image/png", "example-1.png"]
+    assert opened.console() == []

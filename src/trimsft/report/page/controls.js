@@ -35,6 +35,7 @@ const watchControls = (store, view) => {
     brush: place ? null : (gapLow, gapHigh) => { if (gapLow !== view.filter.gapLow || gapHigh !== view.filter.gapHigh) filter({ gapLow, gapHigh }); },
   }));
   watchChips(store, view);
+  watchTypes(store, view);
   watchTaking(store, view);
 };
 
@@ -72,7 +73,7 @@ const watchSetting = (store, view, name, suffix) => {
 };
 
 const clearFilters = (view) => {
-  view.filter = { query: "", category: null, token: null, gapLow: null, gapHigh: null, weightLow: null, weightHigh: null };
+  view.filter = { query: "", category: null, type: null, gapLow: null, gapHigh: null, weightLow: null, weightHigh: null };
   for (const id of ["query", ...RANGES.map(([name]) => name)]) byId(id).value = "";
   if (view.target === "matches") view.target = null; // the usual one
   view.refresh({ sort: true });
@@ -147,6 +148,7 @@ const watchKeys = (store, view) => {
       view.quantity = names[(names.indexOf(view.quantity) + 1) % names.length];
       view.refresh();
     },
+    i: () => copyPicture(store, view, view.exampleOf(view.at ?? view.examples[0].start)),
     Escape: () => { // one thing at a time
       if (!byId("dock").hidden) unpin();
       else if (view.matches) clearFilters(view);

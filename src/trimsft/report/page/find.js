@@ -23,10 +23,8 @@ const isThere = (view, name) => TARGETS[name].there?.(view) ?? true;
 const formatTokens = (store) => {
   const other = tokenData.categories.indexOf("other");
   const isFormat = new Uint8Array(store.texts.length);
-  for (let i = 0; i < store.size; i++) {
-    const text = store.texts[store.token[i]];
-    if (store.category[i] === other && (!/[\p{L}\p{N}]/u.test(text) || /^<[^\s<>]+>$/.test(text))) isFormat[store.token[i]] = 1;
-  }
+  const says = store.texts.map((text) => /[\p{L}\p{N}]/u.test(text) && !/^<[^\s<>]+>$/.test(text));
+  for (let i = 0; i < store.size; i++) if (store.category[i] === other && !says[store.token[i]]) isFormat[store.token[i]] = 1;
   return isFormat;
 };
 
@@ -90,8 +88,8 @@ const textMatches = (store, query) => {
 
 // 1 for each token that all filters let through; null where there is no filter
 const matchesOf = (store, view) => {
-  const { query, category, token, gapLow, gapHigh, weightLow, weightHigh } = view.filter;
-  const none = [category, token, gapLow, gapHigh, weightLow, weightHigh].every((value) => value === null) && !query;
+  const { query, category, type, gapLow, gapHigh, weightLow, weightHigh } = view.filter;
+  const none = [category, type, gapLow, gapHigh, weightLow, weightHigh].every((value) => value === null) && !query;
   if (none) return null;
   if (view.lastQuery !== query) [view.lastQuery, view.textHits] = [query, query ? textMatches(store, query) : null];
   const { run, weights, textHits } = view;
@@ -99,7 +97,7 @@ const matchesOf = (store, view) => {
   for (let i = 0; i < store.size; i++) {
     const gap = run ? run.gap[i] : NaN;
     matches[i] = +(
-      (textHits === null || textHits[i] > 0) && (category === null || store.category[i] === category) && (token === null || store.token[i] === token) &&
+      (textHits === null || textHits[i] > 0) && (category === null || store.category[i] === category) && (type === null || store.typeOf[store.token[i]] === type) &&
       (gapLow === null || gap >= gapLow) && (gapHigh === null || gap <= gapHigh) &&
       (weightLow === null || weights[i] >= weightLow) && (weightHigh === null || weights[i] <= weightHigh)
     );

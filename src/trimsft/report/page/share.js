@@ -15,10 +15,10 @@ const settingFrom = ({ method, m, tau, run, moment = null }, fallback, runs) => 
   moment: moments[finite(moment)] ? finite(moment) : fallback.moment,
 });
 
-// where an id stands in the vocabulary; null where it does not
-const placeOf = (store, id) => {
-  const place = store.ids.indexOf(id);
-  return place < 0 ? null : place;
+// the type of a text; null where there is none
+const typeCalled = (store, text) => {
+  const type = store.typeTexts.indexOf(text);
+  return type < 0 ? null : type;
 };
 const readHash = (view, store) => {
   const query = new URLSearchParams(location.hash.slice(1));
@@ -38,7 +38,7 @@ const readHash = (view, store) => {
   view.filter = {
     query: (get("find") ?? "").slice(0, 200), gapLow, gapHigh, weightLow, weightHigh,
     category: tokenData.categories[category] === undefined ? null : category,
-    token: get("token") === null ? null : placeOf(store, finite(get("token"))),
+    type: typeCalled(store, get("type")),
   };
   view.matches = matchesOf(store, Object.assign(view, { weights: weighAll(store, view.a) }));
   if (view.target === null || !isThere(view, view.target)) view.target = view.usualTarget();
@@ -63,7 +63,7 @@ const writeHash = (view) => {
   put("sort", view.sort, "order");
   put("find", filter.query, "");
   put("kind", filter.category, null);
-  if (filter.token !== null) put("token", view.idOf(filter.token));
+  if (filter.type !== null) put("type", view.textOf(filter.type));
   put("gap", `${filter.gapLow ?? ""}~${filter.gapHigh ?? ""}`, "~");
   put("w", `${filter.weightLow ?? ""}~${filter.weightHigh ?? ""}`, "~");
   if (view.at !== null) {

@@ -67,7 +67,14 @@ const showText = (text) => {
   return /^\p{M}/u.test(text) ? `◌${shown}` : shown;
 };
 
-// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), ids, runs, corpus}
+// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), typeOf, typeTexts, ids, runs, corpus}
+// a type is a text: several ids may have one
+const typesIn = (texts) => {
+  const known = new Map();
+  for (const text of texts) if (!known.has(text)) known.set(text, known.size);
+  return { typeOf: Uint32Array.from(texts, (text) => known.get(text)), typeTexts: [...known.keys()] };
+};
+
 const openStore = async () => {
   const { vocabulary, numbers, lengths, left_out: leftOut, prompts, tokens, category, runs } = tokenData.examples;
   const [ids, token, kinds] = await Promise.all([vocabulary.ids, tokens, category].map(unpack));
@@ -80,6 +87,7 @@ const openStore = async () => {
   const shown = vocabulary.texts.map(showText);
   return {
     examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names: shown.map((text) => text.replaceAll("\n", "")), size: start,
+    ...typesIn(vocabulary.texts),
     runs: await Promise.all(runs.map(unpackRun)),
     corpus: await Promise.all(tokenData.corpus.map(unpackCorpus)),
   };

@@ -89,7 +89,9 @@ const makeArticle = (example, view) => {
     text: make("p", { className: `completion row-${letter}` }),
   }));
   const article = make("article", { className: "example" });
-  article.append(make("h3", { textContent: `Example ${example.number + 1} ` }, facts), ...rows.map(({ strip }) => strip));
+  const copy = make("button", { type: "button", className: "copy", textContent: "Copy as image", tabIndex: -1, title: "i" }); // one stop an example: its tokens
+  copy.addEventListener("click", () => view.copyPicture(example));
+  article.append(make("div", { className: "head" }, make("h3", { textContent: `Example ${example.number + 1} ` }, facts), copy), ...rows.map(({ strip }) => strip));
   if (example.prompt) article.append(make("p", { className: "prompt", textContent: example.prompt }));
   article.append(...rows.map(({ text }) => text));
   if (example.leftOut) article.append(make("p", { className: "note", textContent: `${grouped(example.leftOut)} more tokens are not shown.` }));

@@ -10,7 +10,7 @@ const startViewer = async () => {
     get run() { return store.runs[this.a.run]; },
     matches: null, refused: "", remark: "", textHits: null, others: null, shown: null, row: 0, examples: store.examples, news: store.news,
     usualTarget: () => (view.matches ? "matches" : countOf(store, view, "errors") ? "errors" : "band"),
-    idOf: (place) => store.ids[place],
+    textOf: (type) => store.typeTexts[type],
     exampleOf: (i) => store.examples[exampleAt(store.examples, i)],
   };
   readHash(view, store);
@@ -19,7 +19,12 @@ const startViewer = async () => {
   byId("viewer").hidden = false;
   weighSides(store, view);
   view.goTo = (i, focus) => goTo(store, view, i, focus);
-  view.say = (words) => { byId("said").textContent = words; };
+  view.say = (words) => {
+    byId("said").textContent = words;
+    clearTimeout(view.silence);
+    if (words) view.silence = setTimeout(() => view.say(""), 8000);
+  };
+  view.copyPicture = (example) => copyPicture(store, view, example);
   view.texts = makeTexts(byId("pane"), byId("examples"), store, view);
   view.refresh = (changes) => refresh(store, view, changes);
   watchControls(store, view);
@@ -99,6 +104,7 @@ const refresh = (store, view, { sort = false } = {}) => {
 };
 const showLater = (store, view) => {
   showChips(store, view);
+  if (byId("by-type").open) drawTypes(byId("types"), store, view);
 };
 
 const showControls = (view) => {
