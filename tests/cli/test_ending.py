@@ -13,6 +13,7 @@ import torch
 import typer
 
 from trimsft.cli.ending import ending
+from trimsft.cli.progress import Lines
 from trimsft.errors import DataError, HungUp, RunError, RunInUse, Stopped, TrimSFTError, UsageError, WriteError
 from trimsft.signals import end_at_once, heed, restore
 
@@ -52,9 +53,9 @@ typer.run(wait)
         (TrimSFTError("two\n  lines"), 1, "two lines"),
         (TrimSFTError("a name of \x1b[2J\x00"), 1, "a name of \\x1b[2J\\x00"),
         (UsageError("is long", field="data", value=["x" * 10**6] * 10**5), 2, ", ...]"),
-        (KeyboardInterrupt(), 130, "interrupted; what is done is kept; run the same command again to continue"),
-        (HungUp(), 129, "hung up; what is done is kept; run the same command again to continue"),
-        (Stopped(), 143, "terminated; what is done is kept; run the same command again to continue"),
+        (KeyboardInterrupt(), 130, "interrupted; what is finished is kept; rerun the command to resume"),
+        (HungUp(), 129, "hung up; what is finished is kept; rerun the command to resume"),
+        (Stopped(), 143, "terminated; what is finished is kept; rerun the command to resume"),
         (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
         (FloatingPointError("step 3: the loss is nan"), 1, "step 3: the loss is nan"),
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), 1, "CUDA out of memory."),
@@ -64,7 +65,7 @@ typer.run(wait)
 def test_an_error_is_one_line_and_an_exit_code(
     error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit) as ended, ending({"sample": "--sample", "drop": "--drop"}):
+    with pytest.raises(typer.Exit) as ended, ending({"sample": "--sample", "drop": "--drop"}, resumes=True):
         raise error
     output = capsys.readouterr()
     assert (ended.value.exit_code, output.out) == (code, "")
@@ -111,7 +112,7 @@ def test_a_second_signal_does_not_cut_off_what_is_said_of_the_first(capsys: pyte
         os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice: to the process and to its group
     finally:
         restore(before)
-    assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated; what is done")
+    assert ended.value.exit_code == 143 and capsys.readouterr().err.startswith("trimsft: terminated\n")
 
 
 def test_nohup_keeps_its_word() -> None:
@@ -136,4 +137,21 @@ def test_signals_end_a_command_that_a_shell_has_put_in_the_background(number: in
         child.send_signal(number)
         _, told = child.communicate(timeout=60)
     assert child.returncode == code
-    assert told.startswith(f"trimsft: {how}; ".encode()) and told.count(b"\n") == 1
+    assert told == f"trimsft: {how}\n".encode()
+
+
+def test_a_command_that_keeps_nothing_does_not_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), ending({}):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "trimsft: interrupted\n"
+
+
+def test_lines_come_at_once_then_less_and_less_often(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    lines = Lines(clock=lambda: now)
+    for second in range(200):
+        now = float(second)
+        lines(f"{second} of 200", about="one", is_last=second == 199)
+    lines("0 of 9", about="two")
+    said = [line.removeprefix("trimsft: ").split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["0", "5", "15", "35", "75", "135", "195", "199", "0"]

@@ -25,11 +25,16 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         words = ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path / name), "--template", "plain"]
         shown = CliRunner().invoke(app, words)
         assert shown.exit_code == 0, shown.output
+        assert shown.stderr.startswith("trimsft: loading m, to be evaluated on sums\n")
         assert "What is 1+1?" in shown.stderr and "Recorded in" in shown.stderr
+        first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
+        assert first == "trimsft: sums: 0 of 54 samples" and "54 of 54 samples, " in last and "tokens/s" in last
     for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
         assert metric in shown.stdout
     (scores,) = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert scores["greedy"]["value"] == 1.0
+    quiet = CliRunner().invoke(app, [*words[:-4], "--out", str(tmp_path / "quiet"), "--template", "plain", "--quiet"])
+    assert quiet.stderr == "" and quiet.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
     both = ["compare", *(str(tmp_path / name) for name in runs)]
     assert "difference to hopeless" in CliRunner().invoke(app, both).stdout
     (found,) = json.loads(CliRunner().invoke(app, [*both, "--format", "json"]).stdout)
@@ -39,6 +44,30 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
     assert "\\toprule" in out.read_text()
     unknown = CliRunner().invoke(app, [*both, "-b", "gsm8k"])
     assert unknown.exit_code == 2 and "holds no scores of 'gsm8k'; it has sums" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("recorded", "there"),
+    [
+        (0, "no sample was recorded; rerun the command to start again"),
+        (20, "20 of 54 samples are recorded in {place}; rerun the command to resume"),
+    ],
+)
+def test_an_interrupted_evaluation_says_what_is_there(
+    benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recorded: int, there: str
+) -> None:
+    asked: list[object] = []
+
+    def interrupted(request: object) -> str:
+        asked.append(request)
+        if len(asked) > recorded:
+            raise KeyboardInterrupt
+        return "2"
+
+    monkeypatch.setattr(run, "make_engine", lambda settings: ScriptedEngine(interrupted))
+    done = CliRunner().invoke(app, ["eval", "m", "-b", str(benchmark), "--out", str(tmp_path), "--template", "plain"])
+    assert done.exit_code == 130
+    assert done.stderr.splitlines()[-1] == f"trimsft: interrupted; {there.format(place=tmp_path / 'eval' / 'sums')}"
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,10 @@ def test_an_engine_that_answers_twice_is_refused(tmp_path: Path) -> None:
 def test_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 110.0)
     progress = Progress(total=4000, resumed=1000, started=100.0)
-    assert progress.line() == "1,000 of 4,000 samples, 0/s, 0 tokens/s"
+    assert progress.line() == "1,000 of 4,000 samples"
     progress.generated, progress.tokens = 20, 5000
     assert progress.line() == "1,020 of 4,000 samples, 2/s, 500 tokens/s, 24:50 left"
-    progress.generated = 5
-    assert progress.line().endswith("1:39:50 left")
+    progress.generated = 8
+    assert progress.line().endswith("1:02:20 left")
+    progress.generated = 7  # too few to tell
+    assert progress.line().endswith("500 tokens/s")

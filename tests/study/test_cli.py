@@ -46,7 +46,7 @@ def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanw
         ended, _, err = finish(process)
         assert ended == code and "Traceback" not in err
         if number:
-            assert err.splitlines()[-1].endswith("what is done is kept; run the same command again to continue")
+            assert err.splitlines()[-1].endswith("what is finished is kept; rerun the command to resume")
         assert "running" not in states(tmp_path).values(), "nobody holds a cell any more"
     code, said, err = finish(start(*words, "--json"))
     assert code == 0, err

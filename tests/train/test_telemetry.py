@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from trimsft import SFT, TokenStats, TrimSFT
 from trimsft.train.telemetry import (
     QUANTILES,
     Band,
+    LogEarly,
     ReadablePrinter,
     ReadableProgress,
     Telemetry,
@@ -317,6 +319,28 @@ def test_lines_for_a_person(kind, logs, line, capsys) -> None:
         state = SimpleNamespace(is_world_process_zero=is_first, global_step=3, max_steps=9)
         callback.on_log(None, state, None, logs=logs)
         assert capsys.readouterr().out == (line + "\n" if is_first else "")
+
+
+def test_lines_without_a_bar_say_how_long_it_will_take(monkeypatch, capsys) -> None:
+    printer, state = ReadablePrinter(), SimpleNamespace(is_world_process_zero=True, global_step=2, max_steps=10)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    printer.on_train_begin(None, state, None)  # resumed after step 2
+    monkeypatch.setattr(time, "monotonic", lambda: 130.0)
+    for state.global_step, line in ((5, "step 5/10  loss 0  0:00:50 left\n"), (10, "step 10/10  loss 0\n")):
+        printer.on_log(None, state, None, logs={"loss": 0.0})
+        assert capsys.readouterr().out == line
+
+
+@pytest.mark.parametrize(("steps", "every"), [(5, 1), (60, 3), (10_000, 10)])
+def test_a_training_logs_its_first_step_and_a_small_one_often(steps, every) -> None:
+    early, state = LogEarly(), SimpleNamespace(global_step=0, max_steps=steps, logging_steps=10)
+    early.on_train_begin(None, state, None)
+    assert state.logging_steps == every
+    logged = []
+    for state.global_step in (1, 2):
+        early.on_step_end(None, state, control := SimpleNamespace(should_log=False))
+        logged.append(control.should_log)
+    assert logged == [True, False]
 
 
 class Mine(PrinterCallback):

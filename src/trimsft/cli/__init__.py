@@ -3,7 +3,9 @@
 Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.ending`.
 """
 
+import os
 import signal
+import sys
 from typing import Any
 
 from trimsft.signals import end_at_once, heed
@@ -12,6 +14,8 @@ from trimsft.signals import end_at_once, heed
 def main() -> None:
     """The program `trimsft`."""
     heed(end_at_once)  # before anything is imported that takes time
+    if sys.stderr is None or not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file; our own lines stay
     from trimsft.cli.commands import app
 
     try:

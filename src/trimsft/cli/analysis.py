@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from trimsft.cli.base import JsonFlag, called, make_console, make_table, progress_bar, status_line
+from trimsft.cli.base import JsonFlag, called, make_console, make_table
 from trimsft.cli.declared import command_of, flags_of
-from trimsft.cli.ending import tell
+from trimsft.cli.ending import is_quiet, note, tell
+from trimsft.cli.progress import progress_bar, status_line
 from trimsft.options import given_options
 from trimsft.report.report import ReportSettings
 from trimsft.runs import RunDirectory
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from trimsft.tokens.measure import TokenTables
 
 
-@command_of(TokenSettings)
+@command_of(TokenSettings, resumes=True)
 def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
     """What a model says about every trained token; the same command continues.
 
@@ -44,9 +45,10 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
         _print_verdicts(tables, settings)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
-        typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
+        if not is_quiet():
+            typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
     for path in tables.pending:
-        tell(f"this share is done; {path} is made with the last one")
+        note(f"this share is done; {path} is made with the last one")
     if tables.incomparable is not None:
         tell(tables.incomparable.told_with(flags_of(TokenSettings)))
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trimsft.audit.settings import AuditSettings
-from trimsft.cli.base import JsonFlag, make_console, make_table, progress_bar
+from trimsft.cli.base import JsonFlag, make_console, make_table
 from trimsft.cli.declared import command_of
+from trimsft.cli.ending import is_quiet
+from trimsft.cli.progress import progress_bar
 from trimsft.errors import UsageError
 from trimsft.text.readers import counted
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 SPAN, LEFT, RIGHT = 10, 16, 6  # characters shown of a span and of what stands around it
 
 
-@command_of(AuditSettings)
+@command_of(AuditSettings, resumes=True)
 def audit(
     settings: AuditSettings,
     *,
@@ -50,7 +52,8 @@ def audit(
         return
     if result.suspects[:show]:
         _print_suspects(result.suspects[:show])
-    typer.echo(_said(result), err=True)
+    if not is_quiet():
+        typer.echo(_said(result), err=True)
 
 
 def _print_suspects(suspects: list[Suspect]) -> None:

@@ -1,16 +1,16 @@
-"""The program itself, and what its commands print with: tables, a status line, progress bars."""
+"""The program itself, options that several commands have, and what they print tables with."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from trimsft.cli.ending import is_quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no progress or notes.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -48,33 +49,6 @@ def program(
     """
 
 
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr for each thing that is counted, where someone is watching."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        lines: dict[str, Any] = {}
-
-        def show(name: str, done: int, total: int) -> None:
-            if name not in lines:
-                lines[name] = progress.add_task(f"{name}: rows")
-            progress.update(lines[name], completed=done, total=total)
-
-        yield show
-
-
-@contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is going on, where someone is watching."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(text)
-
-
 def called() -> str:
     """How this program is called in the user's shell, for commands that are printed to be copied.
 
@@ -91,9 +65,10 @@ def called() -> str:
 
 
 def make_console(*, stderr: bool = False) -> Console:
+    """A console without colours for numbers and paths; on stderr it is silent with --quiet."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False, quiet=stderr and is_quiet())
 
 
 def make_table(*columns: str) -> Table:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from trimsft.bench import BenchSettings
-from trimsft.cli.base import JsonFlag, make_console, make_table, status_line
+from trimsft.cli.base import JsonFlag, make_console, make_table
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending
+from trimsft.cli.progress import status_line
 from trimsft.errors import FAILED, UsageError
 
 OutFile = Annotated[Path | None, typer.Option("--out", help="JSON file for the results.")]

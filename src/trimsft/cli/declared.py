@@ -18,26 +18,35 @@ from typing import Annotated, Any, Union
 
 import typer
 
+from trimsft.cli.base import QuietFlag
 from trimsft.cli.ending import ending
 from trimsft.errors import UsageError
 from trimsft.options import Option, options_of
 
+QUIET = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietFlag)
 
-def command_of(kind: type, **fixed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function of settings into one that typer can read; `fixed` fields are no options."""
+
+def command_of(
+    kind: type, *, resumes: bool | None = None, **fixed: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function of settings into one that typer can read; `fixed` fields are no options.
+
+    A command that says whether it `resumes` what was interrupted does long work, and has --quiet.
+    """
 
     def wrap(run: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+        shown = [*own, QUIET] if resumes is not None else own
         parameters = [parameter for parameter in parameters_of(kind) if parameter.name not in fixed]
         names = {field: flag for field, flag in flags_of(kind).items() if field not in fixed}
 
         def call(**given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            with ending(names):
+            with ending(names, resumes=bool(resumes), quiet=given.pop(QUIET.name, False)):
                 run(build(kind, {**given, **fixed}), **extra)
 
         call.__name__, call.__doc__ = run.__name__, run.__doc__
-        merged = sorted([*parameters, *own], key=lambda one: one.default is not inspect.Parameter.empty)
+        merged = sorted([*parameters, *shown], key=lambda one: one.default is not inspect.Parameter.empty)
         call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in merged}
         return call

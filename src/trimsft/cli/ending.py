@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import NoReturn
 
@@ -18,38 +19,63 @@ import typer
 from trimsft.errors import TrimSFTError, exit_code, one_line
 from trimsft.signals import end_at_once, heed, how, interruption
 
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
 
 @contextmanager
-def ending(names: Mapping[str, str], *, level: int = logging.WARNING) -> Iterator[None]:
+def ending(
+    names: Mapping[str, str], *, level: int = logging.WARNING, resumes: bool = False, quiet: bool = False
+) -> Iterator[None]:
     """Turn what is raised within into a message and an exit code.
 
     Args:
         names: what fields are called on the command line of this command.
         level: what this package logs from here on is told as lines on stderr.
+        resumes: whether the command, interrupted and called again, goes on with what it has done.
+        quiet: whether results and errors alone are printed.
     """
+    before = _quiet.set(quiet)
+    if quiet:
+        os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
     try:
-        with _log_told(level):
+        with _log_told(logging.ERROR if quiet else level):
             if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
                 heed(_interrupt)
             yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
             heed(signal.SIG_IGN)  # a second one would cut off what is said of the first
-        line = _last_line(error, names)
+        line = _last_line(error, names, resumes=resumes)
         if line is None:
             raise
         if line:
             tell(line)
         raise typer.Exit(exit_code(error)) from None
+    finally:
+        _quiet.reset(before)
 
 
-def _last_line(error: BaseException, names: Mapping[str, str]) -> str | None:
+def is_quiet() -> bool:
+    """Whether the command that is under way was called with --quiet."""
+    return _quiet.get()
+
+
+@contextmanager
+def leaving(there: Callable[[], str]) -> Iterator[None]:
+    """An interruption within says what there is to continue from."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise type(error)(str(error) or f"{how(type(error))}; {there()}") from None
+
+
+def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool) -> str | None:
     """What is said of an error, empty if another process says it; None for a bug, which keeps its traceback."""
     if isinstance(error, TrimSFTError):
         return "" if error.is_told else error.told_with(names)
     if isinstance(error, KeyboardInterrupt):
-        said = str(error) or f"{how(type(error))}; what is done is kept; run the same command again to continue"
-        return said if is_first_process() else ""
+        kept = "; what is finished is kept; rerun the command to resume" if resumes else ""
+        return str(error) or how(type(error)) + kept if is_first_process() else ""
     if isinstance(error, OSError) and error.filename:
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if isinstance(error, RuntimeError):
@@ -65,6 +91,12 @@ def tell(text: str) -> None:
     rank = "" if is_first_process() else f"[rank {os.environ['RANK']}] "
     with contextlib.suppress(OSError):  # of a terminal that is gone
         typer.echo(f"trimsft: {rank}{text}", err=True)
+
+
+def note(text: str) -> None:
+    """A line that may be left out."""
+    if not is_quiet():
+        tell(text)
 
 
 def is_first_process() -> bool:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from trimsft.cli.base import JsonFlag, make_console, status_line
+from trimsft.cli.base import JsonFlag, make_console
 from trimsft.cli.declared import command_of
-from trimsft.cli.ending import tell
+from trimsft.cli.ending import is_quiet, leaving, note
+from trimsft.cli.progress import progress_lines
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from trimsft.evaluate.generate import Progress
     from trimsft.evaluate.prompts import Prompts
 
 
-@command_of(EvalSettings)
+@command_of(EvalSettings, resumes=True)
 def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     """Sample, grade and score a model; run it again to continue.
 
@@ -33,10 +39,8 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     """
     from trimsft.evaluate import run
 
-    with status_line() as status:
-        evaluated = run.evaluate(
-            settings, on_start=_show_prompt, on_progress=lambda name, progress: status(f"{name}: {progress.line()}")
-        )
+    with _Watched(settings) as watched, leaving(watched.there):
+        evaluated = run.evaluate(settings, on_load=watched.load, on_start=watched.begin, on_progress=watched.progress)
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
         return
@@ -47,17 +51,50 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
     for table in (summary_table(evaluated.scores, name), *groups):
         make_console().print(to_rich(table))
-    typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
+    if not is_quiet():
+        typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
 
 
-def _show_prompt(benchmark: str, prompts: Prompts) -> None:
-    from trimsft.text.visible import visible
+class _Watched:
+    """An evaluation as it goes on: its prompts, how far it is, and what is there when it is interrupted."""
 
-    # a template is somebody's text: nothing in it may act on the terminal
-    shown = visible(prompts.example).replace("\n", "\n  ")
-    typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
-    for note in prompts.notes:
-        tell(note)
+    def __init__(self, settings: EvalSettings) -> None:
+        self._model, self._folder = settings.model, settings.run.eval_dir
+        self._held = ExitStack()
+        self._latest: tuple[str, Progress] | None = None
+
+    def __enter__(self) -> Self:
+        self._show = self._held.enter_context(progress_lines())
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._held.close()
+
+    def load(self, benchmarks: Sequence[str]) -> None:
+        note(f"loading {self._model}, to be evaluated on {', '.join(benchmarks)}")
+
+    def begin(self, benchmark: str, prompts: Prompts) -> None:
+        from trimsft.text.visible import visible
+
+        if is_quiet():
+            return
+        # a template is somebody's text: nothing in it may act on the terminal
+        shown = visible(prompts.example).replace("\n", "\n  ")
+        typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
+        for text in prompts.notes:
+            note(text)
+
+    def progress(self, benchmark: str, progress: Progress) -> None:
+        self._latest = (benchmark, progress)
+        self._show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
+
+    def there(self) -> str:
+        """What an interrupted evaluation has recorded."""
+        if self._latest is None or not self._latest[1].done:
+            return "no sample was recorded; rerun the command to start again"
+        name, progress = self._latest
+        recorded = f"{progress.done:,} of {progress.total:,} samples are recorded in {self._folder / name}"
+        return f"{recorded}; rerun the command to resume"
 
 
 @command_of(CompareSettings)

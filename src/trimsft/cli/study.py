@@ -5,7 +5,7 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +32,7 @@ Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")]
 _SHOWN = ("scale", "models", "benchmarks", "seeds")
-_NOT_SHOWN = {field.name: field.default for field in fields(ScaleOptions) if field.name not in _SHOWN}
+_NOT_SHOWN: dict[str, Any] = {field.name: field.default for field in fields(ScaleOptions) if field.name not in _SHOWN}
 
 
 @study_app.command("list")
@@ -62,7 +62,7 @@ def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) 
 
 
 @study_app.command("run")
-@command_of(command.StudySettings)
+@command_of(command.StudySettings, resumes=True)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Run what is missing of a study and write its tables beside the paper's; the same command continues.
 
@@ -125,7 +125,7 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
     typer.echo(json.dumps([str(path) for path in files]) if as_json else "\n".join(map(str, files)))
 
 
-@command_of(SweepSettings)
+@command_of(SweepSettings, resumes=True)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Train a grid of settings, say which is best and what matters; the same command continues.
 
@@ -156,7 +156,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
     exit_with(outcome.failures())
 
 
-@command_of(QuickstartSettings)
+@command_of(QuickstartSettings, resumes=True)
 def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> None:
     """The paper's comparison on a small model, in minutes on a CPU, offline; the same command continues.
 

@@ -25,6 +25,8 @@ from trimsft.evaluate.shots import describe_shots, read_shots
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
+TELLING = 8
+"""Samples whose time tells the rate of all: many are generated at once, and the first ones come late."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,13 @@ class Progress:
         return self.done == self.total
 
     def line(self) -> str:
-        """All of it in one line, with the time left from the first sample on."""
+        """All of it in one line, with the time left once a few samples tell the rate."""
         seconds = max(time.monotonic() - self.started, 1e-9)
-        rate = self.generated / seconds
-        left = f", {_clock((self.total - self.done) / rate)} left" if self.generated else ""
+        rate, missing = self.generated / seconds, self.total - self.done
+        speed = f", {rate:.3g}/s, {self.tokens / seconds:,.0f} tokens/s" if self.generated else ""
+        left = f", {_clock(missing / rate)} left" if self.generated >= TELLING and missing else ""
         failed = f", {self.failed:,} failed" if self.failed else ""
-        tokens = f"{self.tokens / seconds:,.0f} tokens/s"
-        return f"{self.done:,} of {self.total:,} samples, {rate:.3g}/s, {tokens}{left}{failed}"
+        return f"{self.done:,} of {self.total:,} samples{speed}{left}{failed}"
 
 
 def fill(

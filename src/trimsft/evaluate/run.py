@@ -65,6 +65,7 @@ def evaluate_model(model: str | Path, benchmarks: str | Sequence[str], **options
 def evaluate(
     settings: EvalSettings,
     *,
+    on_load: Callable[[Sequence[str]], None] = lambda names: None,
     on_start: Callable[[str, Prompts], None] = lambda name, prompts: None,
     on_progress: Callable[[str, Progress], None] = lambda name, progress: None,
 ) -> Evaluated:
@@ -72,6 +73,11 @@ def evaluate(
 
     Interrupted at any moment, it leaves whole files and no processes; the same call continues. What is refused is
     refused before anything is written. A record that holds all samples needs neither a model nor a server.
+
+    Args:
+        on_load: called with the benchmarks that lack samples, before the model is loaded.
+        on_start: called with a benchmark and its prompts, before anything is generated.
+        on_progress: called with every sample.
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     version = scorer.version if scorer else GRADER_VERSION
@@ -80,6 +86,7 @@ def evaluate(
     left = [task for task in tasks if scores[task.name] is None]
     unfinished = [task for task in left if not task.is_complete()]
     if unfinished:
+        on_load([task.name for task in unfinished])
         engine = make_engine(settings)
         evaluations = {task.name: task.prepare(engine) for task in unfinished}
     if left:

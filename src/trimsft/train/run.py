@@ -7,6 +7,7 @@ runs/qwen2.5-math-1.5b-trim/
 """
 
 import logging
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -40,6 +41,7 @@ from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
+from trimsft.train.telemetry import LogEarly
 from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")
@@ -101,6 +103,8 @@ def train(settings: Settings) -> TrainResult:
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
     trainer = _make_trainer(settings, run)
     trainer.add_callback(stopping)
+    if {"logging_steps", "logging_strategy"}.isdisjoint(settings.overrides):
+        trainer.add_callback(LogEarly())
     report = trainer.length_reports.get("train")
     if report is not None and report.trained_tokens == 0:
         raise UsageError(
@@ -250,6 +254,8 @@ def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
     if "hub_strategy" not in settings.overrides:
         args.hub_strategy = HubStrategy.END  # checkpoints stay here; the finished model is pushed once
     args.enable_jit_checkpoint = False  # `Stopping` saves at SIGTERM, too, and knows that the training is not done
+    if "disable_tqdm" not in settings.overrides and os.environ.get("TQDM_DISABLE") == "1":
+        args.disable_tqdm = True  # lines with the time that is left, in place of a bar that is not shown
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
     set_seed(args.seed)
