@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trimsft.report.colours import METHOD_LINES, NEUTRAL, lines_of, name_of
+from trimsft.report.colours import METHOD_LINES, NEUTRAL, VALUE_LINES, lines_of, name_of
 
 Array = NDArray[np.float64]
 APART = 10  # in CIELAB; 2.3 is the least that is seen at all (Mahy et al., 1994), and these are thin lines in a plot
@@ -46,11 +46,12 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("vision", _VISION)
 @pytest.mark.parametrize("look", ["colour", "dark"])
-def test_any_two_methods_are_told_apart(vision: str, look: str) -> None:
-    seen = {name: lab(_VISION[vision] @ linear(getattr(line, look))) for name, line in METHOD_LINES.items()}
-    pairs = itertools.combinations(seen, 2)
-    distances = {(one, other): float(np.linalg.norm(seen[one] - seen[other])) for one, other in pairs}
-    assert {pair: round(distance, 1) for pair, distance in distances.items() if distance < APART} == {}
+def test_any_two_methods_and_any_two_values_are_told_apart(vision: str, look: str) -> None:
+    for lines in (METHOD_LINES, dict(zip("abcd", VALUE_LINES, strict=True))):
+        seen = {name: lab(_VISION[vision] @ linear(getattr(line, look))) for name, line in lines.items()}
+        pairs = itertools.combinations(seen, 2)
+        distances = {(one, other): float(np.linalg.norm(seen[one] - seen[other])) for one, other in pairs}
+        assert {pair: round(distance, 1) for pair, distance in distances.items() if distance < APART} == {}
 
 
 @pytest.mark.parametrize(("look", "background"), [("colour", "#ffffff"), ("dark", "#15171a")])

@@ -63,9 +63,9 @@ _LENT = ("p-threshold", "talr", "iw-sft", "infosft", "p-alpha")
 """Whose lines are lent first to runs of no known method."""
 VALUE_LINES = (
     Line("#0072B2", "#56B4E9", (), "o"),
-    Line("#0B2447", "#C9D8EE", (4, 1.5), "s"),
-    Line("#6C8EBF", "#8FB0E0", (6, 1.5, 1.5, 1.5), "^"),
-    Line("#5B4B9A", "#A99BE0", (2.2, 1), "D"),
+    Line("#0B2447", "#D7E3F4", (4, 1.5), "s"),
+    Line("#6797CC", "#4B78C8", (6, 1.5, 1.5, 1.5), "^"),
+    Line("#4F2D8A", "#8A6BE8", (2.2, 1), "D"),
 )
 """For values of a parameter of TrimSFT, beside each other: shades around its blue, no colour of another method."""
 

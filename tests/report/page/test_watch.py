@@ -43,4 +43,5 @@ def test_a_curve_grows_while_the_training_runs(browser: Browser, served: tuple[P
     write(run, {"step": 3, "train_runtime": 9.0})
     wait(lambda: "finished at step 3, after 0:00:09" in browser.text("runs"))
     assert browser.text("news") == "TrimSFT finished"
+    assert browser.run("return document.title").startswith("finished at step 3, after 0:00:09 | Watching ")
     assert browser.console() == [] and all(url.startswith(address) for url in browser.requests())

@@ -84,11 +84,12 @@ def _draw_family(axes: Axes, source: tuple[Scores, float | None], fixed: int, *,
         draw_band(axes, places, np.array(spreads) - zero, f"${_LETTERS[fixed]}={value:g}$", line)
     if sft is not None:
         draw_baseline(axes, sft - zero)
-        where: Any = {"xycoords": ("axes fraction", "data"), "ha": "right", "color": AMBER}
+        look: Any = {"textcoords": "offset points", "ha": "right", "color": AMBER}
+        where: Any = {"xy": (0.98, sft - zero), "xycoords": ("axes fraction", "data"), **look}
         if above_sft:
-            axes.annotate(f"SFT: {sft:.1f} %", (0.98, sft - zero), va="top", **where)
+            axes.annotate(f"SFT: {sft:.1f} %", xytext=(0, -2), va="top", **where)
         elif not fixed:
-            axes.annotate("SFT", (0.98, sft - zero), va="bottom", **where)
+            axes.annotate("SFT", xytext=(0, 1), va="bottom", **where)
     axes.set_xlabel(field_label(("bandwidth", "margin")[fixed]))
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.24), ncols=2, columnspacing=0.8, handlelength=1.8)
 

@@ -113,4 +113,4 @@ def _draw(axes: Axes, title: str, curves: Sequence[_Curve], gaps: Tensor) -> Non
     axes.set_xlim(float(gaps[0]), float(gaps[-1]))
     axes.set_ylim(-0.03, 1.06)
     axes.set_yticks(np.linspace(0, 1, 5))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.26), ncols=2)

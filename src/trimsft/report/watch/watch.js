@@ -158,12 +158,13 @@
   };
   const draw = (state) => {
     for (const run of state.runs) run.alone = state.runs.length === 1;
+    if (state.runs.length === 1) document.title = `${state.runs[0].said} | ${element("title").textContent}`; // seen in its tab
     announce(state);
     drawRuns(state);
     element("panels").replaceChildren(...PANELS.flatMap((panel) => {
       const drawn = drawPanel(panel, state.runs);
       if (!drawn) return [];
-      const figure = document.createElement("figure"), caption = document.createElement("figcaption"), output = document.createElement("output");
+      const figure = document.createElement("figure"), caption = document.createElement("figcaption"), output = document.createElement("span");
       figure.id = panel.id;
       caption.append(panel.title, output);
       readAt(output, panel, drawn);
@@ -192,10 +193,10 @@
     draw(told.state);
   } else {
     const again = async () => {
-      if (!document.hidden) await ask();
+      await ask();
       setTimeout(again, 1000 * told.every);
     };
-    document.addEventListener("visibilitychange", () => document.hidden || ask());
+    document.addEventListener("visibilitychange", () => document.hidden || ask()); // timers of a hidden page are slow
     again();
   }
 })();
