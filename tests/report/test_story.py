@@ -79,9 +79,17 @@ def test_without_wrong_steps_the_story_is_the_band(tmp_path) -> None:
     assert shown.tokens[-1].marked and shown.tokens[-1].levels == (LEVELS, 0)
 
 
+def test_a_wrong_step_that_the_model_expects_is_no_story(tmp_path) -> None:
+    """Nobody learns from it: perhaps it means something else."""
+    texts = [RIGHT, WRONG]
+    make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gaps(texts, {(1, 8): 12.0, (0, 1): -2.0}))
+    story = tell_story(runs_of(tmp_path, base=""), PARAMETERS)
+    assert story.steps is None and story.excerpt.tokens[1].marked
+
+
 def test_masked_tokens_in_between_make_no_step(tmp_path) -> None:
     """What is left of "3 * (8 + 1) = 27" is no step."""
-    path = make_table(tmp_path / "a.parquet", [["3", " *", " 8", " =", " 27"]])
+    path = make_table(tmp_path / "a.parquet", [["3", " *", " 8", " =", " 27"]], gap=[5, 5, 5, 5, -4])
     assert tell_story(read_runs({"a": path}), PARAMETERS).steps is not None
     table = pq.read_table(path)
     places = pa.array([0, 1, 5, 6, 7], type=pa.int32())

@@ -7,8 +7,8 @@
     story.excerpt.tokens[7]       # Lit(text="8", marked=True, levels=(8, 0), gap=-9.6, competitor="2")
 
 Weighed are the tokens of the first run that has a table, in its first examples. Where steps such as "3 * 8 = 24" stand
-in them and some do not hold, the story is about the digits of those; elsewhere about what lies below the band. The
-gradient of a token is w ||softmax - onehot||; a share is of its sum over all of these tokens.
+in them and some do not hold, the story is about the digits of those, if a side learns from them at all; elsewhere about
+what lies below the band. The gradient of a token is w ||softmax - onehot||; a share is of its sum over these tokens.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SHOWN = 72  # tokens of the example that is shown
 LEVELS = 8  # strengths in which a token is lit, beside none
 LOWEST = 5  # tokens that are named where no step is wrong
 MINUS = "\u2212"
+_MATTERS = 0.5  # percent of some side's gradient; wrong steps with less are no story, or the text means something else
 _FAINT = 0.02  # of the strongest token; less is not lit
 
 
@@ -151,7 +152,7 @@ class Story:
     tokens_percent: Regions
     mass_percent: tuple[Regions, ...]  # of each side
     band: tuple[float, float]
-    steps: Steps | None  # None where no step is wrong
+    steps: Steps | None  # None where no step is wrong, or none that matters
     lowest: tuple[Lit, ...]
     excerpt: Excerpt
 
@@ -283,7 +284,8 @@ class _Teller:
 
     def story(self) -> Story:
         marked = np.concatenate(self.wrong)
-        steps = self._counted() if len(marked) else None
+        matters = max(_percent(mass[marked].sum(), mass.sum()) for mass in self.mass) >= _MATTERS
+        steps = self._counted() if len(marked) and matters else None
         lowest = self._lowest()
         place, chosen = self._best_example() if steps else self._example_of(lowest[0])
         low = np.flatnonzero(self.gap < self.margin - self.bandwidth)

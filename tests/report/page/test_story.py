@@ -141,7 +141,7 @@ def test_nothing_is_wider_than_the_window(browser, told, long_labels, width) -> 
 
 def test_hostile_tokens_prompts_and_labels_stay_text(tmp_path) -> None:
     texts = [[*HOSTILE_TEXTS, " 1", " +", " 1", " = ", "3"]]
-    make_table(tmp_path / "t.parquet", texts, prompts=(ATTACK,))
+    make_table(tmp_path / "t.parquet", texts, gap=[5.0] * (len(texts[0]) - 1) + [-5.0], prompts=(ATTACK,))
     page: Page = page_of(tmp_path, {ATTACK: tmp_path / "t.parquet"})
     story = page.html[page.html.index('id="story"') : page.html.index('id="tokens"')]
     assert "&lt;script&gt;" in story and "<script" not in story and "<img" not in story and "<svg" not in story
