@@ -27,11 +27,14 @@ const drawCard = (card, store, view, i) => {
     make("p", { className: "note", textContent: byId("dock").hidden ? "Enter or another click: all numbers" : "" }));
 };
 
+// where what is seen of the texts ends
+const dockTop = () => (byId("dock").hidden ? innerHeight : Math.min(innerHeight, byId("dock").getBoundingClientRect().top));
+
 // below its token, or above it where there is more room; never over it
 const placeCard = (card, pane, span) => {
   card.hidden = false;
   const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  const bottom = Math.min(frame.bottom, innerHeight);
+  const bottom = Math.min(frame.bottom, dockTop());
   const above = box.bottom + card.offsetHeight + 8 > bottom && box.top - frame.top > bottom - box.bottom;
   const left = between(box.left - frame.left, 4, Math.max(4, pane.clientWidth - card.offsetWidth - 4));
   const top = above ? box.top - card.offsetHeight - 6 : box.bottom + 6;
@@ -127,9 +130,9 @@ const unpin = () => { byId("dock").hidden = true; };
 const keepInSight = (span) => {
   const pane = byId("pane");
   const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
-  const dock = byId("dock").hidden ? innerHeight : byId("dock").getBoundingClientRect().top;
-  const [top, bottom] = [Math.max(frame.top, 0), Math.min(frame.bottom, innerHeight, dock)];
-  if (box.top < top + 36 || box.bottom > bottom - 12) pane.scrollTop += box.top - top - (bottom - top) / 3;
+  const head = span.closest(".example").querySelector(".head").offsetHeight; // which stays at the top
+  const [top, bottom] = [Math.max(frame.top, 0) + head, Math.min(frame.bottom, dockTop())];
+  if (box.top < top + 4 || box.bottom > bottom - 12) pane.scrollTop += box.top - top - (bottom - top) / 3;
 };
 
 const watchTokens = (store, view) => {
