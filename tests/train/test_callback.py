@@ -31,6 +31,13 @@ def test_it_trains_as_a_patched_model_does(tmp_path) -> None:
     assert by_callback != losses(make_trainer(tmp_path, make_model(), trimsft.TrimCallback(trimsft.SFT())))
 
 
+def test_who_looks_for_logits_finds_none() -> None:
+    """ms-swift computes a token accuracy where `outputs.logits is not None`."""
+    ids = torch.arange(8)[None]
+    out = trimsft.patch(make_model(), trimsft.SFT())(input_ids=ids, labels=ids)
+    assert out.logits is None and "logits" not in out
+
+
 def test_it_leads_an_objective_that_adapts_and_gives_the_model_back(tmp_path, monkeypatch) -> None:
     seen = []
     monkeypatch.setattr(trimsft.AutoTrim, "advance", lambda self, progress, _: seen.append(progress) or self)

@@ -75,6 +75,8 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
     """How many of them took part in the head's backward pass."""
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+    logits: None = None
+    """Always: trainers that log a token accuracy of their own look whether there are any."""
     no_logits: NoLogits | None = None
     """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
