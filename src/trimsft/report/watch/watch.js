@@ -39,7 +39,7 @@
     const positive = values.every((value) => value > 0), most = Math.max(...values), least = Math.min(...values);
     if (positive && !bounds && most > 50 * least) {
       const [low, high] = [Math.log10(least) - 0.05, Math.log10(most) + 0.05], place = scale(low, high, SIZE.bottom, SIZE.top);
-      const powers = ticks(Math.ceil(low), Math.floor(high), 5).filter(Number.isInteger).map((power) => 10 ** power);
+      const powers = Array.from({ length: Math.floor(high) - Math.ceil(low) + 1 }, (_, place) => 10 ** (Math.ceil(low) + place));
       return { at: (value) => place(Math.log10(value)), ticks: powers };
     }
     const room = 0.06 * (most - least) || 0.5;
