@@ -72,6 +72,8 @@ def test_the_example_can_be_looked_at_in_the_viewer(browser, told) -> None:
     wait(lambda: browser.run("return document.activeElement.textContent") == "8")
     assert browser.run("return document.activeElement.closest('#pane') !== null")
     wait(lambda: "t.at=0%7E7" in browser.run("return location.hash"))
+    checked = "return [...document.querySelectorAll('#viewer input[type=radio]:checked')].map(e => e.value)"
+    assert browser.run(checked) == ["sft", "trim"]  # as A and B, in two rows
     assert browser.value("flip-only") == "lost"  # the state of other rooms stays
 
 

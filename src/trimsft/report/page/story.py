@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
-from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
+from trimsft.report.story import MINUS, Excerpt, Lit, Side, Story, percent_text
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.text.visible import spaced, visible
 
@@ -42,10 +43,23 @@ def _told(runs: Sequence[Run], story: Story) -> dict[str, Any]:
         "prompt": _prompt(excerpt.prompt),
         "rows": [_row(runs, story, place) for place in range(len(story.sides))],
         "lowest": [] if story.steps else [_named(token) for token in story.lowest],
-        "at": f"{excerpt.number}~{excerpt.start + [token.marked for token in excerpt.tokens].index(True)}",
+        "look": _address(story),
         "model": visible(story.model),
         "on": "on what is wrong" if story.steps else f"below a gap of {number(story.band[0]).replace('-', MINUS)}",
     }
+
+
+def _address(story: Story) -> str:
+    """Where the viewer shows the first marked token under the first two sides (share.js reads it)."""
+    place = story.excerpt.start + [token.marked for token in story.excerpt.tokens].index(True)
+    first, second = ([side.objective, *_band(side)] for side in story.sides[:2])
+    keys = dict(zip(("t.method", "t.m", "t.tau"), first, strict=False))
+    return urlencode({"t.at": f"{story.excerpt.number}~{place}", **keys, "t.b": "~".join(second)})
+
+
+def _band(side: Side) -> list[str]:
+    fields = vars(side.weigher)
+    return [f"{fields[name]:g}" for name in ("margin", "bandwidth") if name in fields]
 
 
 def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
