@@ -19,8 +19,8 @@ def run(*arguments: str):
 
 
 COMMANDS = (
-    "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study", "sweep",
-    "bench", "doctor",
+    "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study",
+    "sweep", "bench", "doctor",
 )  # fmt: skip
 
 
