@@ -1,6 +1,7 @@
 // Figures of the whole corpus beside the texts, of A and B: a table, and bars by region and category.
 const withCommas = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const grouped = (value) => withCommas.format(value);
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const digits = (value, places) => (Number.isFinite(value) ? value.toFixed(places) : "–");
 
 const ROWS = [
@@ -14,7 +15,7 @@ const ROWS = [
 // `sides`: [{letter, setting, band, result}], A and maybe B
 const drawFigures = (table, sides) => {
   const heads = sides.map(({ letter, setting }) =>
-    make("th", { scope: "col" }, `${letter}: ${nameOf(setting)}`, make("span", { className: "note", textContent: `on ${tokenData.runs[setting.run]}` })));
+    make("th", { scope: "col" }, `${letter}: ${nameOf(setting)}`, make("span", { className: "note", title: tokenData.runs[setting.run], textContent: `on ${cut(tokenData.runs[setting.run], 40)}` })));
   const rows = ROWS.map(([name, show]) => {
     const label = make("th", { scope: "row" });
     if (name === "R_eff") label.append("R", make("sub", { textContent: "eff" }));

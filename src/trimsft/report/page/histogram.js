@@ -150,7 +150,7 @@ const makeHistogram = (holder, letter, { move, brush }) => {
       setAll(parts.kept, { d: outline(weighted, highest) });
       setAll(parts.curve, { d: hasCurve(setting) ? curveOf(setting) : "" });
       parts.title.textContent = `Gaps of ${grouped(corpus.tokens)} tokens; the coloured part of each bar is what ${nameOf(setting)} keeps of it`;
-      parts.band.textContent = `${letter}: ${nameOf(setting)} on ${tokenData.runs[setting.run]}`;
+      parts.band.textContent = cut(`${letter}: ${nameOf(setting)} on ${tokenData.runs[setting.run]}`, 58);
       const [from, to] = [inside(setting.margin - setting.bandwidth), inside(setting.margin + setting.bandwidth)];
       setAll(parts.region, { x: from, width: hasBand(setting) ? to - from : 0 });
       const [start, end] = [inside(gaps[0] ?? low), inside(gaps[1] ?? high)];
