@@ -11,7 +11,7 @@ from tests.tokens.tiny import make_table
 from trimsft.objectives import PARAMETERS
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.runs import Run, read_runs
-from trimsft.report.story import LEVELS, SHOWN, sides_of, tell_story
+from trimsft.report.story import LEVELS, MINUS, SHOWN, sides_of, tell_story
 
 WRONG = ["Step ", "1", ": ", "3", " * ", "8", " = ", "2", "5", ".\n", "So ", "25"]
 RIGHT = ["Step ", "1", ": ", "2", " + ", "2", " = ", "4", "."]
@@ -45,7 +45,8 @@ def test_wrong_steps_are_counted_and_what_two_objectives_spend_on_them(tmp_path)
     assert story.headline.startswith("1 of 3 arithmetic steps in these 3 examples is wrong: SFT spends 5")
     assert "of its gradient on the wrong digit, mine less than 0.000001 %." in story.headline
     assert story.detail == (
-        "base can tell: every wrong result has a token with a logit gap of −9.0 or less, no right one goes below −0.5."  # noqa: RUF001
+        f"The logits of base show it: every wrong result has a token with a gap of {MINUS}9.0 or less, "
+        f"no right one goes below {MINUS}0.5."
     )
     shown = story.excerpt
     assert (shown.number, shown.prompt, [step.right for step in shown.wrong]) == (1, "B?", ["24"])
@@ -58,7 +59,10 @@ def test_what_the_model_cannot_tell_is_not_claimed(tmp_path) -> None:
     texts = [RIGHT, WRONG]
     make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gaps(texts, {(0, 7): -4.0, (1, 8): -3.0}))
     story = tell_story(runs_of(tmp_path, base=""), PARAMETERS)
-    assert story.detail.startswith("base cannot tell all of them: one wrong result has no gap below −3.0")  # noqa: RUF001
+    assert story.detail == (
+        f"The logits of base do not show all of it: one wrong result has no gap below {MINUS}3.0, "
+        f"and a right one goes down to {MINUS}4.0."
+    )
     assert [side.label for side in story.sides] == ["SFT", "TrimSFT"]  # with no run, for comparison
 
 
@@ -72,7 +76,7 @@ def test_without_wrong_steps_the_story_is_the_band(tmp_path) -> None:
         story.headline.startswith("SFT spends ")
         and "on the 0.48 % of tokens whose logit gap lies below 1.0" in story.headline
     )
-    assert story.detail.startswith("Between 1.0 and 3.0, by base, lie 0.48 % of the tokens: SFT takes ")
+    assert story.detail.startswith("Between 1.0 and 3.0, by the logits of base, lie 0.48 % of the tokens: SFT takes ")
     assert story.lowest[0].text == " odd" and story.lowest[0].gap == -8.0
     shown = story.excerpt
     assert len(shown.tokens) == SHOWN and (shown.start, shown.cut_after) == (200 - SHOWN, False)
@@ -120,7 +124,7 @@ def test_settings_are_those_of_the_run(tmp_path) -> None:
     """Where its config.yaml names none it was trained with the paper's; the page's are for a table alone."""
     runs = runs_of(tmp_path, a="objective: trim\nmargin: 3", b="objective: auto-trim")
     page, moment = PARAMETERS | {"bandwidth": 0.5}, Moment(step=7, gate=0.25, exponent=2.0)
-    expected = ["margin 3, bandwidth 0.8", "at step 7: gate 0.25, exponent 2"]
+    expected = ["margin 3, bandwidth 0.8", "step 7: gate 0.25, exponent 2"]
     assert [side.setting for side in sides_of(runs, page, moment)] == expected
     alone = make_table(tmp_path / "trim.parquet", [RIGHT])
     assert sides_of(read_runs({"trim": alone}), page, moment)[1].setting == "margin 1.5, bandwidth 0.5"

@@ -53,7 +53,7 @@ class Side:
     def setting(self) -> str:
         """What it weighs with, in words; empty for one that has nothing to set."""
         if isinstance(self.weigher, Moment):
-            when = f"at step {self.weigher.step}" if self.weigher.step else "at its end"
+            when = f"step {self.weigher.step}" if self.weigher.step else "at its end"
             return f"{when}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
         fields = vars(self.weigher)
         return ", ".join(f"{name} {fields[name]:g}" for name in PARAMETERS if name in fields)
@@ -142,7 +142,7 @@ class Steps:
 class Story:
     """Everything that the page says in its first screen, but for scores."""
 
-    model: str  # label of the run whose table it is
+    model: str  # whose logits the table has
     examples: int
     all_examples: int
     sides: tuple[Side, ...]
@@ -188,16 +188,19 @@ class Story:
             low, high = map(_signed, self.band)
             pairs = zip(self.sides, self.mass_percent, strict=True)
             taken = [f"{side.label} takes {percent_text(mass.middle)}" for side, mass in pairs]
-            within = f"Between {low} and {high}, by {self.model}, lie {percent_text(self.tokens_percent.middle)}"
-            return f"{within} of the tokens: {' and '.join(taken)} of its gradient from them."
+            within = percent_text(self.tokens_percent.middle)
+            return (
+                f"Between {low} and {high}, by the logits of {self.model}, lie {within} of the tokens: "
+                f"{' and '.join(taken)} of its gradient from them."
+            )
         wrong, right = (_signed(gap) for gap in (self.steps.lowest_wrong, self.steps.lowest_right))
         if self.steps.are_told_apart:
             return (
-                f"{self.model} can tell: every wrong result has a token with a logit gap of {wrong} or less, "
+                f"The logits of {self.model} show it: every wrong result has a token with a gap of {wrong} or less, "
                 f"no right one goes below {right}."
             )
         return (
-            f"{self.model} cannot tell all of them: one wrong result has no gap below {wrong}, "
+            f"The logits of {self.model} do not show all of it: one wrong result has no gap below {wrong}, "
             f"and a right one goes down to {right}."
         )
 
