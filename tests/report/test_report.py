@@ -167,12 +167,12 @@ PROTOCOL = {
 }
 
 
-def evaluated(folder: str, correct: list[int]) -> None:
-    where = Path(folder) / "eval" / "amc"
+def evaluated(folder: str, correct: list[int], benchmark: str = "amc") -> None:
+    where = Path(folder) / "eval" / benchmark
     where.mkdir(parents=True)
     record = {
         "grader": {"kind": "strict", "version": GRADER_VERSION},
-        **score_of("amc", correct, resamples=50).as_dict(),
+        **score_of(benchmark, correct, resamples=50).as_dict(),
     }
     (where / "scores.json").write_text(json.dumps(record))
     (where / "settings.json").write_text(json.dumps(PROTOCOL))
@@ -191,6 +191,24 @@ def test_compare_shows_both_tables_or_writes_them() -> None:
     compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("b/trim")), benchmark=("amc",)))
     assert [one.candidate for one in compared.comparisons] == ["trim", "b/trim"]
     assert compared.comparisons[0].difference.value == pytest.approx(0.625)
+
+
+def test_runs_are_compared_on_the_benchmarks_that_all_have() -> None:
+    for name, benchmarks in (("sft", "amc gsm8k"), ("trim", "amc math500"), ("dft", "amc gsm8k"), ("other", "aime")):
+        for benchmark in benchmarks.split():
+            evaluated(name, [1, 2, 3], benchmark)
+    compared = compare(CompareSettings(runs=(Path("sft"), Path("trim"), Path("dft"))))
+    assert {one.benchmark for one in compared.comparisons} == {"amc"}
+    assert list(compared.left_out) == [
+        "Left out: gsm8k; no scores of trim.",
+        "Left out: math500; no scores of sft and dft.",
+    ]
+    assert compared.left_out[0] in run("compare", "sft", "trim", "dft").stdout
+    told = run("compare", "sft", "trim", "--json")
+    assert json.loads(told.stdout)[0]["benchmark"] == "amc"
+    assert told.stderr.startswith("trimsft: Left out: gsm8k; no scores of trim.\n")
+    nothing = run("compare", "sft", "other")
+    assert nothing.exit_code == 2 and "share no benchmark: sft has amc, gsm8k; other has aime" in nothing.stderr
 
 
 def test_a_difference_between_protocols_does_not_stand_without_a_word() -> None:

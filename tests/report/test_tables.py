@@ -29,6 +29,7 @@ from trimsft.report.table import (
     one_line,
     render,
     to_rich,
+    to_text,
 )
 from trimsft.report.tables.scores import comparison_table, score_table, summary_table
 from trimsft.scoring.compare import compare_runs
@@ -177,7 +178,16 @@ def test_an_unknown_format_names_the_known_ones():
 def test_a_terminal_gets_plain_text_where_it_has_no_colours(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert set(FORMATS) == {"terminal", "markdown", "latex", "csv", "json"}
-    assert "│ x │ 41.2 ↑ [38.0, 44.5] │" in render(named("x"), "terminal")
+    assert "\n x 41.2 ↑ [38.0, 44.5] \n" in render(named("x"), "terminal")
+
+
+def test_a_wide_table_fits_80_columns_and_breaks_no_word():
+    header = ("run", "benchmark", "problems", "before", "after", "difference", "p", "p (Holm)", "flips")
+    row = ("my-auto-trim", "lab-medium", "16", "71.9", "89.8", "+18.0", "<0.001", "<0.001", "+0 -0")
+    cells = [dataclasses.replace(Cell(text), spread="[+2.9, +27.2]" if text == "+18.0" else "") for text in row]
+    text = to_text(Table("A comparison", header, (tuple(cells),), notes=("A note. " * 20,)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert {*" ".join(header).split(), *" ".join(row).split()} <= set(text.split())
 
 
 def shown(table: Table, width: int = 400) -> str:

@@ -53,7 +53,7 @@ def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanw
     (told,) = json.loads(said)
     assert len(told["done"]) == 6 and told["failed"] == {} and told["files"] == ["table.md"]
     assert list(told["seconds"]) == ["slow/trim-margin1.5-bandwidth0.8/seed0"]
-    assert "good/sft/seed0: done, before" in err
+    assert "good, SFT, seed 0: done, before" in err
     assert sorted(path.name for path in (runs / "slow/sft/seed0").glob("attempt-*")) == ["attempt-0", "attempt-1"]
     shown = RUNNER.invoke(app, ["study", "status", str(tmp_path)]).stdout
     assert "6 of 6 done" in shown and "good/sft/seed0" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,17 +99,23 @@ class _Watched:
 
 
 @command_of(CompareSettings)
-def compare(settings: CompareSettings) -> None:
+def compare(settings: CompareSettings, *, as_json: JsonFlag = False) -> None:
     """Compare evaluated runs, problem by problem.
 
-    Differences to the first run with 95 % intervals and sign-flip p-values, corrected for how many there are.
+    Shows the differences from the first run, with 95 % intervals and sign-flip p-values that are corrected for the
+    number of comparisons. Benchmarks that a run has no scores of are left out, and named.
 
     \b
-    Example:
+    Examples:
       trimsft compare runs/sft runs/trim --metric greedy
+      trimsft compare runs/sft runs/dft runs/trim --format markdown --out table.md
     """
     from trimsft.report.comparison import compare as compare_scores
 
-    compared = compare_scores(settings)
+    style = "json" if as_json else settings.style
+    compared = compare_scores(replace(settings, style=style))
     if settings.out is None:
-        typer.echo(compared.render(settings.style))
+        typer.echo(compared.render(style))
+    if style != "terminal":
+        for sentence in compared.left_out:
+            note(sentence)

@@ -87,7 +87,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True)) as progress:
+    with Progress(make_console(stderr=True), command.cell_label) as progress:
         outcomes = command.run_study(settings, on_event=progress)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
@@ -147,7 +147,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True)) as progress:
+    with Progress(make_console(stderr=True), command.cell_label) as progress:
         outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))

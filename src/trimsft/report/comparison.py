@@ -20,6 +20,7 @@ from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
     from trimsft.scoring.compare import Comparison
+    from trimsft.scoring.scores import BenchmarkScore
 
 OTHERWISE = "†"  # stands behind the name of a run that was asked otherwise than the baseline
 
@@ -31,10 +32,12 @@ class CompareSettings:
     runs: tuple[Path, ...] = option(help="Run directories; the first is the baseline.", argument="RUN")
     metric: str = option("average", help="Metric to compare: average, greedy, pass@K or majority@K.")
     benchmark: tuple[str, ...] = option(
-        (), help="Compare on this benchmark only; repeatable.", flags=("--benchmark", "-b")
+        (),
+        help="Compare on this benchmark only; repeat it for several (default: all that every run has scores of).",
+        flags=("--benchmark", "-b"),
     )
-    style: str = option("terminal", help="How to show the tables.", flags=("--format",), choices=tuple(FORMATS))
-    out: Path | None = option(None, help="File to write to instead of the terminal; needs another --format.")
+    style: str = option("terminal", help="How the tables are shown.", flags=("--format",), choices=tuple(FORMATS))
+    out: Path | None = option(None, help="The file to write to instead of the terminal; needs another --format.")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -55,6 +58,8 @@ class Compared:
     groups: Sequence[Table]  # by subject and level, where the benchmarks have them
     protocol: Mapping[str, Sequence[str]]
     """In what a candidate was asked otherwise than the baseline; candidates asked alike are not in it."""
+    left_out: Sequence[str] = ()
+    """Which benchmarks are not compared, and whose scores are missing: a sentence for each."""
 
     def render(self, style: str) -> str:
         """All tables in one of `FORMATS`; JSON has the comparisons."""
@@ -81,9 +86,11 @@ def compare(settings: CompareSettings) -> Compared:
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat
         names = [str(path) for path in settings.runs]
-    scores = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
+    everything = {name: load_run(path, settings.benchmark) for name, path in zip(names, settings.runs, strict=True)}
+    common = _common(everything)
+    scores = {name: [one for one in of_run if one.benchmark in common] for name, of_run in everything.items()}
     baseline, *candidates = [
-        Run(name, path.expanduser(), settings.benchmark) for name, path in zip(names, settings.runs, strict=True)
+        Run(name, path.expanduser(), tuple(common)) for name, path in zip(names, settings.runs, strict=True)
     ]
     for difference in other_graders([baseline, *candidates]).values():
         raise RunError(f"{difference}, so their scores do not compare", field="runs", hint=AGAIN)
@@ -100,16 +107,41 @@ def compare(settings: CompareSettings) -> Compared:
         for label, differing in protocol.items()
     ]
     notes += notes_of_graders([baseline, *candidates])
+    left_out = _left_out(everything, common)
     result = Compared(
-        _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, notes),
+        _noted(score_table(scores, settings.metric, comparisons=comparisons), protocol, [*notes, *left_out]),
         _noted(comparison_table(comparisons), protocol, notes),
         comparisons,
         group_tables(scores, settings.metric),
         protocol,
+        left_out,
     )
     if settings.out is not None:
         write_whole(settings.out, (result.render(settings.style) + "\n").encode())
     return result
+
+
+def _common(scores: Mapping[str, Sequence[BenchmarkScore]]) -> list[str]:
+    """The benchmarks that all runs have scores of, in the order of the first run."""
+    names = {run: [one.benchmark for one in of_run] for run, of_run in scores.items()}
+    first, *others = names.values()
+    common = [name for name in first if all(name in other for other in others)]
+    if not common:
+        has = "; ".join(f"{run} has {', '.join(of_run)}" for run, of_run in names.items())
+        raise RunError(f"share no benchmark: {has}", field="runs", hint="evaluate all of them on the same one")
+    return common
+
+
+def _left_out(scores: Mapping[str, Sequence[BenchmarkScore]], common: Collection[str]) -> list[str]:
+    names = dict.fromkeys(one.benchmark for of_run in scores.values() for one in of_run)
+    sentences = []
+    for name in names:
+        if name not in common:
+            lacking = [run for run, of_run in scores.items() if name not in [one.benchmark for one in of_run]]
+            sentences.append(
+                f"Left out: {name}, of which {' and '.join(lacking)} lack{'s' * (len(lacking) == 1)} scores."
+            )
+    return sentences
 
 
 def _noted(table: Table, marked: Collection[str], notes: Sequence[str]) -> Table:

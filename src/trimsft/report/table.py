@@ -31,7 +31,7 @@ from trimsft.scoring.intervals import Interval
 from trimsft.text.visible import HIDDEN
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 Value: TypeAlias = str | float | int | None
 UP, DOWN = "↑", "↓"
@@ -217,18 +217,26 @@ def one_line(text: str) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
 
 
-def to_rich(table: Table) -> RichTable:
-    """For a console; long names are wrapped, never cut."""
+_WIDEST_WORD = 14  # columns that a word takes before it may be folded
+
+
+def to_rich(table: Table) -> Group:
+    """For a console of 80 columns or more: what is too wide is wrapped between words, and names are never cut."""
+    from rich import box
+    from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=Text(one_line(table.title)), caption=Text("\n".join(map(one_line, table.notes))))
+    shown = RichTable(title=Text(one_line(table.title)), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for number, name in enumerate(table.header):
         justify = "left" if number in table.left else "right"
-        shown.add_column(Text(one_line(name)), justify=justify, overflow="fold")  # type: ignore[arg-type]
+        texts = [name, *(f"{cells[number].text} {cells[number].spread}" for cells in table.rows)]
+        longest = max((len(word) for text in texts for word in one_line(text).split()), default=0)
+        least = min(longest, _WIDEST_WORD)
+        shown.add_column(Text(one_line(name)), justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
     for cells in table.rows:
         shown.add_row(*(_rich_cell(cell, Text) for cell in cells))
-    return shown
+    return Group(shown, *(Text(one_line(note), style="dim") for note in table.notes))
 
 
 def _rich_cell(cell: Cell, text: Any) -> Any:
@@ -239,9 +247,19 @@ def _rich_cell(cell: Cell, text: Any) -> Any:
 
 def to_terminal(table: Table) -> str:
     """As wide and as coloured as the terminal allows."""
+    return _printed(table)
+
+
+def to_text(table: Table, width: int = 80) -> str:
+    """As on a terminal of this width without colours, for a file."""
+    lines = _printed(table, width=width, color_system=None).splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _printed(table: Table, **options: Any) -> str:
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, **options)
     with console.capture() as captured:
         console.print(to_rich(table))
     return captured.get()

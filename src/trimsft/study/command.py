@@ -166,13 +166,24 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[st
 
 
 def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
+    """The table of each study, what it says to the paper's claims, and where the rest is."""
     for outcome in outcomes:
-        count = len(outcome.cells.done)
-        console.print(
-            f"{count} cell{' is' if count == 1 else 's are'} done: {outcome.cells.folder.out}", soft_wrap=True
-        )
         for path in outcome.files:
-            console.print(f"  {path}", soft_wrap=True)
+            if path.suffix == ".txt":
+                console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
+        count, out = len(outcome.cells.done), outcome.cells.folder.out
+        console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {out}", soft_wrap=True, markup=False)
+        for path in outcome.files:
+            if path.suffix in (".md", ".html"):
+                console.print(f"  {path}", soft_wrap=True, markup=False)
+        others = sum(path.suffix not in (".md", ".html") for path in outcome.files)
+        if others:
+            console.print(f"  and {others} more in {out / 'tables'}", soft_wrap=True, markup=False)
+
+
+def cell_label(cell: Cell) -> str:
+    """A cell by the names of the paper: "lab, TrimSFT (margin 1, bandwidth 0.5), seed 0"."""
+    return f"{cell.model}, {cell.label}" + ("" if cell.is_base else f", seed {cell.seed}")
 
 
 def list_table() -> Table:

@@ -75,13 +75,16 @@ def test_a_study_of_scores_leaves_every_format_behind(tmp_path):
         "claims.json",
         "claims.md",
         *(f"main/figures/scores.{kind}" for kind in ("csv", "pdf", "png", "svg")),
-        *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex")),
+        *(f"main/main.{kind}" for kind in ("csv", "json", "md", "tex", "txt")),
         "main/report.html",
         "problems.csv",
     ]
     text = (tables / "main/main.md").read_text()
     assert "**holds**: TrimSFT is above SFT" in text and "The paper against itself" in text and "**greedy**" in text
     assert "![scores](figures/scores.png)" in text
+    printed = (tables / "main/main.txt").read_text()
+    assert "TrimSFT" in printed and "holds" in printed and "TrimSFT is above SFT" in printed
+    assert max(map(len, printed.splitlines())) <= 80
     assert len(rows_of(tables / "main/main.csv")) == 5 * 3 * 2, "settings, benchmarks and average, average and greedy"
     content = json.loads((tables / "main/main.json").read_text())
     trim = next(row for row in content["rows"] if row["objective"] == "trim" and row["benchmark"] == "average")

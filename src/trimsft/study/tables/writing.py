@@ -4,6 +4,7 @@ runs/study-lab/tables/
   problems.csv               correct samples of every problem, for each cell and benchmark
   claims.md, claims.json     every claim of the paper that the finished cells of any study can be held against
   main/main.md               to read: ours with intervals, the paper's, the difference, claims, notes
+  main/main.txt              ours, as `trimsft study run` prints it
   main/main.tex              the same tables for booktabs
   main/main.csv, main.json   every score, one row for each setting, benchmark and metric
   main/figures/              .svg .pdf .png, and .csv with what is drawn
@@ -24,7 +25,8 @@ from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.objectives import OBJECTIVES
-from trimsft.report.table import Table, csv_of, escape_markdown, render, to_latex
+from trimsft.report.table import Cell as TableCell
+from trimsft.report.table import Table, csv_of, escape_markdown, render, to_latex, to_text
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import RESAMPLES
 from trimsft.scoring.scores import BenchmarkScore
@@ -264,11 +266,18 @@ class _Writer:
         name = str(self.folder / self.study.name)
         return [
             write_whole(Path(f"{name}.md"), ("\n\n".join(parts) + "\n").encode()),
+            write_whole(Path(f"{name}.txt"), "\n".join(map(to_text, self._printed(tables))).encode()),
             write_whole(Path(f"{name}.tex"), "\n".join(to_latex(table, fit=True) for table in tables).encode()),
             write_flat(Path(f"{name}.csv"), rows),
             write_json(Path(f"{name}.json"), record),
             *figures,
         ]
+
+    def _printed(self, tables: Sequence[Table]) -> list[Table]:
+        """The table of the study, and the claims of the paper with what these results say to them."""
+        rows = [(TableCell(claim.verdict), TableCell(claim.statement)) for claim in self.claims]
+        judged = [Table("The paper's claims", ("", "claim"), tuple(rows), left=(0, 1))] if rows else []
+        return [*tables[:1], *judged]
 
     def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
         """A page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
