@@ -138,9 +138,7 @@ def _left_out(scores: Mapping[str, Sequence[BenchmarkScore]], common: Collection
     for name in names:
         if name not in common:
             lacking = [run for run, of_run in scores.items() if name not in [one.benchmark for one in of_run]]
-            sentences.append(
-                f"Left out: {name}, of which {' and '.join(lacking)} lack{'s' * (len(lacking) == 1)} scores."
-            )
+            sentences.append(f"Left out: {name}; no scores of {' and '.join(lacking)}.")
     return sentences
 
 
