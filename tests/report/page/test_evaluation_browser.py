@@ -167,7 +167,7 @@ def test_the_address_keeps_the_state_and_what_others_keep_there(browser, compare
     chosen = [browser.value(name) for name in ("run-a", "run-b", "flip-benchmark", "flip-only")]
     assert chosen == ["0", "2", "0", "lost"]
     assert (
-        browser.run("return document.querySelector('details.flip[open] .which').textContent") == "e0? e0, easy, no. 1"
+        browser.run("return document.querySelector('details.flip[open] .flip-name').textContent") == "e0? e0, easy, no. 1"
     )
     browser.put("run-a", 1, "change")
     assert "e.a" not in browser.run("return location.hash")  # what is as it was at first needs no words

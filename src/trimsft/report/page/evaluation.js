@@ -155,7 +155,7 @@ const startPairs = () => {
     const asked = data.answers.problems[place];
     const name = asked ? [element("span", "asked", shortened(data.answers.strings[asked.text[0]]) || id), element("span", "note", ` ${id}, ${data.columns[at]}, no. ${number}`)] : [id, element("span", "note", ` ${data.columns[at]}, no. ${number}`)];
     return element("summary", "flip-line",
-      element("span", "which", ...name),
+      element("span", "flip-name", ...name),
       cell("count", "right", count), element("span", `shift ${direction}`, shown),
       cell(vote ? "flipped" : "", "vote", from(before[2], after[2])), cell(greedy ? "flipped" : "", "greedy", from(before[3], after[3])), ...parted(flip));
   };
