@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
@@ -65,12 +66,11 @@ def _band(side: Side) -> list[str]:
 def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
     """What one side learns from."""
     side, excerpt = story.sides[place], story.excerpt
-    lines = run_lines([*runs] if side.run else [])
-    known = next((lines[run.label] for run in runs if side.run and run.label == side.run.label), None)
+    line = run_lines(runs)[side.run.label] if side.run else METHOD_LINES[side.objective]
     return {
         "label": visible(side.label),
         "setting": side.setting,
-        "line": line_class(known) if known else f"line-{side.objective}",
+        "line": line_class(line),
         "spent": percent_text(story.spent_percent[place]),
         "before": "…" if excerpt.start else "",
         "after": "…" if excerpt.cut_after else "",
