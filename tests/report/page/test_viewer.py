@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.report.page.browser import Browser, wait
-from tests.report.page.pages import chip, choose, figures, settle, view
+from tests.report.page.pages import chip, choose, contrast, figures, settle, view
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.report.course import ENDED, Moment
 from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_of
@@ -278,6 +278,10 @@ def test_filters_dim_the_others(opened, table) -> None:
     shown = "return [...document.querySelectorAll('.example:not([hidden]) .t')].map(t => t.classList.contains('dim'))"
     wait(lambda: opened.run(shown))
     assert set(opened.run(shown)) == {True, False}
+    look = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+    assert (
+        contrast(opened.run(look, ".dim", "color"), opened.run(look, "body", "backgroundColor")) >= 4.5
+    )  # they can still be read
 
 
 def test_examples_are_sorted(opened, table) -> None:

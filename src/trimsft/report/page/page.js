@@ -80,6 +80,15 @@ for (const link of document.querySelectorAll("a.skip, nav a")) {
   });
 }
 
+// a table that goes on to the side can be moved by keys, too
+const widths = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+for (const table of document.querySelectorAll(".wide, .panel")) widths.observe(table);
+
 window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });

@@ -17,12 +17,12 @@ const labelOf = (store, view, i) => {
 
 const drawCard = (card, store, view, i) => {
   const example = view.exampleOf(i);
-  const heads = ["", "gap", "p", "instead", "weight"].map((textContent) => make("th", { scope: "col", textContent, className: textContent && textContent !== "instead" ? "figure" : "" }));
+  const heads = ["gap", "p", "instead", "weight"].map((textContent) => make("th", { scope: "col", textContent, className: textContent === "instead" ? "" : "figure" }));
   const rows = sidesOf(view, example).map(({ letter, run, weights }) =>
     make("tr", {}, make("th", { scope: "row" }, make("span", { className: `letter of-${letter}`, textContent: letter })), figure(digits(run.gap[i], 2)), figure(percentOf(Math.exp(-run.nll[i]))),
       make("td", {}, named(store, run.competitor[i]), ` ${percentOf(Math.exp(-run.nll[i] - run.gap[i]))}`), figure(digits(weights[i], 3), "figure chosen")));
   const title = make("p", {}, named(store, store.token[i]), ` ${tokenData.categories[store.category[i]]}`);
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
+  const table = make("table", {}, make("thead", {}, make("tr", {}, make("td"), ...heads)), make("tbody", {}, ...rows));
   card.replaceChildren(title, rows.length ? table : make("p", { className: "note", textContent: "This model's tokens are others." }),
     make("p", { className: "note", textContent: byId("dock").hidden ? "Enter or another click: all numbers" : "" }));
 };
@@ -65,7 +65,7 @@ const drawAlternatives = (store, run, i) => {
 
 const drawRuns = (store, view, example, i) => {
   const methods = Object.entries(tokenData.objectives);
-  const heads = ["", "p", "gap", "nll", "competitor", "entropy", "rank", ...methods.map(([, name]) => `w ${name}`)];
+  const heads = ["p", "gap", "nll", "competitor", "entropy", "rank", ...methods.map(([, name]) => `w ${name}`)];
   const rows = store.runs.flatMap((run, number) => {
     if (!run || run.missing.has(example.place)) return [];
     const [nll, gap] = [run.nll[i], run.gap[i]];
@@ -76,7 +76,7 @@ const drawRuns = (store, view, example, i) => {
       make("th", { scope: "row", textContent: tokenData.runs[number] }), figure(three(Math.exp(-nll))), figure(three(gap)), figure(three(nll)),
       make("td", {}, named(store, run.competitor[i])), figure(three(run.entropy[i])), figure(rank), ...weights);
   });
-  const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent, className: textContent === "competitor" || !textContent ? "" : "figure" })));
+  const head = make("tr", {}, make("td"), ...heads.map((textContent) => make("th", { scope: "col", textContent, className: textContent === "competitor" ? "" : "figure" })));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
 };
 
@@ -85,7 +85,8 @@ const drawDock = (store, view, i) => {
   byId("which").replaceChildren("Token ", named(store, store.token[i]),
     ` id ${store.ids[store.token[i]]}, ${tokenData.categories[store.category[i]]}, number ${i - example.start + 1} of ${grouped(example.length)} in example ${example.number + 1}`);
   const run = view.run && !view.run.missing.has(example.place) ? view.run : null;
-  const parts = [make("div", { className: "runs wide" }, drawRuns(store, view, example, i))];
+  const runs = make("div", { className: "runs wide", tabIndex: 0, role: "region", ariaLabel: "Every run" }, drawRuns(store, view, example, i));
+  const parts = [runs];
   if (run) parts.unshift(make("div", { className: "tops" }, drawAlternatives(store, run, i)));
   byId("inspected").replaceChildren(...parts);
 };
