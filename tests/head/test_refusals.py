@@ -66,7 +66,7 @@ def on(device: str, **changes: torch.Tensor) -> dict[str, torch.Tensor]:
         ),
         *(
             (ValueError, {"skip_below": value}, f"^skip_below: must be a number >= 0, got {value!r}")
-            for value in (-1e-9, math.nan, math.inf, "0", None)
+            for value in (-1e-9, math.nan, math.inf, "0", True)
         ),
     ],
 )

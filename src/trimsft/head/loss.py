@@ -15,7 +15,7 @@ from torch._compile import _disable_dynamo
 
 from trimsft.head import chunked
 from trimsft.head import reference as plain
-from trimsft.head.problem import DEFAULT_SKIP_BELOW, IGNORED, BackendUnavailable, Problem, Solution, has_triton
+from trimsft.head.problem import IGNORED, BackendUnavailable, Problem, Solution, has_triton, skip_below_of
 from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 from trimsft.objectives.base import without
 
@@ -48,7 +48,7 @@ def linear_cross_entropy(
     normalizer: float | Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
-    skip_below: float = DEFAULT_SKIP_BELOW,
+    skip_below: float | None = None,
     entropy: bool = False,
     low_memory: bool = False,
     backend: Backend = "auto",
@@ -76,7 +76,8 @@ def linear_cross_entropy(
         logit_scale: the logits are multiplied by it.
         softcap: z becomes softcap * tanh(z / softcap), after scaling.
         skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
-            they would matter; 0 is exact.
+            they would matter; 0 is exact. By default 1e-8 for objectives that trim, such as TrimSFT: less than an
+            optimizer notices; 0 for all others.
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
         low_memory: triton backend: keep no logit gradients, compute the logits of kept rows again instead; for
             TrimSFT a third to two thirds of the memory, about a fifth more time.
@@ -91,6 +92,7 @@ def linear_cross_entropy(
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias)
     _check_reference(reference, labels)
+    skip_below = skip_below_of(objective) if skip_below is None else skip_below
     positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
     _check_settings(objective, normalizer, skip_below, positive)
     needs = needs_of(objective)

@@ -21,13 +21,23 @@ SLICE_BYTES = 96 << 20  # size of a slice of recomputed logits
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
-DEFAULT_SKIP_BELOW = 1.5e-3
-"""Rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it."""
+DEFAULT_SKIP_BELOW = 1e-8
+"""Of objectives that trim, rows with |w|*(1-p) below this get no backward pass, as long as `SKIPPED_MASS` allows it.
+
+What is left out changes no element of the head's mean gradient by more than this times the largest hidden state. That
+is the size of Adam's epsilon: Adam divides each element by its own size, so what is small beside the whole gradient
+may still be all that a row of the head has.
+"""
 
 SKIPPED_MASS = 5e-4
 """Skipped rows may hold at most this share of the batch's sum of |w|*(1-p): should they all point one way."""
 
 SKIPPED_NORM = 1.5e-3  # likewise of the root of its sum of squares: what they amount to if they point any way
+
+
+def skip_below_of(objective: Objective) -> float:
+    """The threshold of an objective where none is given: 0, exact, unless it says that it trims."""
+    return DEFAULT_SKIP_BELOW if getattr(objective, "trims", False) else 0.0
 
 
 class BackendUnavailable(ValueError):

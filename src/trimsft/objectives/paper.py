@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from trimsft.objectives.base import TokenStats, require_number
 
@@ -62,6 +62,8 @@ class _Band:
 @dataclass(frozen=True)
 class TrimSFT(_Band):
     """w = exp(-(gap - m)^2 / (2 tau^2)): trims mastered tokens and tokens out of reach (eq. 3)."""
+
+    trims: ClassVar[bool] = True
 
     def weights(self, tokens: TokenStats) -> Tensor:
         return self._gaussian(tokens.gap - self.margin)

@@ -10,7 +10,6 @@ from accelerate.utils import parse_flag_from_env
 from trl import SFTConfig
 
 from trimsft.errors import UsageError
-from trimsft.head import DEFAULT_SKIP_BELOW
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
 from trimsft.train.bounds import check_fields
@@ -48,10 +47,11 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         "Sequences of one update, over all processes: sets gradient_accumulation_steps, and "
         "per_device_train_batch_size to the largest that divides it, at most the one given.",
     )
-    skip_below: float = _setting(
-        DEFAULT_SKIP_BELOW,
+    skip_below: float | None = _setting(
+        None,
         "Tokens whose gradient scale w*(1-p) is below this are left out of the head's backward pass, "
-        "as long as they do not matter together; 0 is exact.",
+        "as long as they do not matter together; 0 is exact. By default 1e-8 for trim, less than an optimizer notices, "
+        "and 0 for every other objective.",
     )
     low_memory: bool = _setting(
         False, "On CUDA: compute logits of kept tokens twice instead of keeping their gradients."

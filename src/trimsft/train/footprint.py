@@ -18,13 +18,15 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from trimsft.head import chunked
 from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, SLICE_BYTES
+from trimsft.objectives import OBJECTIVES
 from trimsft.train.config import TrimSFTConfig
 
 if TYPE_CHECKING:
     from peft import PeftConfig
 
-KEPT_SHARE = {"sft": 0.97, "fsft": 0.70, "dft": 0.93, "trim": 0.55, "trim-e": 0.74, "trim-h": 0.77}
-"""Rows that take part in the head's backward pass, before training: SmolLM2 on GSM8K and MATH, docs/performance.md."""
+KEPT_SHARE = {"trim": 0.8}
+"""Rows that take part in the head's backward pass, where any are left out: SmolLM2 before training on GSM8K or on a mix
+(gaps of -3.4 to 5.6, docs/results/smollm2); 0.15 after it."""
 
 _STATES = {
     **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused"), 2),
@@ -84,7 +86,14 @@ class Plan:
     @property
     def kept_share(self) -> float:
         """Share of the trained rows in the head's backward pass; all, where it has not been measured."""
-        return KEPT_SHARE.get(self.args.objective, 1.0) if self.args.skip_below > 0 else 1.0
+        return KEPT_SHARE.get(self.args.objective, 1.0) if self.skips else 1.0
+
+    @property
+    def skips(self) -> bool:
+        """Whether rows may be left out of the head's backward pass."""
+        if self.args.skip_below is None:
+            return getattr(OBJECTIVES.get(self.args.objective), "trims", False)
+        return bool(self.args.skip_below > 0)
 
     @property
     def is_padding_free(self) -> bool:
@@ -285,7 +294,7 @@ def head_bytes(plan: Plan, model: Any, shape: Shape) -> int:
 def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Shape) -> int:
     size = plan.compute_bytes
     row = -(-shape.vocabulary * size // 128) * 128
-    exact, low_memory = plan.args.skip_below == 0, plan.args.low_memory
+    exact, low_memory = not plan.skips, plan.args.low_memory
     if exact and not low_memory:
         return rows + gradient + trained * row
     chunk_rows = min(trained, max(CHUNK_ROWS, (3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES) // row))

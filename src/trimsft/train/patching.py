@@ -24,7 +24,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput
 
 from trimsft.errors import UsageError
-from trimsft.head import DEFAULT_SKIP_BELOW, IGNORED, LossOutput, linear_cross_entropy
+from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Adapts, Objective, TokenStats
 
@@ -86,7 +86,7 @@ class FusedHead:
     """How a patched model computes its loss; `model.trimsft_head`, free to change between steps."""
 
     objective: Objective
-    skip_below: float = DEFAULT_SKIP_BELOW
+    skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
     low_memory: bool = False
     backend: Backend = "auto"
     entropy: bool = False  # whether `tokens.entropy` is filled in
@@ -99,7 +99,7 @@ def patch(
     model: Model,
     objective: Objective,
     *,
-    skip_below: float = DEFAULT_SKIP_BELOW,
+    skip_below: float | None = None,
     low_memory: bool = False,
     backend: Backend = "auto",
     entropy: bool = False,
