@@ -30,12 +30,14 @@ const drawCard = (card, store, view, i) => {
 // where what is seen of the texts ends
 const dockTop = () => (byId("dock").hidden ? innerHeight : Math.min(innerHeight, byId("dock").getBoundingClientRect().top));
 
-// below its token, or above it where there is more room; never over it
+// below its token, or above it where there is more room or where the same token by B stands below; never over it
 const placeCard = (card, pane, span) => {
   card.hidden = false;
   const [box, frame] = [span.getBoundingClientRect(), pane.getBoundingClientRect()];
   const bottom = Math.min(frame.bottom, dockTop());
-  const above = box.bottom + card.offsetHeight + 8 > bottom && box.top - frame.top > bottom - box.bottom;
+  const [room, need] = [{ above: box.top - Math.max(frame.top, 0), below: bottom - box.bottom }, card.offsetHeight + 8];
+  const wanted = pane.classList.contains("two") && span.closest(".row-A") ? room.above >= need : room.below < need;
+  const above = wanted && (room.above >= need || room.above > room.below);
   const left = between(box.left - frame.left, 4, Math.max(4, pane.clientWidth - card.offsetWidth - 4));
   const top = above ? box.top - card.offsetHeight - 6 : box.bottom + 6;
   card.style.left = `${left}px`;

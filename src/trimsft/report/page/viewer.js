@@ -95,12 +95,17 @@ const refresh = (store, view, { sort = false } = {}) => {
   if (sort) sortExamples(store, view);
   hideExamples(store, view);
   view.texts.recolour();
-  if (view.shown !== null) showToken(store, view, view.texts.spanOf(view.shown, view.row));
+  if (view.shown !== null) showAgain(store, view);
   clearTimeout(view.later);
   if (sort) showLater(store, view);
   else view.later = setTimeout(() => showLater(store, view), 120);
   clearTimeout(view.writing);
   view.writing = setTimeout(() => writeHash(view), 250); // browsers count how often an address is changed
+};
+// the card follows the setting, unless its example is hidden now
+const showAgain = (store, view) => {
+  if (view.texts.articles[view.exampleOf(view.shown).place].article.hidden) hideCard(view);
+  else showToken(store, view, view.texts.spanOf(view.shown, view.row));
 };
 const showLater = (store, view) => {
   showChips(store, view);
