@@ -137,6 +137,12 @@ NONE, HALF, ALL = (Outcome(right, 2, None, greedy) for right, greedy in ((0, Fal
         ((HALF, HALF), ["✓1", "✗2"], ["✗1", "✓2"], None),  # nobody lost
         ((NONE, ALL), [], ["✓1"], None),  # its texts are gone
         ((None, ALL), ["✗1"], ["✓1"], None),  # it was not asked
+        (
+            (NONE, ALL),
+            ["✗" + "a" * 300 + "1" + "b" * 300],
+            ["✓" + "a" * 300 + "2"],
+            Parting("…" + "a" * 60 + "1" + "b" * 179 + "…", "…" + "a" * 60 + "2"),  # of long steps what differs
+        ),
     ],
 )
 def test_where_a_wrong_sample_leaves_a_right_one(outcomes, before, after, expected) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.report.page.browser import Browser, wait
-from tests.report.page.pages import ATTACK, BETTER, EASY, HIDDEN, make_evaluated
+from tests.report.page.pages import ATTACK, BETTER, EASY, HIDDEN, make_evaluated, make_three
 from trimsft.report.page.build import write_report
 
 
@@ -81,6 +81,16 @@ def test_flips_show_where_a_wrong_sample_leaves_a_right_one(browser, compared) -
     assert [text.split("?")[0] for text in asked] == ["e1", "e2", "e0"]
     browser.click("swap")
     assert browser.run(PARTINGS.format("#flip-list")) == shown  # who was wrong does not depend on the order
+
+
+def test_of_long_steps_both_show_the_same_part(browser, tmp_path) -> None:
+    runs = make_three(tmp_path, text="a" * 300 + "%s" + "b" * 300)
+    page = write_report(tmp_path / "report.html", runs, title="t")
+    browser.open(page)
+    shown = browser.run(PARTINGS.format("#flip-list"))
+    assert shown[:3] == browser.run(PARTINGS.format(".evaluation-plain"))  # it is hidden, but there
+    part = "…" + "a" * 60 + "{}" + "b" * 179 + "…"
+    assert shown[2] == f"The first step that differs: ✓ SFT: {part.format(1)} ✗ TrimSFT: {part.format(7)}"
 
 
 def test_choosing_runs_and_swapping_them(opened, three) -> None:
@@ -167,7 +177,8 @@ def test_the_address_keeps_the_state_and_what_others_keep_there(browser, compare
     chosen = [browser.value(name) for name in ("run-a", "run-b", "flip-benchmark", "flip-only")]
     assert chosen == ["0", "2", "0", "lost"]
     assert (
-        browser.run("return document.querySelector('details.flip[open] .flip-name').textContent") == "e0? e0, easy, no. 1"
+        browser.run("return document.querySelector('details.flip[open] .flip-name').textContent")
+        == "e0? e0, easy, no. 1"
     )
     browser.put("run-a", 1, "change")
     assert "e.a" not in browser.run("return location.hash")  # what is as it was at first needs no words

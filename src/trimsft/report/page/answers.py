@@ -23,6 +23,7 @@ from trimsft.text.visible import visible
 
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text
+STEP = 240  # characters of a step in the list of problems that flipped
 
 Samples = Sequence[Written]
 
@@ -218,8 +219,10 @@ def parting(row: ProblemRow, pair: tuple[int, int], answers: tuple[Answers, Answ
     pairs = [(_shared(one, other), one, other) for one in wrong for other in right]
     if not pairs:
         return None
-    count, one, other = max(pairs, key=lambda found: found[0])  # of equal ones the first
-    return Parting(*("".join(steps[count : count + 1]) for steps in (one, other)))
+    count, *two = max(pairs, key=lambda found: found[0])  # of equal ones the first
+    one, other = ("".join(steps[count : count + 1]) for steps in two)
+    same = _shared(one, other)
+    return Parting(_around(one, same), _around(other, same))
 
 
 def _lost(row: ProblemRow, pair: tuple[int, int]) -> int | None:
@@ -239,8 +242,14 @@ def steps_of(text: str) -> list[str]:
     return [step for step in steps if re.search("[0-9]", step)] or steps
 
 
+def _around(step: str, place: int) -> str:
+    """A step as far as it is shown: `STEP` characters, from a little before the place where it differs."""
+    start = max(0, place - STEP // 4) if place > STEP // 2 else 0
+    return "…" * (start > 0) + step[start : start + STEP] + "…" * (start + STEP < len(step))
+
+
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many steps are the same at the beginning."""
+    """How many steps, or characters, are the same at the beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -28,7 +28,14 @@ const sharedSteps = (one, other) => {
   return count;
 };
 
-// {shared, wrong, right}: the first step in which a wrong sample of one run differs from a right one of the other
+// a step as far as it is shown, from a little before the place where it differs
+const LONGEST_STEP = 240;
+const aroundPlace = (step, place) => {
+  const start = place > LONGEST_STEP / 2 ? Math.max(0, place - LONGEST_STEP / 4) : 0;
+  return `${start ? "…" : ""}${step.slice(start, start + LONGEST_STEP)}${start + LONGEST_STEP < step.length ? "…" : ""}`;
+};
+
+// {wrong, right}: the first step in which a wrong sample of one run differs from a right one of the other
 const partingOf = (lost, won) => {
   const { strings } = data.answers;
   const texts = (answers, right) => answers.samples.filter(([, status]) => (status === "correct") === right).map((sample) => stepsOf(strings[sample[4]]));
@@ -39,7 +46,9 @@ const partingOf = (lost, won) => {
       if (!best || shared > best.shared) best = { shared, wrong: one[shared] ?? "", right: other[shared] ?? "" };
     }
   }
-  return best;
+  if (!best) return null;
+  const place = sharedSteps(best.wrong, best.right);
+  return { wrong: aroundPlace(best.wrong, place), right: aroundPlace(best.right, place) };
 };
 
 // ---- two runs
