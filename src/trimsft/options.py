@@ -47,6 +47,8 @@ class Option:
     """Names on the command line, where they are not --field-name; a bool with one flag has no --no- form."""
     argument: str | None = None
     """The metavar of a positional argument, which may be given by its flags, too, if it has some; None for options."""
+    metavar: str = ""
+    """What --help calls a text that an option takes."""
     least: float | None = None
     above: float | None = None
     most: float | None = None

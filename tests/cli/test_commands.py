@@ -1,15 +1,19 @@
 import json
+import logging
 import os
 import subprocess
 import sys
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
 from trimsft.bench.head import METHODS, Method
 from trimsft.cli.base import called
+from trimsft.runs import RunDirectory
+from trimsft.train.run import TrainResult
 
 TINY = ["--tokens", "24", "--hidden", "16", "--vocabulary", "96", "--seconds", "0.001", "--device", "cpu"]
 
@@ -35,6 +39,15 @@ def test_version_and_help_that_names_every_command() -> None:
     assert run("--version").stdout == f"trimsft {trimsft.__version__}\n"
     for result in (run("--help"), run()):
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
+        assert "..." not in result.output.partition("Commands:")[2]  # no summary is cut off
+
+
+def test_options_are_called_the_same_with_dashes_and_underscores() -> None:
+    for words in (["bench", "--seconds", "x"], ["tokens", "m", "--data", "d", "--batch_tokens", "x"]):
+        result = run(*words)
+        assert result.exit_code == 2 and result.stderr == f"trimsft: {words[-2].replace('_', '-')}: 'x' is not a " + (
+            "number\n" if words[0] == "bench" else "whole number\n"
+        )
 
 
 def test_printed_commands_call_the_program_as_the_shell_finds_it(tmp_path, monkeypatch) -> None:
@@ -144,3 +157,23 @@ def test_doctor_fails_on_a_backend_that_is_wrong(monkeypatch) -> None:
     monkeypatch.setattr("trimsft.head.BACKENDS", ("auto", "reference", "chunked"))
     result = run("doctor")
     assert result.exit_code == 1 and "failed" in result.stdout and "passed" in result.stdout
+
+
+def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -> None:
+    done = TrainResult(run=RunDirectory(tmp_path), steps=3, metrics={"train_loss": 0.5}, was_finished=False)
+
+    def train(settings: object) -> TrainResult:
+        typer.echo("step 1/3  loss 0.7")
+        logging.getLogger("trimsft").info("train data: 9 rows")
+        return done
+
+    monkeypatch.setattr("trimsft.train.run.train", train)
+    words = ["train", "--model", "m", "--data", "d.jsonl"]
+    assert run(*words).stdout == "step 1/3  loss 0.7\n"
+    as_json = run(*words, "--json")
+    assert json.loads(as_json.stdout) == {
+        "run": str(tmp_path), "model": str(tmp_path / "model"), "steps": 3, "metrics": {"train_loss": 0.5},
+    }  # fmt: skip
+    assert as_json.stderr == "step 1/3  loss 0.7\ntrimsft: train data: 9 rows\n"
+    quiet = run(*words, "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")

@@ -18,6 +18,7 @@ from datasets import Dataset, Features, List, Value
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
 from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint, read_problems, write_problems
+from trimsft.evaluate.settings import EvalSettings
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
@@ -50,6 +51,20 @@ def test_a_file_is_a_benchmark(tmp_path: Path) -> None:
     packed = tmp_path / "packed.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert [problem.answer for problem in load_benchmark(packed)] == ["2", "4"]
+
+
+def test_a_file_may_call_its_columns_otherwise(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", {"question": "And 2+2?", "target": 4, "answer": "steps"})
+    settings = EvalSettings(model="m", benchmarks=[str(path)], problem_column="question", answer_column="target")
+    assert settings.columns == {"problem": "question", "answer": "target"}
+    assert load_benchmark(path, columns=settings.columns) == [Problem("mine-1", "And 2+2?", "4")]
+    with pytest.raises(DataError, match=r"problem_column: .*line 1: there is no column 'ask'; it has 'question',"):
+        load_benchmark(path, columns={"problem": "ask"})
+    with pytest.raises(UsageError, match="answer_column: has no effect on lab-easy, whose columns are known, got 'a'"):
+        load_benchmark("lab-easy", columns={"answer": "a"})
+    with pytest.raises(DataError) as refused:
+        load_benchmark(path)
+    assert refused.value.told_with({"problem_column": "--problem-column"}).endswith("; set --problem-column NAME")
 
 
 def test_a_benchmark_may_declare_a_tolerance(tmp_path: Path) -> None:

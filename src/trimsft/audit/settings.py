@@ -20,7 +20,7 @@ class AuditSettings:
         help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), as for train.",
     )
     model: str = option(help="Run directory, model folder or name of a model on the hub.")
-    out: Path = option(Path("audit"), help="Folder of the audit; the same command continues.")
+    out: Path = option(Path("audit"), help="The folder of the audit, in which a second call resumes.")
     training: bool = option(
         True,
         flags=("--training/--no-training",),
@@ -46,8 +46,8 @@ class AuditSettings:
     max_length: int | None = option(
         None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
     )
-    problem_column: str = option("problem", help="The column of problems.")
-    solution_column: str = option("solution", help="The column of solutions.")
+    problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
+    solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
     drop_incomplete: bool = option(
         False,
         flags=("--drop-incomplete",),

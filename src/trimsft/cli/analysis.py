@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 @command_of(TokenSettings, resumes=True)
 def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
-    """What a model says about every trained token; the same command continues.
+    """Measure what a model thinks of every trained token.
 
     One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
-    each token, from which report makes everything else. Several models are compared on the same rows.
+    each token, from which report makes everything else. It says whether the model supports the data, and which band to
+    train with. Several models are compared on the same rows. Rerun the command to resume.
 
     \b
     Examples:
       trimsft tokens runs/trim --data train.jsonl --sample 2000
-      trimsft tokens Qwen/Qwen2.5-Math-1.5B runs/sft runs/trim --data train.jsonl --limit 500 --out compared
+      trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
       torchrun --nproc-per-node 8 -m trimsft tokens runs/trim --data train.jsonl
     """
     from trimsft.tokens.measure import measure_tokens
@@ -86,14 +87,14 @@ def _column_words(settings: TokenSettings) -> list[str]:
 
 @command_of(ReportSettings)
 def report(settings: ReportSettings, *, as_json: JsonFlag = False) -> None:
-    """One page, tables and figures about tokens and scores of runs.
+    """Write a page, tables and figures about runs.
 
-    Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+    Tokens, gaps, scores and answers. Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
 
     \b
     Examples:
       trimsft report runs/trim
-      trimsft report Base=tokens-Qwen2.5-Math-1.5B.parquet SFT=runs/sft TrimSFT=runs/trim --out report
+      trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
     """
     from trimsft.report import make_report
 

@@ -26,14 +26,14 @@ SPAN, LEFT, RIGHT = 10, 16, 6  # characters shown of a span and of what stands a
 def audit(
     settings: AuditSettings,
     *,
-    show: Annotated[int, typer.Option(help="Suspects to print, the worst ones.", metavar="INTEGER")] = 20,
+    show: Annotated[int, typer.Option(help="Suspects to print, the worst ones.", metavar="N")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Rank what looks wrong in training data; the same command continues.
+    """Rank what looks wrong in training data.
 
     A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
     after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl and flagged.jsonl, and
-    report shows them; the data itself is never changed.
+    report shows them; the data itself is never changed. Rerun the command to resume.
 
     \b
     Examples:

@@ -21,7 +21,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens, as train and TRL have it
+    },
 )
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only, no progress or notes.")]
@@ -45,7 +48,12 @@ def program(
 
     \b
     Start here:
-      trimsft quickstart
+      trimsft quickstart                        # all of it in minutes, offline
+      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
+      trimsft train --model MODEL --data DATA.jsonl --objective auto-trim
+      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
+
+    Every command has --help with examples. Interrupted, commands that take long resume when they are run again.
     """
 
 

@@ -15,14 +15,14 @@ from trimsft.cli.ending import ending
 from trimsft.cli.progress import status_line
 from trimsft.errors import FAILED, UsageError
 
-OutFile = Annotated[Path | None, typer.Option("--out", help="JSON file for the results.")]
+OutFile = Annotated[Path | None, typer.Option("--out", help="The JSON file for the results.", metavar="PATH")]
 
 
 @command_of(BenchSettings)
 def bench(settings: BenchSettings, *, out: OutFile = None, as_json: JsonFlag = False) -> None:
-    """Time and memory of the head against plain and compiled torch.
+    """Measure time and memory of the head.
 
-    Forward and backward, on synthetic tokens of your shape.
+    Forward and backward, against plain and compiled torch, on synthetic tokens of your shape.
 
     Without a shape: 8192 x 1536 x 151936 (Qwen2.5-1.5B) on CUDA, 512 x 512 x 8192 on the CPU. Methods
     that cannot run here are listed with the reason. benchmarks/head.py compares with other fused heads, too.
@@ -30,7 +30,7 @@ def bench(settings: BenchSettings, *, out: OutFile = None, as_json: JsonFlag = F
     \b
     Examples:
       trimsft bench --tokens 8192 --hidden 4096 --vocabulary 128256
-      trimsft bench --tokens 512 --hidden 256 --vocabulary 8192 --only trimsft --json
+      trimsft bench --tokens 512 --hidden 256 --vocabulary 8192 --json
     """
     if out is not None and out.is_dir():
         raise UsageError(f"{str(out)!r} is a folder", field="--out", hint="name a file")
@@ -75,7 +75,7 @@ def _show_bench(report: dict[str, Any]) -> None:
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Say what works here, and what to do about the rest.
+    """Check this machine, and say what to do about problems.
 
     Looks for what the commands need: packages and their versions, vLLM, flash attention, a GPU, room on the disk, the
     hub. Checks every backend of the head against float64, and says which one is taken here.

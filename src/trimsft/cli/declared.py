@@ -99,7 +99,8 @@ def parameters_of(kind: type) -> list[inspect.Parameter]:
             parameters.append(_parameter(field.name, plain, known, _default(field)))
             continue
         absent: Any = [] if typing.get_origin(plain) is list else None
-        behind_flag = replace(known, argument=None, help=f"The same as {known.argument}.")
+        name = known.argument.rstrip(".")
+        behind_flag = replace(known, argument=None, metavar=name, help=f"The same as {name}.")
         parameters.append(_parameter(field.name, plain, known, absent))
         parameters.append(_parameter(_as_option(field.name), plain, behind_flag, absent))
     return parameters
@@ -146,11 +147,11 @@ def _plain_type(hint: Any) -> Any:
 
 def _typer_option(name: str, kind: Any, known: Option) -> Any:
     more: dict[str, Any] = {"help": known.help + (f" One of: {', '.join(known.choices)}." if known.choices else "")}
-    for number, metavar in ((int, "INTEGER"), (float, "NUMBER")):
+    for number, metavar in ((int, "N"), (float, "NUMBER")):
         if kind in (number, number | None):
             more |= {"parser": _number(_flag(name, known), number), "metavar": metavar}
     if kind in (str, str | None, list[str]):
-        more["metavar"] = "NAME" if known.choices else "TEXT"
+        more["metavar"] = known.metavar or ("NAME" if known.choices else "TEXT")
     elif kind in (Path, Path | None, list[Path]):
         more["metavar"] = "PATH"
     if known.argument is not None:

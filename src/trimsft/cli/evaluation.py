@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @command_of(EvalSettings, resumes=True)
 def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
-    """Sample, grade and score a model; run it again to continue.
+    """Sample, grade and score the answers of a model.
 
-    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. What is recorded is never
-    generated again. A record may grow (samples, greedy, limit); other settings are refused.
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
+    is recorded is never generated again. A record may grow (samples, greedy, limit); other settings are refused.
 
     \b
     Examples:
       trimsft eval runs/trim -b math500 -b gsm8k
-      trimsft eval ./model -b problems.jsonl --max-tokens 512
+      trimsft eval ./model -b problems.jsonl --problem-column question
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
     from trimsft.evaluate import run

@@ -11,7 +11,9 @@ from trimsft.export import ExportSettings
 
 @command_of(ExportSettings)
 def export(settings: ExportSettings, *, as_json: JsonFlag = False) -> None:
-    """Write a trained model as one folder for vLLM, llama.cpp and others.
+    """Write a trained model as one folder for other programs.
+
+    For vLLM, llama.cpp and whatever loads a folder of the hub.
 
     Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype, beside the
     configuration, the tokenizer and its chat template. The folder loads in plain transformers.

@@ -21,7 +21,7 @@ Out = Annotated[
 
 
 def recipes(names: Names = None, out: Out = None, as_json: JsonFlag = False) -> None:
-    """List the recipes and examples that are shipped, or copy some.
+    """List the shipped recipes and examples, or copy some.
 
     train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
     where the documentation has it: recipes/accelerate/fsdp2.yaml, examples/trl_trainer.py, constraints.txt. What is
@@ -30,7 +30,7 @@ def recipes(names: Names = None, out: Out = None, as_json: JsonFlag = False) -> 
     \b
     Examples:
       trimsft recipes
-      trimsft train --config smollm2-gsm8k --dataset_name train.jsonl --dry-run
+      trimsft train --config smollm2-gsm8k --data train.jsonl --dry-run
       trimsft recipes smollm2-gsm8k accelerate
       trimsft recipes all --out trimsft-files
     """

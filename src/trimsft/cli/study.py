@@ -19,7 +19,7 @@ from trimsft.study.quickstart import QuickstartSettings
 from trimsft.study.scales import ScaleOptions
 from trimsft.study.sweeps.command import SweepSettings
 
-HELP = """The paper's tables and figures, on your models.
+HELP = """Repeat the paper's tables and figures, on your models.
 
 \b
 Examples:
@@ -29,15 +29,14 @@ Examples:
 """
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
-Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study.")]
+Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study, such as runs/study-lab.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")]
 _SHOWN = ("scale", "models", "benchmarks", "seeds")
 _NOT_SHOWN: dict[str, Any] = {field.name: field.default for field in fields(ScaleOptions) if field.name not in _SHOWN}
 
 
-@study_app.command("list")
 def study_list(as_json: JsonFlag = False) -> None:
-    """Every study, and which tables and figures of the paper it makes again."""
+    """List the studies, with the paper's tables that they repeat."""
     from trimsft.study import STUDIES
 
     if as_json:
@@ -47,10 +46,14 @@ def study_list(as_json: JsonFlag = False) -> None:
         make_console().print(command.list_table())
 
 
-@study_app.command("show")
 @command_of(ScaleOptions, **_NOT_SHOWN)
 def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) -> None:
-    """What a study is made of: models, benchmarks, and the run directory of each cell."""
+    """Show the models, benchmarks and cells of a study.
+
+    \b
+    Example:
+      trimsft study show main --scale paper
+    """
     described = command.describe_study(name, options)
     if as_json:
         typer.echo(json.dumps(described))
@@ -61,18 +64,18 @@ def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) 
     typer.echo("\n".join(f"  {cell}" for cell in described["cells"]))
 
 
-@study_app.command("run")
 @command_of(command.StudySettings, resumes=True)
 def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
-    """Run what is missing of a study and write its tables beside the paper's; the same command continues.
+    """Run what is missing of a study, and write its tables.
 
-    Several of these may run at once in one folder, on one machine or on many that share it.
+    The tables stand beside the paper's. Rerun the command to resume. Several of these may run at once in one folder,
+    on one machine or on many that share it.
 
     \b
     Examples:
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
-      trimsft study run objectives --objective dft --objective my_module:MyObjective
+      trimsft study run objectives --objective dft --objective my_module:Mine
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
     """
     from trimsft.study.running.cost import show_cost
@@ -104,9 +107,15 @@ def exit_with(failures: list[str]) -> None:
         raise typer.Exit(FAILED)
 
 
-@study_app.command("status")
 def study_status(out: Folder, as_json: JsonFlag = False) -> None:
-    """What is done, running and where, failed and why, or missing; also while it runs."""
+    """Show which cells are done, running, failed or missing.
+
+    Also while the study runs, and on whichever machine.
+
+    \b
+    Example:
+      trimsft study status runs/study-lab
+    """
     from trimsft.study.running.watch import read_status, status_table
 
     with ending({}):
@@ -117,9 +126,13 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
         make_console().print(status_table(states))
 
 
-@study_app.command("table")
 def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
-    """The tables and figures of a study once more, from what is finished."""
+    """Write the tables of a study again, from what is finished.
+
+    \b
+    Example:
+      trimsft study table main runs/study-lab
+    """
     with ending({}):
         files = command.rebuild_tables(name, out)
     typer.echo(json.dumps([str(path) for path in files]) if as_json else "\n".join(map(str, files)))
@@ -127,14 +140,14 @@ def study_table(name: Name, out: Folder, as_json: JsonFlag = False) -> None:
 
 @command_of(SweepSettings, resumes=True)
 def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
-    """Train a grid of settings, say which is best and what matters; the same command continues.
+    """Train a grid of settings and say which is best.
 
-    Any field of trimsft train may be varied. Every point is a run directory.
+    Any field of trimsft train may be varied. Every point is a run directory. Rerun the command to resume.
 
     \b
     Examples:
-      trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3 --select-on lab-easy
-      trimsft sweep --grid objective=trim,dft --grid learning_rate=2e-4,5e-4 --dry-run
+      trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3
+      trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
     from trimsft.study.running.cost import show_cost
     from trimsft.study.running.watch import Progress
@@ -158,9 +171,10 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
 
 @command_of(QuickstartSettings, resumes=True)
 def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> None:
-    """The paper's comparison on a small model, in minutes on a CPU, offline; the same command continues.
+    """Compare objectives on a small model, on a CPU, offline.
 
-    Trains the lab's base model with the paper's six objectives and AutoTrim, samples and grades, and writes a report.
+    Trains the lab's base model with the paper's six objectives and AutoTrim, samples and grades answers, and writes a
+    report, in minutes. Rerun the command to resume.
 
     \b
     Examples:
@@ -176,3 +190,9 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
     else:
         show_quickstart(outcome, make_console(), program=called())
     exit_with(outcome.failures())
+
+
+COMMANDS = {
+    "list": study_list, "show": study_show, "run": study_run, "status": study_status, "table": study_table,
+}  # fmt: skip
+"""Of `trimsft study`, in the order of --help."""

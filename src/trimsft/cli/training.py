@@ -1,14 +1,23 @@
 """`trimsft train` and `trimsft data`."""
 
+from __future__ import annotations
+
+import io
 import json
 import logging
-from typing import Annotated
+import sys
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trimsft.cli.base import JsonFlag, make_console
-from trimsft.cli.ending import ending, is_first_process
+from trimsft.cli.ending import ending, is_first_process, is_quiet
 from trimsft.errors import UsageError
+
+if TYPE_CHECKING:
+    from trimsft.train.settings import Settings
 
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
@@ -20,58 +29,82 @@ def train(
     context: typer.Context,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
 ) -> None:
-    """Fine-tune a model; the same command continues.
+    """Fine-tune a model.
 
-    Takes a YAML file, and any of its fields as --field value.
+    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint; rerun the command to
+    resume.
 
     \b
     The fields that matter:
-      --config FILE            a YAML file, or a recipe by name: trimsft recipes
-      --model                  hub name or folder; also --model_name_or_path
-      --data                   hub name, or a local .jsonl .json .parquet .csv (.gz);
-                               also --dataset_name
-      --objective              sft fsft dft trim trim-e trim-h, others, or my_module:MyObjective
-      --margin --bandwidth     where and how wide the band of trained gaps is
-      --out                    the run directory; also --output_dir
-      --dry-run                memory, steps and time, without training
+      --config FILE          a YAML file, or a recipe by name: trimsft recipes
+      --model MODEL          hub name or folder; also --model_name_or_path
+      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz);
+                             also --dataset_name
+      --objective NAME       auto-trim sft fsft dft trim trim-e trim-h, others,
+                             or my_module:MyObjective
+      --margin NUMBER        of trim: the gap whose tokens count in full
+      --bandwidth NUMBER     of trim: how fast weights fall off around it
+      --out PATH             the run directory; also --output_dir
+      --seed N               seed of the order of rows and of dropout
+      --dry-run              memory, steps and time, without training
+      --json                 print the result as JSON
+      --quiet                print results and errors only
 
     \b
     Examples:
       trimsft train --config qwen2.5-math-1.5b --objective dft
       trimsft train --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --dry-run
-      accelerate launch --config_file recipes/accelerate/fsdp2.yaml -m trimsft train --config RECIPE
+      torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
     """
     if help_all:
         from trimsft.train.settings import Parser
 
         Parser().print_help()
         return
-    words = [word for word in context.args if word not in ("--dry-run", "--dry_run")]
-    with ending(REMEDIES, level=logging.INFO):
-        if not context.args:
+    own = {word.replace("_", "-") for word in context.args} & {"--dry-run", "--json", "--quiet", "-q"}
+    words = [word for word in context.args if word.replace("_", "-") not in own]
+    quiet = not own.isdisjoint(("--quiet", "-q"))
+    with ending(REMEDIES, level=logging.INFO, quiet=quiet):
+        if not words:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         from trimsft.train import parse
 
         settings = parse(words)
-        if len(words) == len(context.args):
-            from trimsft.train.run import train
+        if "--dry-run" in own:
+            _show_estimate(settings, as_json="--json" in own)
+        else:
+            _train(settings, as_json="--json" in own)
 
-            train(settings)
-            return
-        from trimsft.train.estimate import describe, dry_run
 
-        estimate = dry_run(settings)
-        if is_first_process():
-            make_console().print(describe(estimate))
+def _train(settings: Settings, *, as_json: bool) -> None:
+    from trimsft.train.run import train
+
+    steps = io.StringIO() if is_quiet() else sys.stderr  # stdout is for the JSON
+    with redirect_stdout(steps) if is_quiet() or as_json else nullcontext():
+        result = train(settings)
+    if as_json and is_first_process():
+        done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
+        typer.echo(json.dumps(done | {"metrics": result.metrics}, default=str))
+
+
+def _show_estimate(settings: Settings, *, as_json: bool) -> None:
+    from trimsft.train.estimate import describe, dry_run
+
+    estimate = dry_run(settings)
+    if not is_first_process():
+        return
+    if as_json:
+        typer.echo(json.dumps(asdict(estimate), default=str))
+    else:
+        make_console().print(describe(estimate))
 
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")
 
 
-@data_app.command(context_settings=ANY_FIELD)
 def preview(
     context: typer.Context,
-    count: Annotated[int, typer.Option(help="Number of examples.")] = 3,
+    count: Annotated[int, typer.Option(help="How many examples to show.", metavar="N")] = 3,
     show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -81,7 +114,7 @@ def preview(
 
     \b
     Example:
-      trimsft data preview --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --count 2
+      trimsft data preview --model runs/sft --data data.jsonl --count 2
     """
     with ending(REMEDIES, level=logging.INFO):
         if count < 1:

@@ -115,16 +115,21 @@ def load_benchmark(
     data_dir: str | Path | None = None,
     limit: int | None = None,
     grading: Grading | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """The problems of a benchmark of the list, of `<name>.jsonl` in `data_dir`, or of any such file.
 
-    `grading` is that of rows that say nothing of it.
+    `grading` is that of rows that say nothing of it; `columns` are what a file calls `problem` and `answer`.
     """
     if limit is not None and limit < 1:
         raise UsageError("must be at least 1", field="limit", value=limit, hint="leave it out for all problems")
     path, name = find_file(name_or_path, data_dir), str(name_or_path)
+    if columns and path is None:
+        one, column = next(iter(columns.items()))
+        problem, hint = f"has no effect on {name}, whose columns are known", "remove it"
+        raise UsageError(problem, field=f"{one}_column", value=column, hint=hint)
     if path is not None:
-        problems = read_problems(path, grading)
+        problems = read_problems(path, grading, columns)
     elif name in TIERS:
         problems = [Problem(p.id, p.problem, p.answer, grading=grading or Grading()) for p in benchmark(name)]
     else:

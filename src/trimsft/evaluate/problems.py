@@ -77,10 +77,20 @@ def benchmark_name(name_or_path: str | Path) -> str:
 # ---- files of problems
 
 
-def read_problems(path: Path, grading: Grading | None = None) -> list[Problem]:
-    """The problems of a JSON Lines file; an error names the line. `grading` is that of rows that say nothing of it."""
+def read_problems(
+    path: Path, grading: Grading | None = None, columns: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """The problems of a JSON Lines file; an error names the line.
+
+    Args:
+        grading: that of rows that say nothing of it.
+        columns: what the file calls `problem` and `answer`, where it calls them otherwise.
+    """
     name = benchmark_name(path)
-    places = ((number, row, f"{path}, line {number}") for number, row in read_rows(path))
+    places = (
+        (number, _renamed(row, columns or {}, f"{path}, line {number}"), f"{path}, line {number}")
+        for number, row in read_rows(path)
+    )
     problems = with_distinct_ids(
         (place, as_problem(row, place, f"{name}-{number}", grading)) for number, row, place in places
     )
@@ -90,6 +100,18 @@ def read_problems(path: Path, grading: Grading | None = None) -> list[Problem]:
         shown = " and ".join(sorted(map(reprlib.repr, instructions))[:2])
         raise DataError(f"{path}: 'instruction' must be the same in all rows, got {shown}")
     return problems
+
+
+def _renamed(row: dict[str, Any], columns: Mapping[str, str], place: str) -> dict[str, Any]:
+    for field_name, column in columns.items():
+        if column not in row:
+            problem = f"{place}: there is no column {column!r}; it has {_columns_of(row)}"
+            raise DataError(problem, field=f"{field_name}_column")
+    return row | {field_name: row[column] for field_name, column in columns.items()}
+
+
+def _columns_of(row: Mapping[str, Any]) -> str:
+    return ", ".join(map(reprlib.repr, list(row)[:20]))
 
 
 def write_problems(problems: Iterable[Problem]) -> bytes:
@@ -177,7 +199,8 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     """A row as a problem; `grading` is how it is graded where it does not say so itself."""
     for name in ("problem", "answer"):
         if row.get(name) is None:
-            raise DataError(f"{place}: no field {name!r}; it has {', '.join(map(reprlib.repr, list(row)[:20]))}")
+            lacking = f"{place}: no field {name!r}; it has {_columns_of(row)}"
+            raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
     problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
     is_number = isinstance(answer, float) and math.isfinite(answer)
     for name, what, holds in (

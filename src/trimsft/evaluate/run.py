@@ -107,7 +107,8 @@ class _Task:
         """Read the problems, and refuse settings that the record of this benchmark does not allow."""
         self.name, self.path, self.settings = benchmark_name(path), path, settings
         self._grader_version = grader_version
-        self.problems = load_benchmark(path, settings.data_dir, settings.limit, settings.grading_of_rows())
+        grading, columns = settings.grading_of_rows(), settings.columns
+        self.problems = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
         self.record = SampleRecord(settings.run.eval_dir / self.name)
         is_another = self.record.refuse_other(self.known_settings(), self.problems)
         self._is_same = not is_another and _is_same_model(self.record.settings(), settings)

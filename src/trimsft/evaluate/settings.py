@@ -34,9 +34,16 @@ class EvalSettings:
     )
     benchmarks: Sequence[str] = option(
         flags=("--benchmark", "-b"),
+        metavar="NAME",
         help="A benchmark: a name, or a .jsonl file of problems and answers. Repeat it for several.",
     )
-    data_dir: Path | None = option(None, help="A folder of NAME.jsonl files to read benchmarks from, not the hub.")
+    problem_column: str = option("problem", metavar="NAME", help="The column of problems in a .jsonl file.")
+    answer_column: str = option("answer", metavar="NAME", help="The column of answers in a .jsonl file.")
+    data_dir: Path | None = option(
+        None,
+        flags=("--benchmarks-dir", "--data-dir"),
+        help="A folder of NAME.jsonl files to read benchmarks from, not the hub.",
+    )
     out: Path | None = option(
         None, help="The run directory to record in (default: the model's own, else runs/NAME-eval)."
     )
@@ -45,7 +52,9 @@ class EvalSettings:
         help="What generates the answers; auto is the server if there is an address, else vllm if it is installed.",
         choices=ENGINES,
     )
-    server: str | None = option(None, help="The address of an OpenAI-compatible server, such as http://localhost:8000.")
+    server: str | None = option(
+        None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
+    )
     server_dialect: str | None = option(
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
     )
@@ -60,15 +69,16 @@ class EvalSettings:
     sampling: Sampling = option(factory=Sampling, inline=Sampling, help="How samples are drawn.")
     seed: int = option(0, help="Seed of all samples.")
     limit: int | None = option(None, help="Take only this many problems, from the first on.", least=1)
-    template: str = option("auto", help="How a problem becomes a prompt; auto goes by the tokenizer.")
+    template: str = option("auto", metavar="NAME", help="How a problem becomes a prompt; auto goes by the tokenizer.")
     system_prompt: str | None = option(None, help="The system prompt in place of the template's ('' for none).")
     dtype: str = option("auto", help="The type of the weights; auto is the checkpoint's own.", choices=DTYPES)
-    revision: str | None = option(None, help="Branch, tag or commit of a model of the hub.")
+    revision: str | None = option(None, metavar="NAME", help="Branch, tag or commit of a model of the hub.")
     few_shot: Path | None = option(
         None, help="A .jsonl file of problems and solutions, all of which stand before each problem."
     )
     tokenizer: str | None = option(
         None,
+        metavar="MODEL",
         help="A served model's tokenizer, to make prompts here as for other engines: a folder, or a name of the hub.",
     )
     grading: str | None = option(
@@ -77,10 +87,13 @@ class EvalSettings:
         choices=GRADING_KINDS,
     )
     pattern: str | None = option(
-        None, help="The pattern of grading regex, whose one group holds the answer, such as '#### (-?[0-9.,]+)'."
+        None,
+        metavar="REGEX",
+        help="The pattern of grading regex, whose one group holds the answer, such as '#### (-?[0-9.,]+)'.",
     )
     grader: str = option(
         "strict",
+        metavar="NAME",
         help="The rules of mathematics: strict, or qwen, the lenient rules behind published figures, for comparison "
         "only; or a function of your own in place of all rules, my_module:score.",
     )
@@ -126,6 +139,12 @@ class EvalSettings:
         """The grading of rows that do not say how they are graded; None where nothing is said of it here."""
         kind = self.grading or ("regex" if self.pattern is not None else None)
         return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What files of problems call `problem` and `answer`, where they call them otherwise."""
+        named = {"problem": self.problem_column, "answer": self.answer_column}
+        return {name: column for name, column in named.items() if name != column}
 
     def _check_protocol(self) -> None:
         if self.samples == 0 and not self.greedy:

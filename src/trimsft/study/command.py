@@ -67,6 +67,7 @@ class StudySettings(RunOptions):
     objectives: tuple[str, ...] = option(
         (),
         flags=("--objective",),
+        metavar="NAME",
         help="Of the study 'objectives': what it compares, by name or as my_module:MyObjective; repeat it for several.",
     )
 

@@ -185,20 +185,33 @@ class ScaleOptions:
         choices=tuple(SCALES),
     )
     models: tuple[str, ...] = option(
-        (), flags=("--model",), help="NAME of a model of the scale, or NAME=PATH of another; repeat it for several."
+        (),
+        flags=("--model",),
+        metavar="NAME",
+        help="NAME of a model of the scale, or NAME=PATH of another; repeat it for several.",
     )
-    data: str | None = option(None, help="File or hub name to train on instead of the scale's data.")
+    data: str | None = option(None, metavar="DATA", help="File or hub name to train on instead of the scale's data.")
     rows: int | None = option(None, help="Rows of the lab's task to train on; elsewhere use --set sample=N.", least=1)
     benchmarks: tuple[str, ...] = option(
-        (), flags=("-b", "--benchmark"), help="Benchmark, by name or file; repeat it for several."
+        (), flags=("-b", "--benchmark"), metavar="NAME", help="Benchmark, by name or file; repeat it for several."
     )
-    benchmark_data: str | None = option(None, help="Folder that holds the benchmarks as NAME.jsonl.")
+    benchmark_data: str | None = option(
+        None,
+        flags=("--benchmarks-dir", "--benchmark-data"),
+        metavar="PATH",
+        help="Folder that holds the benchmarks as NAME.jsonl.",
+    )
     fields: tuple[str, ...] = option(
-        (), flags=("--set",), help="NAME=VALUE sets a field of trimsft train for every cell; repeat it for several."
+        (),
+        flags=("--set",),
+        metavar="NAME=VALUE",
+        help="NAME=VALUE sets a field of trimsft train for every cell; repeat it for several.",
     )
     seeds: int | None = option(None, help="Seeds of each training (default: 1).", least=1)
     samples: int | None = option(None, help="Samples of each problem (default: 8).", least=1)
-    problems: int | None = option(None, help="Problems of each benchmark, the first ones.", least=1)
+    problems: int | None = option(
+        None, flags=("--limit", "--problems"), help="Problems of each benchmark, the first ones.", least=1
+    )
     max_tokens: int | None = option(None, help="Longest answer in tokens.", least=1)
     engine: str | None = option(None, help="What generates.", choices=("auto", "transformers", "vllm"))
     dtype: str | None = option(None, help="Number format of generation.", choices=DTYPES)

@@ -18,17 +18,20 @@ class TokenSettings:
         argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
     )
     data: str = option(
-        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes."
+        metavar="DATA",
+        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes.",
     )
     limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     sample: int | None = option(None, help="Choose this many rows at random.", least=1)
-    seed: int | None = option(None, help="Seed of the random choice of rows (default 0).", least=0)
+    seed: int | None = option(None, help="Seed of the random choice of rows (default: 0).", least=0)
     out: Path | None = option(
         None,
         help="File or folder of the table. By default tokens.parquet in a run directory, else ./tokens-NAME.parquet.",
     )
     template: str = option(
-        "auto", help="How a problem becomes a prompt; auto takes the template that the run was trained with."
+        "auto",
+        metavar="NAME",
+        help="How a problem becomes a prompt; auto takes the template that the run was trained with.",
     )
     system_prompt: str | None = option(
         None, help="System prompt ('' for none); by default the one that the run was trained with."
@@ -36,8 +39,8 @@ class TokenSettings:
     max_length: int | None = option(
         None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
     )
-    problem_column: str = option("problem", help="The column of problems.")
-    solution_column: str = option("solution", help="The column of solutions.")
+    problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
+    solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
     drop_incomplete: bool = option(
         False,
         flags=("--drop-incomplete",),
@@ -49,12 +52,18 @@ class TokenSettings:
         help="Of messages measure only the assistant's; by default as the run was trained, else all.",
     )
     objective: str = option(
-        "trim", help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective."
+        "trim",
+        metavar="NAME",
+        help="Whose R_eff and High-Weight are shown: an objective by name, or as my_module:MyObjective.",
     )
     top: int = option(0, help="Store this many of the most probable tokens beside each token.", least=0)
-    device: str = option("auto", help="auto (all GPUs, else cpu), cpu, cuda or cuda:N; several joined by commas.")
+    device: str = option(
+        "auto", metavar="DEVICE", help="auto (all GPUs, else cpu), cpu, cuda or cuda:N; several joined by commas."
+    )
     batch_tokens: int | None = option(None, help="Most tokens in a batch, padding included.", least=1)
-    shard: str | None = option(None, help="K/N does the K-th of N shares; the last one to end joins them all.")
+    shard: str | None = option(
+        None, metavar="K/N", help="K/N does the K-th of N shares; the last one to end joins them all."
+    )
     overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
 
     def __post_init__(self) -> None:

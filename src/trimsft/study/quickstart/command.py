@@ -39,17 +39,18 @@ _NOT_RECORDED = ("out", "fast", "workers")
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartSettings:
-    """One quickstart: three options of the command, and how much is done, the same for every method."""
+    """One quickstart: the options of the command, and how much is done, the same for every method."""
 
     out: Path | None = option(
-        None, help="Folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
+        None, help="The folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
     )
     fast: bool = option(False, flags=("--fast",), help="Train SFT, TrimSFT and AutoTrim only, on half of the data.")
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
     methods: tuple[str, ...] = option(
         METHODS,
-        flags=("--method",),
-        help="Objective, by name or as my_module:MyObjective; repeat it for several "
+        flags=("--objective", "--method"),
+        metavar="NAME",
+        help="An objective, by name or as my_module:MyObjective; repeat it for several "
         "(default: the paper's six and auto-trim).",
     )
     rows: int = 1200  # rows of training data: one epoch
@@ -212,7 +213,7 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
     settings = folder.settings
     options = " --fast" if settings.fast else ""
     if settings.methods not in (METHODS, FAST["methods"]):
-        options += "".join(f" --method {name}" for name in settings.methods)
+        options += "".join(f" --objective {name}" for name in settings.methods)
     command = f"trimsft quickstart{options} --seed {settings.seed} --out {folder.out}"
     try:
         from trimsft.report.page.build import write_report
