@@ -93,6 +93,14 @@ def test_the_strip_has_every_run_in_the_colour_of_its_method(browser, told) -> N
     assert cards[1][1] == f"{mean:.1f}" and cards[1][2].startswith("greedy ")
 
 
+def test_runs_that_cannot_be_compared_are_not_said_to_be_alike(tmp_path) -> None:
+    for label, answers in {"A": {"e0": "1 1"}, "B": {"e0": "1 2"}, "C": {"other": "1 1"}}.items():
+        make_evaluated(tmp_path / label, "easy", answers)
+    words = "significantly above or below A, where the two can be compared."
+    assert words in page_of(tmp_path, {label: tmp_path / label for label in "ABC"}).words
+    assert words not in page_of(tmp_path, {label: tmp_path / label for label in "AB"}).words
+
+
 def test_a_token_that_is_lit_can_be_read(browser, told) -> None:
     """4.5:1 (WCAG 1.4.3) on the strongest colour of each method, in light and in dark."""
     for scheme in ("light", "dark"):

@@ -125,23 +125,23 @@ def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, An
             mark = difference.mark if difference else ""
             figures.append({"metric": metric, "interval": cells[metric][label], "mark": mark})
         cards.append({"label": visible(label), "line": lines[label], "figures": figures})
-    benchmarks = evaluation["benchmarks"]
+    benchmarks, others = evaluation["benchmarks"], [place for place in places if place != reference]
     return {
         "metrics": shown,
         "over": f"mean of {len(benchmarks)} benchmarks" if len(benchmarks) > 1 else visible(benchmarks[0]),
         "cards": cards,
         "left_out": len(places) - len(cards),
         "reference": None if reference is None else visible(runs[reference].label),
+        "all_compared": all({(reference, place), (place, reference)} & evaluation["pairs"].keys() for place in others),
     }
 
 
 def _reference(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> int | None:
-    """The place of the run that others are held against."""
+    """The place of the run that others are held against: the story's first, if the page compares it with others."""
     first = story.sides[0].run if story else None
-    if first is not None and first.scores:
-        return next(place for place, run in enumerate(runs) if run.label == first.label)
+    compared = {place for pair in evaluation["pairs"] for place in pair if first and runs[place].label == first.label}
     pair: Sequence[int] | None = evaluation["data"]["pair"]
-    return None if pair is None else pair[0]
+    return compared.pop() if compared else None if pair is None else pair[0]
 
 
 def _difference(
