@@ -195,8 +195,9 @@ const hideExamples = (store, view) => {
 // ---- chips: what there is to see, counted; one of them is what next and previous step through
 
 const showChips = (store, view) => {
+  view.counts = {};
   const chips = Object.entries(TARGETS).filter(([name]) => isThere(view, name)).map(([name, { name: text, title }]) => {
-    const count = countOf(store, view, name);
+    const count = (view.counts[name] = countOf(store, view, name));
     const chip = make("button", { type: "button", className: "chip", title, tabIndex: name === view.target ? 0 : -1 }, `${text} `, make("b", { textContent: count ? grouped(count) : "none" }));
     chip.dataset.target = name;
     if (name === view.target) chip.setAttribute("aria-current", "true");
@@ -210,7 +211,7 @@ const showChips = (store, view) => {
 };
 
 const showFound = (store, view) => {
-  let words = `${grouped(countOf(store, view, view.target))} of ${grouped(store.size)} shown`;
+  let words = `${grouped(view.counts[view.target])} of ${grouped(store.size)} shown`;
   const [{ a, b }, corpus] = [view, store.corpus[view.a.run]];
   if (view.target === "differing" && a.run === b.run && BY_GAP.has(a.method) && BY_GAP.has(b.method)) {
     words += `, ${grouped(differing(corpus, a, b))} of ${grouped(corpus.tokens)} in all`;
