@@ -63,6 +63,13 @@ def test_the_script_says_what_the_page_said_without_it(browser, compared) -> Non
     assert browser.console() == [] and browser.requests() == [compared.as_uri()]
 
 
+def test_a_run_against_itself_is_said(browser, compared) -> None:
+    browser.open(compared)
+    browser.put("run-a", 1, "change")
+    browser.put("run-b", 1, "change")
+    assert browser.text("flip-counts") == "SFT is compared with itself: choose another run."
+
+
 PARTINGS = "return [...document.querySelectorAll('{} .parting')].map(e => e.textContent.replace(/\\s+/g, ' ').trim())"
 
 

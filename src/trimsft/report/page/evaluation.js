@@ -187,6 +187,10 @@ const startPairs = () => {
     const count = (test) => flips.filter(test).length;
     const ways = (name) => `${count((flip) => flip[name])} (${count((flip) => flip[name] > 0)} to right, ${count((flip) => flip[name] < 0)} to wrong)`;
     const pair = `${data.runs[state.a]} → ${data.runs[state.b]}`;
+    if (state.a === state.b) {
+      byId("flip-counts").textContent = `${data.runs[state.a]} is compared with itself: choose another run.`;
+      return;
+    }
     byId("flip-counts").textContent = flips.length === 0 ? `${pair} have no problem in common whose counts are recorded.` : `${pair} on ${counted(flips.length, "problem")}: ` +
       `${count((flip) => flip.differs)} changed; more samples right on ${count((flip) => flip.change > 0)}, fewer on ${count((flip) => flip.change < 0)}; ` +
       `the majority flipped on ${ways("vote")}, greedy on ${ways("greedy")}. Shown: ${Math.min(most, kept.length)} of ${kept.length}, largest change first.`;
