@@ -177,3 +177,17 @@ def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -
     assert as_json.stderr == "step 1/3  loss 0.7\ntrimsft: train data: 9 rows\n"
     quiet = run(*words, "--quiet")
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_errors_of_train_call_fields_as_they_are_typed(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n')
+    (tmp_path / "model").mkdir()
+    for words, says in (
+        ("--data rows.jsonl", "--model: is missing; name a model of the hub or a local folder"),
+        ("--model m --data rows.jsonl --bandwidth 0", "--bandwidth: must be above 0"),
+        ("model rows.jsonl", "belongs to no field; for a model: --model model; for data: --data rows.jsonl"),
+    ):
+        result = run("train", *words.split())
+        assert result.exit_code == 2 and says in result.stderr and result.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]

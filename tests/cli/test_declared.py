@@ -77,7 +77,7 @@ def test_an_argument_with_a_flag_may_be_given_by_either(words: str) -> None:
     ("words", "line"),
     [
         ("-d a", "MODEL: is missing; name it as MODEL or as --model MODEL"),
-        ("--model m", "DATA...: is missing; name it as DATA or as --data DATA"),
+        ("--model m", "DATA: is missing; name it as DATA or as --data DATA"),
         ("m a --model n", "MODEL: is given twice, as 'm' and as 'n'; once will do"),
     ],
 )

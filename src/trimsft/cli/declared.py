@@ -118,7 +118,7 @@ def flags_of(kind: type) -> dict[str, str]:
         if known.inline is not None:
             flags |= flags_of(known.inline)
         else:
-            flags[name] = known.argument or _flag(name, known)
+            flags[name] = (known.argument or _flag(name, known)).removesuffix("...")
     return flags
 
 

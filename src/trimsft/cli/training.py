@@ -6,9 +6,10 @@ import io
 import json
 import logging
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -21,8 +22,21 @@ if TYPE_CHECKING:
 
 ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
 """`train` and `data` take every field of the configuration, which TrlParser knows."""
-REMEDIES = {name: f"--{name}" for name in ("attn_implementation", "drop_incomplete")}
-"""Fields that an error may tell the user to set."""
+
+
+class Flags(Mapping[str, str]):
+    """What every field is called on the command line: `--field`, and the names that all commands share."""
+
+    _SHARED: ClassVar = {"model_name_or_path": "--model", "dataset_name": "--data", "output_dir": "--out"}
+
+    def __getitem__(self, field: str) -> str:
+        return self._SHARED.get(field, field if field.startswith("-") else f"--{field}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._SHARED)
+
+    def __len__(self) -> int:
+        return len(self._SHARED)
 
 
 def train(
@@ -64,7 +78,7 @@ def train(
     own = {word.replace("_", "-") for word in context.args} & {"--dry-run", "--json", "--quiet", "-q"}
     words = [word for word in context.args if word.replace("_", "-") not in own]
     quiet = not own.isdisjoint(("--quiet", "-q"))
-    with ending(REMEDIES, level=logging.INFO, quiet=quiet):
+    with ending(Flags(), level=logging.INFO, quiet=quiet):
         if not words:
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         from trimsft.train import parse
@@ -116,7 +130,7 @@ def preview(
     Example:
       trimsft data preview --model runs/sft --data data.jsonl --count 2
     """
-    with ending(REMEDIES, level=logging.INFO):
+    with ending(Flags(), level=logging.INFO):
         if count < 1:
             raise UsageError("must be at least 1", field="--count", value=count)
         from trimsft.train import parse

@@ -103,7 +103,8 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         parser.set_defaults_with_config(**fields)
         read, rest = parser.parse_known_args(words)
     if rest:
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=_where_it_belongs(rest[0]))
+        hints = dict.fromkeys(map(_where_it_belongs, rest))
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="; ".join(hints))
     raw = dict(vars(read))
     for kind in KINDS:
         check_fields(kind, raw)
