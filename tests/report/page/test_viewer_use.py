@@ -195,6 +195,14 @@ def test_a_handle_reaches_round_numbers_by_hand(opened) -> None:
         seen.add(opened.value("margin"))
     pointer(opened, "mouseReleased", x - 44, y)
     assert {"2.5", "2", "1.5"} <= seen
+    x, y = grip(opened, "bandwidth")
+    pointer(opened, "mousePressed", x, y)
+    widths = set()
+    for step in range(12):
+        pointer(opened, "mouseMoved", x + step, y)
+        widths.add(opened.value("bandwidth"))
+    pointer(opened, "mouseReleased", x + 11, y)
+    assert {"1", "1.5"} <= widths
 
 
 @pytest.mark.parametrize(("letter", "suffix"), [("A", ""), ("B", "-b")])
