@@ -15,11 +15,15 @@ RUN = PYTHONPATH=src $(PYTHON) -m
 LINT_IMPORTS = PYTHONPATH=src lint-imports
 RUNTIME =
 DEVELOPMENT =
+DOCS =
+PACKAGE =
 else
 RUN = $(VENV)/bin/python -m
 LINT_IMPORTS = $(VENV)/bin/lint-imports
 RUNTIME = $(VENV)/.runtime
 DEVELOPMENT = $(VENV)/.development
+DOCS = $(VENV)/.docs
+PACKAGE = $(VENV)/.package
 endif
 
 .DEFAULT_GOAL := help
@@ -70,11 +74,11 @@ audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where t
 test-gpu: $(DEVELOPMENT) ## the tests that need CUDA; with VENV=none on machines that bring their own torch
 	$(RUN) pytest -m gpu
 
-docs: $(VENV)/.docs ## the documentation as a site, in build/site; a link that leads nowhere is an error
-	$(RUN) mkdocs build --strict --quiet --site-dir build/site
+docs: $(DOCS) ## the documentation as a site, in build/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet --site-dir build/site
 	@echo "The site is build/site/index.html"
 
-package: $(VENV)/.package ## wheel and sdist in dist/, checked, and the quickstart from the wheel in an empty environment
+package: $(PACKAGE) ## wheel and sdist in dist/, checked, and the quickstart from the wheel in an empty environment
 	rm -rf dist build/empty
 	$(RUN) build --outdir dist
 	$(RUN) twine check --strict dist/*
@@ -99,8 +103,11 @@ $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@$(PIP) install -c $(CONSTRAINTS) -e .
 	@touch $@
 
+# the extra's packages without trimsft's own: the reference is read from the source, so the site needs no torch
 $(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	@$(PIP) install -c $(CONSTRAINTS) -e '.[docs]'
+	@$(VENV)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	  print('\n'.join(project['optional-dependencies']['docs']))" > $@.txt
+	@$(PIP) install -c $(CONSTRAINTS) -r $@.txt
 	@touch $@
 
 $(VENV)/.package: | $(VENV)/bin/python
