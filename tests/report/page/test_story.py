@@ -93,6 +93,14 @@ def test_the_strip_has_every_run_in_the_colour_of_its_method(browser, told) -> N
     assert cards[1][1] == f"{mean:.1f}" and cards[1][2].startswith("greedy ")
 
 
+def test_of_many_wrong_steps_two_are_spelled_out(tmp_path) -> None:
+    steps = [text for number in range(4) for text in (f"{number}", " + ", "1", " = ", "9", ".\n")]
+    make_table(tmp_path / "t.parquet", [steps], gap=[-5.0 if text == "9" else 5.0 for text in steps])
+    words = page_of(tmp_path, {"Base": tmp_path / "t.parquet"}).words
+    named = "0 + 1 = 9 is wrong, 1 would be right; 1 + 1 = 9 is wrong, 2 would be right; 2 more are wrong."
+    assert named in words and "4 of 4 arithmetic steps in this example are wrong" in words
+
+
 def test_runs_that_cannot_be_compared_are_not_said_to_be_alike(tmp_path) -> None:
     for label, answers in {"A": {"e0": "1 1"}, "B": {"e0": "1 2"}, "C": {"other": "1 1"}}.items():
         make_evaluated(tmp_path / label, "easy", answers)

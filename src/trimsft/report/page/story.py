@@ -19,6 +19,7 @@ from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.text.visible import spaced, visible
 
 PROMPT = 300  # characters of the prompt that are shown
+NAMED = 2  # wrong steps of the example that are spelled out
 CARDS = 12  # runs in the strip
 
 
@@ -94,7 +95,9 @@ def _about(story: Story, excerpt: Excerpt) -> str:
     """What is wrong in the example, or what is lowest in it."""
     if story.steps is None:
         return f"the lowest of all is marked: {_named(story.lowest[0])}"
-    return visible("; ".join(f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong))
+    told = [f"{step.text} is wrong, {step.right} would be right" for step in excerpt.wrong[:NAMED]]
+    more = len(excerpt.wrong) - len(told)
+    return visible("; ".join([*told, *([f"{more} more are wrong"] if more else [])]))
 
 
 def _prompt(prompt: str) -> str:
