@@ -6,9 +6,9 @@ evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
-import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,9 @@ from typing import Any, Literal, cast
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
+from trimsft.evaluate.engines.local import LocalModel, visible_gpus
+from trimsft.evaluate.engines.several import SeveralEngines
+from trimsft.evaluate.engines.worker import WorkerEngine
 from trimsft.evaluate.generate import Evaluation, Progress, check, fill, prompt_options
 from trimsft.evaluate.judge import judge, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings, fingerprint
@@ -85,18 +88,20 @@ def evaluate(
     scores = {task.name: task.scores_as_recorded() for task in tasks}
     left = [task for task in tasks if scores[task.name] is None]
     unfinished = [task for task in left if not task.is_complete()]
-    if unfinished:
-        on_load([task.name for task in unfinished])
-        engine = make_engine(settings)
-        evaluations = {task.name: task.prepare(engine) for task in unfinished}
-    if left:
-        kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-        with Grader(os.cpu_count() or 1, kind=kind, scorer=scorer) as grader:
-            for task in left:
-                if task in unfinished:
-                    on_start(task.name, evaluations[task.name].prompts)
-                    fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
-                scores[task.name] = judge(task.record, grader, task.problems)
+    with ExitStack() as held:
+        if unfinished:
+            on_load([task.name for task in unfinished])
+            engine = make_engine(settings)
+            held.callback(getattr(engine, "close", lambda: None))
+            evaluations = {task.name: task.prepare(engine) for task in unfinished}
+        if left:
+            kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
+            grader = held.enter_context(Grader(os.cpu_count() or 1, kind=kind, scorer=scorer))
+        for task in left:
+            if task in unfinished:
+                on_start(task.name, evaluations[task.name].prompts)
+                fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
+            scores[task.name] = judge(task.record, grader, task.problems)
     return Evaluated(settings.run, tuple(score for score in scores.values() if score))
 
 
@@ -212,36 +217,50 @@ def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
 
 
 def make_engine(settings: EvalSettings) -> Engine:
-    """The engine that the settings name; auto is a server where there is an address, vLLM where it is installed."""
+    """What the settings name: servers where there are addresses, else a model of this machine, once on each GPU."""
     if settings.server is not None:
-        from trimsft.evaluate.engines.server_engine import ServerEngine
+        return _together([_server(address, settings) for address in settings.servers])
+    import torch
 
-        return ServerEngine(
-            settings.server,
-            settings.model,
-            dialect=cast(Dialect | None, settings.server_dialect),
-            concurrency=settings.concurrency,
-            timeout=settings.timeout or 600.0,
-            tokenizer=_served_tokenizer(settings),
-        )
+    model = _local_model(settings)
+    gpus = visible_gpus() if torch.cuda.is_available() else []
+    workers = settings.workers or max(1, len(gpus) // model.gpus_each)
+    if workers == 1:
+        return model.load()
+    if gpus and workers * model.gpus_each > len(gpus):
+        problem = f"need {workers * model.gpus_each} GPUs, and {len(gpus)} are visible"
+        raise UsageError(problem, field="workers", value=workers, hint=f"at most {len(gpus) // model.gpus_each}")
+    shares = [gpus[first : first + model.gpus_each] for first in range(0, workers * model.gpus_each, model.gpus_each)]
+    return _together([WorkerEngine(model, ",".join(share) if gpus else None) for share in shares])
+
+
+def _together(engines: Sequence[Engine]) -> Engine:
+    return engines[0] if len(engines) == 1 else SeveralEngines(engines)
+
+
+def _server(address: str, settings: EvalSettings) -> Engine:
+    from trimsft.evaluate.engines.server_engine import ServerEngine
+
+    return ServerEngine(
+        address,
+        settings.model,
+        dialect=cast(Dialect | None, settings.server_dialect),
+        concurrency=settings.concurrency,
+        timeout=settings.timeout or 600.0,
+        tokenizer=_served_tokenizer(settings),
+    )
+
+
+def _local_model(settings: EvalSettings) -> LocalModel:
     weights = find_weights(settings.model)
     if settings.revision is not None and Path(weights).is_dir():
         raise UsageError("has no effect on a local folder", field="revision", value=settings.revision, hint="remove it")
-    loading: dict[str, Any] = {"revision": settings.revision, "dtype": settings.dtype}
-    if settings.gpu_memory is not None:
-        loading["gpu_memory"] = settings.gpu_memory
-    if settings.engine == "vllm" or (settings.engine == "auto" and importlib.util.find_spec("vllm") is not None):
-        from trimsft.evaluate.engines.vllm_engine import VllmEngine
-
-        parallel, length = settings.tensor_parallel or 1, settings.context_length
-        return VllmEngine(weights, tensor_parallel=parallel, max_length=length, **loading)
-    for name in OF_VLLM:
-        if getattr(settings, name) is not None:
-            value = getattr(settings, name)
+    names = ("engine", "revision", "dtype", "gpu_memory", *OF_VLLM)
+    model = LocalModel(str(weights), **{name: getattr(settings, name) for name in names})
+    for name in () if model.by_vllm else OF_VLLM:
+        if (value := getattr(settings, name)) is not None:
             raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
-    from trimsft.evaluate.engines.transformers_engine import TransformersEngine
-
-    return TransformersEngine(weights, **loading)
+    return model
 
 
 def _served_tokenizer(settings: EvalSettings) -> Any:

@@ -198,7 +198,7 @@ class SampleRecord:
             why = f" (last error: {errors[-1]})" if errors else ""
             raise IncompleteEvaluation(
                 f"{self.folder}: {len(missing):,} of {len(wanted):,} samples are missing, so there is no score{why}",
-                hint="give the same command again to go on",
+                hint="rerun the command to resume",
             )
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:

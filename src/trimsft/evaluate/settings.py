@@ -53,7 +53,10 @@ class EvalSettings:
         choices=ENGINES,
     )
     server: str | None = option(
-        None, metavar="URL", help="The address of an OpenAI-compatible server, such as http://localhost:8000."
+        None,
+        metavar="URL",
+        help="The address of an OpenAI-compatible server, such as http://localhost:8000. Several that serve the same "
+        "model, with commas between them, share the work.",
     )
     server_dialect: str | None = option(
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
@@ -99,6 +102,12 @@ class EvalSettings:
     )
     gpu_memory: float | None = option(
         None, help="Share of a GPU's memory to take, such as 0.4 (default: what is free).", above=0, most=1
+    )
+    workers: int | None = option(
+        None,
+        help="Copies of the model that generate side by side, a process each (default: one for each GPU, or for each "
+        "--tensor-parallel GPUs).",
+        least=1,
     )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
@@ -174,10 +183,12 @@ class EvalSettings:
             if self.engine == "transformers":
                 self._refuse(self._given(*OF_VLLM), "with the engine 'transformers'")
             return
-        address = read_address(self.server)
+        addresses = [read_address(address).url for address in self.servers]
+        if twice := next((url for url in addresses if addresses.count(url) > 1), None):
+            raise UsageError("is given twice", field="server", value=twice)
         if self.engine not in ("auto", "server"):
-            self._refuse({"server": address.url}, f"with the engine {self.engine!r}")
-        loading = self._given("dtype", "revision", "gpu_memory", *OF_VLLM)
+            self._refuse({"server": ",".join(addresses)}, f"with the engine {self.engine!r}")
+        loading = self._given("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
         self._refuse(loading, "on a server, which has loaded its model already")
 
     def _given(self, *names: str) -> dict[str, object]:
@@ -188,6 +199,11 @@ class EvalSettings:
         """Refuse options without effect."""
         for name, value in unused.items():
             raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses of the servers; none without a server."""
+        return [] if self.server is None else [address.strip() for address in self.server.split(",")]
 
     @property
     def run(self) -> RunDirectory:

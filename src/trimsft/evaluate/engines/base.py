@@ -88,7 +88,8 @@ class Completion:
 class Engine(Protocol):
     """Anything that completes prompts."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def identity(self) -> Mapping[str, Any]:

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
+from trimsft.evaluate.engines.local import VISIBLE
 from trimsft.runs import holder_of
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import STAGES, CellJob, tell_nobody
-from trimsft.study.running.slots import VISIBLE
 from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, settle_threads
 
 CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from trimsft.errors import UsageError
+from trimsft.evaluate.engines.local import VISIBLE, visible_gpus
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
@@ -25,7 +26,6 @@ MOST = 6  # processes on the cores: each takes most of a gigabyte
 SHARED_AT_MOST = 4  # cells on one GPU
 FOR_GENERATION = 2.0
 """A cell that generates with transformers is given room for as much again as its training takes."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 logger = logging.getLogger("trimsft")
 
@@ -160,13 +160,3 @@ class GpuSlots:
         devices = slot[VISIBLE].split(",")
         for device in devices:
             self._room[device] += 1 if len(devices) == 1 else self._together
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    named = os.environ.get(VISIBLE)
-    if named is not None:
-        return [device.strip() for device in named.split(",") if device.strip()]
-    import torch
-
-    return [str(number) for number in range(torch.cuda.device_count())]
