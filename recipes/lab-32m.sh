@@ -4,7 +4,7 @@
 #   sh recipes/lab-32m.sh runs/lab-32m
 #
 # On one H200 that also did other work: 9 minutes of pre-training, then 75 to 100 seconds for each condition and seed.
-# Stopped, the same command continues; a base that is there is not trained again. --size large makes one of 128 million.
+# Rerun the command to resume; a base that is there is not trained again. --size large makes one of 128 million.
 set -eu
 out=${1:-runs/lab-32m}
 mkdir -p "$out"

@@ -118,7 +118,7 @@ def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that
     assert set(outcome.cells.done) == {BASE, TRIM}
     failed, tables = outcome.failures()
     assert failed.startswith(f"lab/sft/seed0: {blocked}: cannot be used as a run directory")
-    assert failed.endswith(f"see {blocked}/log.txt; the same command tries it again")
+    assert failed.endswith(f"see {blocked}/log.txt; rerun the command to try it again")
     assert tables == f"tables of main: division by zero; trimsft study table main {tmp_path}"
 
 

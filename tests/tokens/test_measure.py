@@ -81,7 +81,7 @@ def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
     result = run(folder, "--data", data, "--shard", "2/2", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["pending"] == ["tokens-llama.parquet"]
-    assert "this share is done; tokens-llama.parquet is made with the last one" in result.stderr
+    assert "this share is done; tokens-llama.parquet is written when the last share is" in result.stderr
     assert "R_eff" in run(folder, "--data", data, "--shard", "1/2").stdout
 
 

@@ -56,7 +56,7 @@ class AuditSettings:
     assistant_only_loss: bool = option(
         False,
         flags=("--assistant-only-loss",),
-        help="Of messages judge only the assistant's; by default as the run was trained, else all.",
+        help="In messages, judge the assistant's turns only (default: as the run was trained, else all).",
     )
     device: str = option(
         "auto", help="Where the model runs: auto takes the GPUs if there are any.", choices=("auto", "cpu")

@@ -49,7 +49,7 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
         if not is_quiet():
             typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
     for path in tables.pending:
-        note(f"this share is done; {path} is made with the last one")
+        note(f"this share is done; {path} is written when the last share is")
     if tables.incomparable is not None:
         tell(tables.incomparable.told_with(flags_of(TokenSettings)))
 

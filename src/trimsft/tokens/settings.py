@@ -49,7 +49,7 @@ class TokenSettings:
     assistant_only_loss: bool = option(
         False,
         flags=("--assistant-only-loss",),
-        help="Of messages measure only the assistant's; by default as the run was trained, else all.",
+        help="In messages, measure the assistant's turns only (default: as the run was trained, else all).",
     )
     objective: str = option(
         "trim",

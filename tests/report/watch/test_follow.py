@@ -90,7 +90,7 @@ def test_an_interrupted_training_is_asked_for_its_lock_once(tmp_path: Path, monk
     monkeypatch.setattr(follow, "holder_of", asked.append)  # nobody
     watched = Watched(run, clock=clock)
     for _ in range(3):
-        assert only(watched.look()).said == "interrupted at step 1; the same command continues it"
+        assert only(watched.look()).said == "interrupted at step 1; rerun its command to resume"
     assert len(asked) == 1
     os.utime(write(run, line(2)), (NOW + 1, NOW + 1))
     watched.look()

@@ -103,7 +103,7 @@ def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monke
     outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
     run, report = outcome.failures()
     assert run.startswith(f"SFT: {tmp_path / 'sft'}: cannot be used as a run directory")
-    assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; the same command tries it again")
+    assert run.endswith(f"see {tmp_path / 'logs' / 'sft.log'}; rerun the command to try it again")
     assert report == f"report.html: no space left; the run directories in {tmp_path} are whole"
     record = json.loads((tmp_path / "quickstart.json").read_text())
     assert set(record["scores"]) == {"base", "trim", "auto-trim"} and set(record["failures"]) == {"sft", "report"}

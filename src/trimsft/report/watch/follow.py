@@ -205,7 +205,7 @@ class _Followed:
             seconds = self._telemetry.lines[-1].train_runtime
             return f"finished at {at}" + ("" if seconds is None else f", after {clock_text(seconds)}")
         if state == INTERRUPTED:
-            return f"interrupted at {at}; the same command continues it"
+            return f"interrupted at {at}; rerun its command to resume"
         if state == SILENCE:
             return f"at {at}; no line for {clock_text(self._clock() - (written or 0.0))}"
         return f"running, {at}{self._progress(lines)}"

@@ -60,7 +60,7 @@ class Outcome:
     def failures(self, label: Callable[[Cell], str] = lambda cell: cell.name) -> list[str]:
         """Each in one line, with where to read more."""
         return [
-            f"{label(cell)}: {reason}; see {self.folder.log(cell)}; the same command tries it again"
+            f"{label(cell)}: {reason}; see {self.folder.log(cell)}; rerun the command to try it again"
             for cell, reason in self.failed.items()
         ]
 

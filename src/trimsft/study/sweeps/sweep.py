@@ -102,7 +102,7 @@ class Swept:
         """By how much the score of the best point is too high because it is the best of many, as a share.
 
         The bootstrap's answer: choose the best on resampled problems (and seeds), and see how far its score there lies
-        above its score here, on average. With one seed it knows the chance of problems only, not that of trainings.
+        above its score here, on average. With one seed it covers the sampling of problems only, not of trainings.
         """
         rng, points = np.random.default_rng(seed), candidates(self.points)
         strata = [[point.by_problem(self.metric, name) for point in points] for name in self.benchmarks]
@@ -134,7 +134,7 @@ def swept_of(
     summaries = summarise({cell: results[cell] for cell in cells if cell in results}, resamples=resamples)
     grid = [s for setting, s in summaries.items() if (setting in keep if keep else setting.objective != BASELINE)]
     if not grid:
-        raise RunError("no point of the sweep is finished; the same command continues it")
+        raise RunError("no point of the sweep is finished; rerun the command to resume")
     missing = tuple(cell for cell in cells if cell not in results)
     baselines = tuple(s for setting, s in summaries.items() if setting.objective == BASELINE)
     swept = Swept(tuple(grid), baselines, missing, metric)
