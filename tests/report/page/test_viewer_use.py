@@ -361,6 +361,7 @@ def test_token_types_are_listed_by_their_share_of_the_gradient(opened, table) ->
         ]
         for text in set(texts)
     }
+    wait(lambda: len(types(opened)[0]) == 4)
     rows = types(opened)
     assert {row[0] for row in rows} == set(exact)
     for name, count, *shares in rows:

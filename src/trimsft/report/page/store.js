@@ -60,12 +60,13 @@ const unpackCorpus = async (packed) => packed && { ...packed, ...(await unpackAl
 
 // a token as it is shown: spaces and line breaks as signs, and such signs themselves spelt out; an accent alone on a circle
 const spelt = (letter) => `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+const SIGNS = { ...tokenData.spaces, ...Object.fromEntries(Object.values(tokenData.spaces).map((sign) => [sign[0], spelt(sign)])) };
+const SIGNED = new RegExp(`[${Object.keys(SIGNS).join("")}]`, "g");
 const showText = (text) => {
-  let shown = text;
-  for (const sign of Object.values(tokenData.spaces)) shown = shown.replaceAll(sign[0], spelt(sign));
-  for (const [letter, sign] of Object.entries(tokenData.spaces)) shown = shown.replaceAll(letter, sign);
+  const shown = text.replace(SIGNED, (letter) => SIGNS[letter]);
   return /^\p{M}/u.test(text) ? `◌${shown}` : shown;
 };
+const onOneLine = (shown) => (shown.includes("\n") ? shown.replaceAll("\n", "") : shown);
 
 // {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), typeOf, typeTexts, ids, runs, corpus}
 // a type is a text: several ids may have one
@@ -86,7 +87,7 @@ const openStore = async () => {
   });
   const shown = vocabulary.texts.map(showText);
   return {
-    examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names: shown.map((text) => text.replaceAll("\n", "")), size: start,
+    examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names: shown.map(onOneLine), size: start,
     ...typesIn(vocabulary.texts),
     runs: await Promise.all(runs.map(unpackRun)),
     corpus: await Promise.all(tokenData.corpus.map(unpackCorpus)),

@@ -1,12 +1,14 @@
 // Token types of the shown texts in a table that can be sorted: how often, and which share of the gradient under A and B.
 const TYPES_SHOWN = 12;
 
-// [{index, name, count, A, B}] of every type that is there; shares in percent
+// for each type {count, A, B}; shares in percent
 const typesOf = (store, view) => {
   const { typeOf, typeTexts, token } = store;
-  store.typeNames ??= typeTexts.map((text) => showText(text).replaceAll("\n", ""));
-  const count = new Uint32Array(typeTexts.length);
-  for (let i = 0; i < store.size; i++) count[typeOf[token[i]]]++;
+  if (!store.typeCount) {
+    store.typeNames = typeTexts.map((text) => onOneLine(showText(text)));
+    store.typeCount = new Uint32Array(typeTexts.length);
+    for (let i = 0; i < store.size; i++) store.typeCount[typeOf[token[i]]]++;
+  }
   const shares = view.sides.map(({ run, weights }) => {
     const mass = new Float64Array(typeTexts.length);
     let total = 0;
@@ -18,17 +20,25 @@ const typesOf = (store, view) => {
         total += own;
       }
     }
-    return mass.map((own) => (total > 0 ? (100 * own) / total : NaN));
+    return mass.map((own) => (total > 0 ? (100 * own) / total : 0));
   });
-  return Array.from(count.keys()).filter((index) => count[index] > 0)
-    .map((index) => ({ index, name: store.typeNames[index], count: count[index], A: shares[0][index], B: shares[1]?.[index] }));
+  return { name: store.typeNames, count: store.typeCount, A: shares[0], B: shares[1] };
 };
 
-const inOrder = (types, { key, down }) => {
+// the first types in an order, without sorting the others
+const firstTypes = (types, { key, down, shown }) => {
+  const values = types[key];
   const sign = down ? -1 : 1;
-  const value = (type) => (Number.isNaN(type[key]) ? -1 : type[key]);
-  const compare = key === "name" ? (one, other) => sign * one.name.localeCompare(other.name) : (one, other) => sign * (value(one) - value(other));
-  return types.sort((one, other) => compare(one, other) || one.index - other.index);
+  const compare = key === "name" ? (one, other) => sign * values[one].localeCompare(values[other]) : (one, other) => sign * (values[one] - values[other]);
+  const first = [];
+  for (let index = 0; index < types.count.length; index++) {
+    if (types.count[index] === 0 || (first.length === shown && compare(index, first[shown - 1]) >= 0)) continue;
+    let place = first.length;
+    while (place > 0 && compare(index, first[place - 1]) < 0) place--;
+    first.splice(place, 0, index);
+    if (first.length > shown) first.pop();
+  }
+  return first;
 };
 
 const drawTypes = (table, store, view) => {
@@ -42,17 +52,19 @@ const drawTypes = (table, store, view) => {
     if (name === key) head.ariaSort = down ? "descending" : "ascending";
     return head;
   });
-  const types = inOrder(typesOf(store, view), view.types);
-  const rows = types.slice(0, shown).map(({ index, name, count, ...share }) => {
+  const types = typesOf(store, view);
+  const rows = firstTypes(types, view.types).map((index) => {
+    const name = types.name[index];
     const button = pressable({ textContent: name, title: `Find every ${name}` }, view.filter.type === index, () => view.toggle({ type: index }));
-    const figures = [grouped(count), digits(share.A, 2), ...(view.b ? [digits(share.B, 2)] : [])];
+    const figures = [grouped(types.count[index]), digits(types.A[index], 2), ...(view.b ? [digits(types.B[index], 2)] : [])];
     return make("tr", {}, make("th", { scope: "row" }, button), ...figures.map((text) => figure(text)));
   });
   const focused = [...table.querySelectorAll("button")].indexOf(document.activeElement);
   table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows));
   if (focused >= 0) table.querySelectorAll("button")[focused]?.focus({ preventScroll: true });
-  byId("more-types").hidden = types.length <= shown;
-  byId("types-counted").textContent = `${grouped(types.length)} types in the texts that are shown; their share of the gradient under each setting.`;
+  const there = types.count.reduce((sum, count) => sum + (count > 0), 0);
+  byId("more-types").hidden = there <= shown;
+  byId("types-counted").textContent = `${grouped(there)} types in the texts that are shown; their share of the gradient under each setting.`;
 };
 
 const watchTypes = (store, view) => {

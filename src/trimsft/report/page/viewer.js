@@ -109,7 +109,8 @@ const showAgain = (store, view) => {
 };
 const showLater = (store, view) => {
   showChips(store, view);
-  if (byId("by-type").open) drawTypes(byId("types"), store, view);
+  clearTimeout(view.typing);
+  if (byId("by-type").open) view.typing = setTimeout(() => drawTypes(byId("types"), store, view)); // after what is waited for
 };
 
 const showControls = (view) => {
