@@ -11,7 +11,8 @@ from tests.tokens.tiny import make_table
 from trimsft.objectives import PARAMETERS
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.runs import Run, read_runs
-from trimsft.report.story import LEVELS, MINUS, SHOWN, sides_of, tell_story
+from trimsft.report.sides import sides_of
+from trimsft.report.story import LEVELS, MINUS, SHOWN, tell_story
 
 WRONG = ["Step ", "1", ": ", "3", " * ", "8", " = ", "2", "5", ".\n", "So ", "25"]
 RIGHT = ["Step ", "1", ": ", "2", " + ", "2", " = ", "4", "."]
@@ -43,7 +44,7 @@ def test_wrong_steps_are_counted_and_what_two_objectives_spend_on_them(tmp_path)
     expected = [100 * (w * norm)[at] / (w * norm).sum() for w in (1, weight)]
     assert story.spent_percent == pytest.approx(expected, rel=1e-5)  # the table is float32: 2^-24, and a few sums
     assert story.headline.startswith("1 of 3 arithmetic steps in these 3 examples is wrong: SFT spends 5")
-    assert "of its gradient on the wrong digit, mine less than 0.000001 %." in story.headline
+    assert "of its gradient on the wrong digit, TrimSFT less than 0.000001 %." in story.headline
     assert story.detail == (
         f"The logits of base show it: every wrong result has a token with a gap of {MINUS}9.0 or less, "
         f"no right one goes below {MINUS}0.5."
@@ -63,7 +64,7 @@ def test_what_the_model_cannot_tell_is_not_claimed(tmp_path) -> None:
         f"The logits of base do not show all of it: one wrong result has no gap below {MINUS}3.0, "
         f"and a right one goes down to {MINUS}4.0."
     )
-    assert [side.label for side in story.sides] == ["SFT", "TrimSFT"]  # with no run, for comparison
+    assert [side.name for side in story.sides] == ["SFT", "TrimSFT"]  # with no run, for comparison
 
 
 def test_without_wrong_steps_the_story_is_the_band(tmp_path) -> None:
@@ -105,26 +106,30 @@ def test_masked_tokens_in_between_make_no_step(tmp_path) -> None:
     ("configs", "expected"),
     [
         ({}, ["SFT", "TrimSFT"]),
-        ({"a": "objective: dft"}, ["SFT", "a"]),
-        ({"a": "objective: sft"}, ["a", "TrimSFT"]),
-        ({"a": "objective: fsft", "b": "objective: dft"}, ["a", "b"]),
-        ({"a": "objective: trim\nmargin: 1", "b": "objective: trim\nmargin: 3"}, ["a", "b"]),
-        ({"a": "objective: trim", "b": "objective: trim", "c": "objective: sft"}, ["c", "a"]),
-        ({"a": "objective: auto-trim", "b": "objective: trim", "c": "objective: sft"}, ["c", "b", "a"]),
-        ({"a": "objective: auto-trim", "c": "objective: sft"}, ["c", "a"]),
+        ({"a": "objective: dft"}, ["SFT", "DFT a"]),
+        ({"a": "objective: sft"}, ["SFT a", "TrimSFT"]),
+        ({"a": "objective: fsft", "b": "objective: dft"}, ["FSFT a", "DFT b"]),
+        ({"a": "objective: trim\nmargin: 1", "b": "objective: trim\nmargin: 3"}, ["a a", "b b"]),
+        ({"a": "objective: trim", "b": "objective: trim", "c": "objective: sft"}, ["SFT c", "TrimSFT a"]),
+        (
+            {"a": "objective: auto-trim", "b": "objective: trim", "c": "objective: sft"},
+            ["SFT c", "TrimSFT b", "AutoTrim a"],
+        ),
+        ({"a": "objective: auto-trim", "c": "objective: sft"}, ["SFT c", "AutoTrim a"]),
         ({"a": "objective: my_module:Mine", "b": "objective: rho-1"}, ["SFT", "TrimSFT"]),  # not weighed here
     ],
 )
 def test_which_are_held_against_each_other(tmp_path, configs, expected) -> None:
-    runs = runs_of(tmp_path, base="", **configs)
-    assert [side.label for side in sides_of(runs, PARAMETERS, ENDED)] == expected
+    """By the names of their objectives; two settings of one objective by those of the runs."""
+    sides = sides_of(runs_of(tmp_path, base="", **configs), PARAMETERS, ENDED)
+    assert [f"{side.name} {side.run.label if side.run else ''}".strip() for side in sides] == expected
 
 
 def test_settings_are_those_of_the_run(tmp_path) -> None:
     """Where its config.yaml names none it was trained with the paper's; the page's are for a table alone."""
     runs = runs_of(tmp_path, a="objective: trim\nmargin: 3", b="objective: auto-trim")
     page, moment = PARAMETERS | {"bandwidth": 0.5}, Moment(step=7, gate=0.25, exponent=2.0)
-    expected = ["margin 3, bandwidth 0.8", "step 7: gate 0.25, exponent 2"]
+    expected = ["a, margin 3, bandwidth 0.8", "b, step 7: gate 0.25, exponent 2"]
     assert [side.setting for side in sides_of(runs, page, moment)] == expected
     alone = make_table(tmp_path / "trim.parquet", [RIGHT])
     assert sides_of(read_runs({"trim": alone}), page, moment)[1].setting == "margin 1.5, bandwidth 0.5"
@@ -134,7 +139,7 @@ def test_a_run_trained_with_the_default_objective_is_known_by_its_manifest(tmp_p
     runs = runs_of(tmp_path, base="", mine="learning_rate: 0.1")
     (tmp_path / "mine/manifest.json").write_text('{"objective": {"name": "trim", "fingerprint": null}}')
     first, second = sides_of(runs, PARAMETERS, ENDED)
-    assert (first.label, second.label, second.setting) == ("SFT", "mine", "margin 1.5, bandwidth 0.8")
+    assert (first.name, second.name, second.setting) == ("SFT", "TrimSFT", "mine, margin 1.5, bandwidth 0.8")
 
 
 def test_no_tokens_no_story(tmp_path) -> None:

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
-from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, Objective, display_name
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.runs import Run
-from trimsft.runs.parsing import checked
-from trimsft.tokens.statistics.weighting import Array, Regions, objective_of, region_percents, weights_of
+from trimsft.report.sides import Side, sides_of
+from trimsft.tokens.statistics.weighting import Array, Regions, region_percents, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 READ = 200  # examples that are looked at
@@ -35,67 +34,6 @@ LOWEST = 5  # tokens that are named where no step is wrong
 MINUS = "\u2212"
 _MATTERS = 0.5  # percent of some side's gradient; wrong steps with less are no story, or the text means something else
 _FAINT = 0.02  # of the strongest token; less is not lit
-
-
-# ---- who learns
-
-
-@dataclass(frozen=True)
-class Side:
-    """An objective that is held against another."""
-
-    label: str
-    objective: str
-    weigher: Objective
-    run: Run | None  # the run that was trained with it; None where it is there for comparison
-
-    @property
-    def setting(self) -> str:
-        """What it weighs with, in words; empty for one that has nothing to set."""
-        if isinstance(self.weigher, Moment):
-            when = f"step {self.weigher.step}" if self.weigher.step else "at its end"
-            return f"{when}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
-        fields = vars(self.weigher)
-        return ", ".join(f"{name} {fields[name]:g}" for name in PARAMETERS if name in fields)
-
-
-def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], moment: Moment) -> list[Side]:
-    """SFT and TrimSFT where runs were trained with them, else two other settings of the runs; then AutoTrim, if any.
-
-    A run that is missing for two is filled in by SFT, and then by TrimSFT with the page's parameters.
-    """
-    known: dict[str, Side] = {}
-    for run in runs:
-        if run.objective is not None and (weigher := _weigher(run, parameters, moment)) is not None:
-            known.setdefault(repr(weigher), Side(run.label, run.objective, weigher, run))
-    trained = list(known.values())
-    if not any(side.objective == "sft" for side in trained) and len(trained) < 2:
-        trained.insert(0, _implied("sft", parameters))
-    if len(trained) < 2:
-        trained.append(_implied("trim", parameters))
-    first = next((side for side in trained if side.objective == "sft"), trained[0])
-    others = [side for side in trained if side is not first]
-    wanted = [side for name in ("trim", "auto-trim") for side in others if side.objective == name]
-    second = wanted[0] if wanted else others[-1]
-    third = [side for side in wanted if side.objective == "auto-trim" and side is not second]
-    return [first, second, *third[:1]]
-
-
-def _implied(name: str, parameters: Mapping[str, float]) -> Side:
-    return Side(display_name(name), name, objective_of(name, parameters), None)
-
-
-def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment) -> Objective | None:
-    """By what a run weighs the tokens of a table; None where the page cannot say."""
-    if run.objective == "auto-trim":
-        return moment
-    if run.objective not in PAPER_OBJECTIVES:
-        return None
-    config = None if run.folder.is_file() else run.directory.read_config()
-    if config is None:  # its label alone names the objective
-        return objective_of(run.objective, parameters)
-    given = {name: config[name] for name in PARAMETERS if config.get(name) is not None}
-    return objective_of(run.objective, checked(dict[str, float], given, where=str(run.directory.config_path)))
 
 
 # ---- what is told
@@ -166,13 +104,13 @@ class Story:
             are = "is" if self.steps.wrong == 1 else "are"
             return (
                 f"{self.steps.wrong:,} of {self.steps.count:,} arithmetic steps in {self._where} {are} wrong: "
-                f"{first.label} spends {spent[0]} of its gradient on the {digits}, "
-                f"{second.label} {spent[1]}."
+                f"{first.name} spends {spent[0]} of its gradient on the {digits}, "
+                f"{second.name} {spent[1]}."
             )
         low = percent_text(self.tokens_percent.low)
         return (
-            f"{first.label} spends {spent[0]} of its gradient on the {low} of tokens whose logit gap lies below "
-            f"{_signed(self.band[0])}, {second.label} {spent[1]}."
+            f"{first.name} spends {spent[0]} of its gradient on the {low} of tokens whose logit gap lies below "
+            f"{_signed(self.band[0])}, {second.name} {spent[1]}."
         )
 
     @property
@@ -187,7 +125,7 @@ class Story:
         if self.steps is None:
             low, high = map(_signed, self.band)
             pairs = zip(self.sides, self.mass_percent, strict=True)
-            taken = [f"{side.label} takes {percent_text(mass.middle)}" for side, mass in pairs]
+            taken = [f"{side.name} takes {percent_text(mass.middle)}" for side, mass in pairs]
             within = percent_text(self.tokens_percent.middle)
             return (
                 f"Between {low} and {high}, by the logits of {self.model}, lie {within} of the tokens: "

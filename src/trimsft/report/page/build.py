@@ -35,7 +35,8 @@ from trimsft.text.visible import json_for_script, visible
 LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
 STYLES = ("page.css", "story.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")
 SCRIPTS = {
-    "tokens": "store.js weights.js histogram.js corpus.js text.js token.js types.js image.js find.js share.js viewer.js controls.js",
+    "tokens": "store.js weights.js histogram.js corpus.js text.js token.js types.js image.js find.js share.js "
+    "viewer.js controls.js",
     "story": "story.js",
     "evaluation": "mathematics.js evaluation.js",
     "sweep": "sweep.js",

@@ -14,7 +14,8 @@ from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
-from trimsft.report.story import MINUS, Excerpt, Lit, Side, Story, percent_text
+from trimsft.report.sides import Side
+from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.text.visible import spaced, visible
 
@@ -69,8 +70,8 @@ def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
     side, excerpt = story.sides[place], story.excerpt
     line = run_lines(runs)[side.run.label] if side.run else METHOD_LINES[side.objective]
     return {
-        "label": visible(side.label),
-        "setting": side.setting,
+        "label": visible(side.name),
+        "setting": visible(side.setting),
         "line": line_class(line),
         "spent": percent_text(story.spent_percent[place]),
         "before": "…" if excerpt.start else "",
