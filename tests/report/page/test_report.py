@@ -33,7 +33,8 @@ def runs(tmp_path_factory) -> dict[str, Path]:
         make_eval(run, "lab-easy", easy)
         make_table(run / "tokens.parquet", [[" a", "b\n"] * 8, ["c"] * 15], shift=number, prompts=("P?",))
     manifest = {"command": "trimsft train x", "versions": {"trl": "1"}}
-    (runs["SFT"] / "manifest.json").write_text(json.dumps(manifest))
+    for label in ("SFT", "TrimSFT"):
+        (runs[label] / "manifest.json").write_text(json.dumps(manifest))
     return runs
 
 
@@ -65,7 +66,7 @@ def test_weights_before_and_after(page, runs, tmp_path) -> None:
 def test_the_page_says_what_was_run(page) -> None:
     rows = page.facts
     assert rows["lab.rows"] == "480" and rows["lab.tiers"] == "a, b" and rows["command"] == "trimsft quickstart"
-    assert rows["command of SFT"] == "trimsft train x"
+    assert rows["command of SFT, TrimSFT"] == "trimsft train x"
     assert "lab.base" not in rows and all(rows.values())  # what is empty has no row
     assert rows["versions"] == "transformers 5, torch 2, trl 1"
 

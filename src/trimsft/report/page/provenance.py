@@ -34,9 +34,11 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
             versions |= {name: value for name, value in (some or {}).items() if value}
     if versions:
         facts.setdefault("versions", ", ".join(f"{name} {value}" for name, value in versions.items()))
+    commands: dict[str, list[str]] = {}
     for run in runs:
         if command := run.manifest.get("command"):
-            facts[f"command of {run.label}"] = str(command)
+            commands.setdefault(str(command), []).append(run.label)
+    facts |= {f"command of {', '.join(labels)}": command for command, labels in commands.items()}
     for run in runs:
         name = run.label
         while name in facts:  # the label of a run does not take the place of a setting
