@@ -5,7 +5,7 @@
 
 The page shows `--examples` examples of `--tokens` tokens in two runs, top-5 included, of a corpus of `--corpus` tokens.
 The tables are made up: words by Zipf's law out of 30,000, gaps as of a base model (a peak near 0, most mastered). Times
-are medians of `--repeats`, in a window of 1400 x 1000:
+are medians of `--repeats`, in a window of 1400 x 1000; "least" is what other work on the machine disturbs least:
   open       from the start of the navigation to the viewer's own mark "ready"
   recolour   one `input` event of the margin's field, style and layout that follow from it included, at the first
              example and after scrolling to the middle; by difference there is a setting B, too
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -65,7 +66,11 @@ def main() -> None:
         found = measure(page, options.repeats)
         found |= {"megabytes": page.stat().st_size / 1e6, "seconds_to_write": seconds}
     settings = {name: value for name, value in vars(options).items() if name != "out"}
-    content = {"machine": machine(), "settings": {**settings, "runs": 2, "top": TOP}, "viewer": found}
+    content = {
+        "machine": {**machine(), "load": round(os.getloadavg()[0], 1)},
+        "settings": {**settings, "runs": 2, "top": TOP},
+        "viewer": found,
+    }
     options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(content, indent=1))
 
@@ -156,7 +161,12 @@ def measure(page: Path, repeats: int) -> dict[str, Any]:
 
 
 def _median(times: list[float]) -> dict[str, float]:
-    return {"median": round(statistics.median(times), 1), "most": round(max(times), 1), "times": len(times)}
+    return {
+        "median": round(statistics.median(times), 1),
+        "least": round(min(times), 1),
+        "most": round(max(times), 1),
+        "times": len(times),
+    }
 
 
 if __name__ == "__main__":

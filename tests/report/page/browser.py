@@ -137,6 +137,7 @@ class Browser:
     def reset(self) -> None:
         """As it was at first, whatever a test has done."""
         self.command("Emulation.clearDeviceMetricsOverride")
+        self.command("Emulation.setTouchEmulationEnabled", enabled=False)
         self.command("Emulation.setEmulatedMedia", media="", features=[])
         self.command("Emulation.setScriptExecutionDisabled", value=False)
 

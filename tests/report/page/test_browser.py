@@ -242,7 +242,6 @@ def test_a_tapped_token_stays_in_sight_on_a_phone(browser, seven) -> None:
         assert seen and top >= 0 and bottom <= 844
         place = (left + 4, (top + bottom) / 2)
     assert browser.run("return document.documentElement.scrollWidth") <= 390
-    browser.command("Emulation.setTouchEmulationEnabled", enabled=False)
 
 
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])

@@ -95,13 +95,13 @@ const drawPicture = (store, view, example) => {
 
 const copyPicture = async (store, view, example) => {
   const canvas = drawPicture(store, view, example);
-  const picture = await new Promise((done) => { canvas.toBlob(done, "image/png"); });
+  const picture = new Promise((done) => { canvas.toBlob(done, "image/png"); }); // some browsers want to be asked within the click
   try {
     await navigator.clipboard.write([new ClipboardItem({ "image/png": picture })]);
     view.say(`Example ${example.number + 1} is in the clipboard, as an image.`);
   } catch {
     const name = `example-${example.number + 1}.png`;
-    download(name, "image/png", picture);
+    download(name, "image/png", await picture);
     view.say(`Saved as ${name}: this browser allows no image in the clipboard.`);
   }
 };
