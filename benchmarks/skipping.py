@@ -75,6 +75,7 @@ def _train(batches: Sequence[dict[str, Tensor]], name: str, skip_below: float, r
     model = load_model(lab.base_model_path(), dtype=torch.float32)
     model.config.tie_word_embeddings = False
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    model.train()  # in eval mode an objective does not follow
     before = model.lm_head.weight.detach().clone()
     kind, *settings = name.split(",")
     parameters = {key: float(value) for key, _, value in (setting.partition("=") for setting in settings)}

@@ -11,7 +11,7 @@ from transformers import Trainer, TrainingArguments
 import trimsft
 from tests.train.tiny import EOS, LOSS_ERROR, PAIRS, TEXTS, make_config, make_model, make_ours, record_batches
 from trimsft import AutoTrim, TrimSFTTrainer
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.train.adapting import STATE, fixed_parts
 
 AUTO = {"closed_below": 0.0, "open_above": 12.0}
@@ -107,6 +107,14 @@ def test_an_evaluation_does_not_move_it(tmp_path) -> None:
     before = trainer.objective
     trainer.evaluate(trainer.train_dataset)
     assert trainer.objective is before
+
+
+def test_a_model_in_eval_mode_is_not_taken_for_one_that_is_trained() -> None:
+    model = trimsft.patch(make_model().eval(), AutoTrim())
+    ids = torch.tensor([[5, 6, 7]])
+    model(input_ids=ids, labels=ids).loss.backward()
+    with pytest.raises(UsageError, match=r"call model.train\(\) before the loop"):
+        trimsft.advance(model, 0.5)
 
 
 def test_a_patched_model_in_transformers_trainer(tmp_path) -> None:

@@ -15,7 +15,7 @@ from datasets import Dataset
 from torch import Tensor, distributed, nn
 from transformers import TrainerCallback
 
-from trimsft.errors import RunError
+from trimsft.errors import RunError, UsageError
 from trimsft.head import IGNORED
 from trimsft.objectives import Adapts, Objective
 from trimsft.train.patching import inside_peft
@@ -34,7 +34,10 @@ def advance(model: nn.Module, progress: float) -> None:
     head = inside_peft(model).trimsft_head
     if isinstance(head.objective, Adapts):
         seen = head.objective.seen
-        if seen is not None and distributed.is_available() and distributed.is_initialized():
+        if seen is None:
+            hint = "call model.train() before the loop: in eval mode an objective does not follow"
+            raise UsageError("advance: the model has not been trained since the last update", hint=hint)
+        if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(seen)
         head.objective = head.objective.advance(progress, seen)
 
