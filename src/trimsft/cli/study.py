@@ -11,7 +11,7 @@ import typer
 
 from trimsft.cli.base import JsonFlag, called, make_console
 from trimsft.cli.declared import command_of
-from trimsft.cli.ending import ending, tell
+from trimsft.cli.ending import ending, leaving, tell
 from trimsft.errors import FAILED
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study import command
@@ -90,7 +90,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True), command.cell_label) as progress:
+    with Progress(make_console(stderr=True), command.cell_label) as progress, leaving(progress.there):
         outcomes = command.run_study(settings, on_event=progress)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
@@ -160,7 +160,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True), command.cell_label) as progress:
+    with Progress(make_console(stderr=True), command.cell_label) as progress, leaving(progress.there):
         outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))
@@ -183,7 +183,7 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
     """
     from trimsft.study.quickstart.command import quickstart_progress, run_quickstart, show_quickstart
 
-    with quickstart_progress(settings, make_console(stderr=True)) as progress:
+    with quickstart_progress(settings, make_console(stderr=True)) as progress, leaving(progress.there):
         outcome = run_quickstart(settings, on_event=progress)
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))

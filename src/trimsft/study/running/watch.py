@@ -79,6 +79,13 @@ class Progress:
             text = note if event.state == "running" else f"{event.state}{between if note else ''}{note}"
             self._console.print(f"{self._clock()}  {self._label(event.cell)}: {text}", markup=False, soft_wrap=True)
 
+    def there(self) -> str:
+        """What there is to continue from."""
+        done = sum(event.state == "done" for event in self._latest.values())
+        if not self._latest:
+            return "nothing was begun; rerun the command to start again"
+        return f"{done} of {len(self._latest)} trainings and evaluations are done; rerun the command to resume"
+
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         return f"{minutes}:{seconds:02d}"
