@@ -98,6 +98,13 @@ def test_commands_are_understood(words: list[str], monkeypatch: pytest.MonkeyPat
     command.make_context(command.name, list(words), parent=context)
 
 
+def test_commands_named_in_a_sentence_exist() -> None:
+    known = set(get_command(cli.app).commands)
+    named = {(page.name, name) for page in PAGES for name in re.findall(r"`trimsft ([a-z]+)\b", page.read_text())}
+    assert len(named) > 30
+    assert {(page, name) for page, name in named if name not in known} == set()
+
+
 def test_scripts_that_are_named_exist() -> None:
     for line, place in COMMANDS:
         words = shlex.split(line, comments=True)
