@@ -4,11 +4,13 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.processes import ROOT
 from trimsft.errors import UsageError
 from trimsft.evaluate import EvalSettings, evaluate, run
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
@@ -166,6 +168,37 @@ def test_a_model_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path) ->
         _ = engine.identity
     engine.close()
     assert "\n" not in str(failure.value)
+
+
+@pytest.fixture
+def cluster() -> Iterator[None]:
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT / "src"))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield
+        ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")  # ray and its packages have many
+@pytest.mark.usefixtures("cluster")
+def test_processes_of_a_ray_cluster_share_the_work(tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model")
+    given = {"model": str(model), "benchmarks": ["math500"], "engine": "transformers"}
+    engine = run.make_engine(EvalSettings(**given, executor="ray", workers=2))
+    with pytest.raises(EngineError, match="exceed the model's 256 positions"):
+        engine.check([Request("What?", seed=1, sampling=Sampling(max_tokens=999))])
+    requests = [replace(one, sampling=Sampling(max_tokens=4)) for one in requests_of(prompts=4)]
+    expected = answers(run.make_engine(EvalSettings(**given)), requests)
+    assert answers(engine, requests) == expected
+    assert isinstance(engine, SeveralEngines) and engine.details["engines"] == 2
+    engine._engines[0].close()  # type: ignore[attr-defined] # as a machine that is lost
+    assert answers(engine, requests) == expected
+    assert engine.details["engines"] == 1
+    engine.close()
 
 
 def test_servers_share_the_work(serve: Callable[..., StandIn], tmp_path: Path, benchmark: Path) -> None:

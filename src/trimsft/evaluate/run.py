@@ -217,21 +217,42 @@ def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
 
 
 def make_engine(settings: EvalSettings) -> Engine:
-    """What the settings name: servers where there are addresses, else a model of this machine, once on each GPU."""
+    """What the settings name: servers where there are addresses, else copies of a model, one on each GPU."""
     if settings.server is not None:
         return _together([_server(address, settings) for address in settings.servers])
+    model = _local_model(settings)
+    if settings.executor == "ray":
+        return _on_cluster(model, settings.workers)
+    return _on_this_machine(model, settings.workers)
+
+
+def _on_this_machine(model: LocalModel, workers: int | None) -> Engine:
     import torch
 
-    model = _local_model(settings)
     gpus = visible_gpus() if torch.cuda.is_available() else []
-    workers = settings.workers or max(1, len(gpus) // model.gpus_each)
-    if workers == 1:
+    copies, each = _copies(model, workers, len(gpus)), model.gpus_each
+    if copies == 1:
         return model.load()
-    if gpus and workers * model.gpus_each > len(gpus):
-        problem = f"need {workers * model.gpus_each} GPUs, and {len(gpus)} are visible"
-        raise UsageError(problem, field="workers", value=workers, hint=f"at most {len(gpus) // model.gpus_each}")
-    shares = [gpus[first : first + model.gpus_each] for first in range(0, workers * model.gpus_each, model.gpus_each)]
-    return _together([WorkerEngine(model, ",".join(share) if gpus else None) for share in shares])
+    shares = [",".join(gpus[first : first + each]) for first in range(0, copies * each, each)]
+    return _together([WorkerEngine(model, share if gpus else None) for share in shares])
+
+
+def _on_cluster(model: LocalModel, workers: int | None) -> Engine:
+    from trimsft.evaluate.engines.ray_worker import RayEngine, cluster_gpus
+
+    gpus = cluster_gpus()
+    copies = _copies(model, workers, gpus)
+    return _together([RayEngine(model, model.gpus_each if gpus else 0) for _ in range(copies)])
+
+
+def _copies(model: LocalModel, workers: int | None, gpus: int) -> int:
+    """How many copies of the model generate; without GPUs one, unless more are wanted."""
+    fit = gpus // model.gpus_each
+    if gpus and (workers or 1) > fit:
+        problem = f"need {(workers or 1) * model.gpus_each} GPUs, and there are {gpus}"
+        field, value = ("tensor_parallel", model.gpus_each) if workers is None else ("workers", workers)
+        raise UsageError(problem, field=field, value=value)
+    return workers or max(1, fit)
 
 
 def _together(engines: Sequence[Engine]) -> Engine:

@@ -17,6 +17,7 @@ from trimsft.runs import RunDirectory
 from trimsft.text.templates import check_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")
+EXECUTORS = ("local", "ray")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
@@ -109,6 +110,11 @@ class EvalSettings:
         "--tensor-parallel GPUs).",
         least=1,
     )
+    executor: str = option(
+        "local",
+        help="Where copies of the model run: on this machine, or on a Ray cluster (RAY_ADDRESS).",
+        choices=EXECUTORS,
+    )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
         None, help="Tokens of prompt and answer together in vllm (default: what the model allows).", least=2
@@ -188,7 +194,7 @@ class EvalSettings:
             raise UsageError("is given twice", field="server", value=twice)
         if self.engine not in ("auto", "server"):
             self._refuse({"server": ",".join(addresses)}, f"with the engine {self.engine!r}")
-        loading = self._given("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
+        loading = self._given("dtype", "revision", "gpu_memory", "workers", "executor", *OF_VLLM)
         self._refuse(loading, "on a server, which has loaded its model already")
 
     def _given(self, *names: str) -> dict[str, object]:

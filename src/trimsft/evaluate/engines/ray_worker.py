@@ -1,0 +1,124 @@
+"""An engine in a process of a Ray cluster, on a machine that has GPUs for it. Needs the extra `ray`.
+
+    ray start --head                                        # on one machine, then on the others as it says
+    RAY_ADDRESS=auto trimsft eval runs/auto -b math500 --executor ray
+
+Without RAY_ADDRESS a cluster of this machine alone is started. The model must be at the same path on all machines, or
+on the hub, and trimsft be installed on each.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+from trimsft.errors import TrimSFTError, UsageError, one_line
+from trimsft.evaluate.engines.base import Completion, EngineError, Request
+from trimsft.evaluate.engines.local import LocalModel
+from trimsft.text.encoding import load_tokenizer
+
+
+class RayEngine:
+    """A model in a process of the cluster; loading begins at once and is waited for when it is needed."""
+
+    def __init__(self, model: LocalModel, gpus: int) -> None:
+        self._model, self._ray = model, _ray()
+        kind = self._ray.remote(num_gpus=gpus, num_cpus=1, max_restarts=0)(_Actor)
+        self._actor = kind.remote(asdict(model))
+
+    @property
+    def name(self) -> str:
+        return str(self._facts["name"])
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return dict(self._facts["identity"])
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        return dict(self._facts["details"])
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return load_tokenizer(self._model.model, revision=self._model.revision)
+
+    def check(self, requests: Sequence[Request]) -> None:
+        self._get(self._actor.check.remote(list(requests)))
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        for reference in self._actor.generate.options(num_returns="streaming").remote(list(requests)):
+            yield self._get(reference)
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._ray.kill(self._actor)
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        return dict(self._get(self._actor.facts.remote()))
+
+    def _get(self, reference: Any) -> Any:
+        """What the process answers; what it refuses, or how it ended, is raised."""
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            raise EngineError(f"a process of the cluster ended ({one_line(error)[:300]})", field="engine") from error
+        if isinstance(answer, _Refusal):
+            raise EngineError(answer["problem"], field=answer["field"], hint=answer["hint"])
+        return answer
+
+
+def cluster_gpus() -> int:
+    """GPUs of all machines of the cluster, which is joined or started."""
+    return int(_ray().cluster_resources().get("GPU", 0))
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        hint = "pip install 'trimsft[ray]'"
+        raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS") or None
+        options: dict[str, Any] = {} if address else {"include_dashboard": False}
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    return ray
+
+
+class _Refusal(dict[str, Any]):
+    """A `TrimSFTError` on its way from one process to another."""
+
+
+class _Actor:
+    """In a process of the cluster."""
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        self._engine: Any = _attempt(LocalModel(**model).load)
+
+    def facts(self) -> Any:
+        engine = self._engine
+        if isinstance(engine, _Refusal):
+            return engine
+        return {"name": engine.name, "identity": dict(engine.identity), "details": dict(engine.details)}
+
+    def check(self, requests: list[Request]) -> Any:
+        return _attempt(lambda: self._engine.check(requests))
+
+    def generate(self, requests: list[Request]) -> Iterator[Any]:
+        completions = iter(self._engine.generate(requests))
+        while (completion := _attempt(lambda: next(completions, None))) is not None:
+            yield completion
+            if isinstance(completion, _Refusal):
+                return
+
+
+def _attempt(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except TrimSFTError as error:
+        return _Refusal(problem=error.problem, field=error.field, hint=error.hint)
