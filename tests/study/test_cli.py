@@ -63,7 +63,7 @@ def test_a_study_is_killed_interrupted_and_goes_on_and_its_status_is_right_meanw
 def test_list_and_show_name_studies_and_cells() -> None:
     listed = json.loads(RUNNER.invoke(app, ["study", "list", "--json"]).stdout)
     assert [study["study"] for study in listed][:2] == ["main", "passes"]
-    assert "tab:ablation-fixed-m" in RUNNER.invoke(app, ["study", "list"]).stdout
+    assert "Figure 3, Table 3, Table 4" in RUNNER.invoke(app, ["study", "list"]).stdout
     shown = RUNNER.invoke(app, ["study", "show", "main", "--scale", "paper", "--model", "Llama3.1-8B"]).stdout
     assert "  Llama3.1-8B/dft/seed0" in shown.splitlines() and "Qwen" not in shown
 

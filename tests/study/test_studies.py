@@ -5,7 +5,7 @@ import re
 from trimsft import paper
 from trimsft.study.cells import Cell
 from trimsft.study.scales import LAB, PAPER, Scale, ScaleOptions
-from trimsft.study.studies import STUDIES, find_studies
+from trimsft.study.studies import STUDIES, find_studies, in_the_paper
 
 
 def bands(name: str, objective: str = "trim", scale: Scale = LAB) -> set[tuple[float, float]]:
@@ -53,3 +53,9 @@ def test_every_label_of_a_table_is_the_papers_and_studies_are_found_once() -> No
     assert {label for label in labels if label.startswith("tab:")} == known
     assert all(re.fullmatch(r"(tab|fig):[\w-]+", label) for label in labels)
     assert find_studies(["all"]) == list(STUDIES.values()) and find_studies(["main"] * 2) == [STUDIES["main"]]
+
+
+def test_studies_name_the_tables_as_readers_of_the_paper_know_them() -> None:
+    named = {name: in_the_paper(study) for name, study in STUDIES.items()}
+    assert named["main"] == "Table 1" and named["passes"] == "Figure 2" and named["half-trims"] == "Table 2, Table 6"
+    assert [name for name, where in named.items() if not where] == ["objectives"]  # of our own

@@ -58,10 +58,7 @@ def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) 
     if as_json:
         typer.echo(json.dumps(described))
         return
-    typer.echo(f"{name}: {described['title']} ({', '.join(described['paper'])})")
-    for what in ("models", "benchmarks", "needs"):
-        typer.echo(f"{what}: {', '.join(described[what])}")
-    typer.echo("\n".join(f"  {cell}" for cell in described["cells"]))
+    command.show_study(described, make_console())
 
 
 @command_of(command.StudySettings, resumes=True)

@@ -8,7 +8,7 @@ for outcome in run_study(settings):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,16 @@ from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost, sum_costs
 from trimsft.study.running.execution import EXECUTORS, OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.studies import STUDIES, WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
+from trimsft.study.studies import (
+    STUDIES,
+    WEIGHED,
+    Study,
+    belonging,
+    find_studies,
+    in_the_paper,
+    left_out_models,
+    objectives_study,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -194,8 +203,19 @@ def list_table() -> Table:
 
     table = Table("study", "", "in the paper", box=box.SIMPLE_HEAD)
     for study in STUDIES.values():
-        table.add_row(study.name, study.title, ", ".join(study.paper))
+        table.add_row(study.name, study.title, in_the_paper(study))
     return table
+
+
+def show_study(described: Mapping[str, Any], console: Console) -> None:
+    """What `describe_study` returns, for people."""
+    (study,) = find_studies([described["study"]])
+    where = in_the_paper(study)
+    console.print(f"{study.name}: {study.title}{f' ({where} of the paper)' if where else ''}", markup=False)
+    for what in ("models", "benchmarks", "needs"):
+        console.print(f"{what}: {', '.join(described[what])}", markup=False, soft_wrap=True)
+    for cell in described["cells"]:
+        console.print(f"  {cell}", markup=False, soft_wrap=True)
 
 
 def describe_study(name: str, options: ScaleOptions) -> dict[str, Any]:

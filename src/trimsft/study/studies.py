@@ -134,6 +134,27 @@ def _objectives(names: Sequence[str], scale: Scale) -> list[Cell]:
 
 _base = _from_paper()
 _ablation = _from_paper("bandwidth_ablation", "margin_ablation")
+PAPER_NAMES = {
+    "tab:main": "Table 1",
+    "tab:variants": "Table 2",
+    "tab:ablation-fixed-m": "Table 3",
+    "tab:ablation-fixed-tau": "Table 4",
+    "tab:weight-diagnostic": "Table 5",
+    "tab:variants-complete": "Table 6",
+    "tab:gradient-mass": "Table 7",
+    "tab:token-category": "Table 8",
+    "fig:passk_results": "Figure 2",
+    "fig:ablation": "Figure 3",
+    "fig:gap_distribution": "Figure 4",
+}
+"""What a reader of the paper knows its tables and figures by, from the labels of its source."""
+
+
+def in_the_paper(study: Study) -> str:
+    """Which tables and figures of the paper a study repeats: "Table 2, Table 6"; empty for one of our own."""
+    return ", ".join(PAPER_NAMES[label] for label in study.paper)
+
+
 _ABLATION = ("fig:ablation", "tab:ablation-fixed-m", "tab:ablation-fixed-tau")
 _VARIANTS = ("tab:variants", "tab:variants-complete")
 _ALL = (

@@ -33,7 +33,7 @@ from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale
-from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging
+from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper
 from trimsft.study.tables import scores
 from trimsft.study.tables.claims import Claim, score_claims
 from trimsft.study.tables.figures import score_figures, token_figures, weight_figure
@@ -277,7 +277,9 @@ class _Writer:
         """The table of the study, and the claims of the paper with what these results say to them."""
         rows = [(TableCell(claim.verdict), TableCell(claim.statement)) for claim in self.claims]
         judged = [Table("The paper's claims", ("", "claim"), tuple(rows), left=(0, 1))] if rows else []
-        return [*tables[:1], *judged]
+        where = in_the_paper(self.study)
+        ours = [replace(table, title=f"{table.title} ({where})" if where else table.title) for table in tables[:1]]
+        return [*ours, *judged]
 
     def write_pages(self, runs: Mapping[Cell, Path]) -> list[Path]:
         """A page for each model, with its runs of seed 0, the base first; of many, those that stand for them."""
