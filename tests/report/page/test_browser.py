@@ -244,6 +244,16 @@ def test_a_tapped_token_stays_in_sight_on_a_phone(browser, seven) -> None:
     assert browser.run("return document.documentElement.scrollWidth") <= 390
 
 
+def test_the_chosen_method_is_in_sight_on_a_phone(browser, seven) -> None:
+    browser.size(390, 844)
+    view(browser, seven)
+    for method in ("auto-trim", "sft"):
+        choose(browser, method)
+        left, _, right, _ = browser.box("#setting .methods")
+        chosen = browser.box("#setting label:has(:checked)")
+        assert left <= chosen[0] and chosen[2] <= right + 1
+
+
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
 def test_the_dock_hides_no_token_that_is_chosen(browser, binned, size) -> None:
     browser.size(*size)

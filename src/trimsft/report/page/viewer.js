@@ -138,7 +138,14 @@ const RANGES = [["gap-low", "gapLow"], ["gap-high", "gapHigh"], ["weight-low", "
 
 // the row of A ("") or B ("-b"); what a method does not take cannot be moved
 const showSetting = (suffix, setting) => {
-  for (const radio of document.querySelectorAll(`#bar input[name="method${suffix}"]`)) radio.checked = radio.value === (setting?.method ?? "");
+  const methods = document.querySelector(`#setting${suffix} .methods`);
+  const method = setting?.method ?? "";
+  if (methods.dataset.chosen !== method) {
+    methods.dataset.chosen = method;
+    for (const radio of methods.querySelectorAll("input")) radio.checked = radio.value === method;
+    const label = methods.querySelector(":checked").parentNode;
+    methods.scrollLeft = label.offsetLeft - (methods.clientWidth - label.offsetWidth) / 2; // where the row is too long
+  }
   document.querySelector(`#setting${suffix} .more`).hidden = !setting;
   if (!setting) return;
   for (const name of ["margin", "bandwidth"]) {
