@@ -171,6 +171,7 @@ const showCorpus = (store, view) => {
   const { gapLow, gapHigh } = view.filter;
   byId("histogram-b").hidden = !view.b;
   view.sides.forEach(({ setting, result }, place) => view.histograms[place].draw(corpora[place], view.range, setting, result, place ? undefined : [gapLow, gapHigh]));
+  byId("hint").textContent = view.sides.some(({ setting }) => hasBand(setting)) ? "drag the handles, or drag over gaps to find them" : "drag over gaps to find them";
   byId("key-curve").hidden = !hasCurve(view.a);
   byId("key-curve").lastChild.textContent = BY_GAP.has(view.a.method) ? "weight" : "weight where two tokens compete";
   drawFigures(byId("figures"), view.sides);
