@@ -13,38 +13,22 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.evaluate.engines.base import Completion, EngineError, Request
+from trimsft.evaluate.engines.elsewhere import Elsewhere, facts_of
 from trimsft.evaluate.engines.local import LocalModel
-from trimsft.text.encoding import load_tokenizer
 
 
-class RayEngine:
-    """A model in a process of the cluster; loading begins at once and is waited for when it is needed."""
+class RayEngine(Elsewhere):
+    """A model in a process of the cluster."""
 
     def __init__(self, model: LocalModel, gpus: int) -> None:
-        self._model, self._ray = model, _ray()
+        super().__init__(model)
+        self._ray = _ray()
         kind = self._ray.remote(num_gpus=gpus, num_cpus=1, max_restarts=0)(_Actor)
         self._actor = kind.remote(asdict(model))
-
-    @property
-    def name(self) -> str:
-        return str(self._facts["name"])
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return dict(self._facts["identity"])
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return dict(self._facts["details"])
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        return load_tokenizer(self._model.model, revision=self._model.revision)
 
     def check(self, requests: Sequence[Request]) -> None:
         self._get(self._actor.check.remote(list(requests)))
@@ -57,8 +41,7 @@ class RayEngine:
         """End the process, whatever it is doing."""
         self._ray.kill(self._actor)
 
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
+    def _ask_facts(self) -> Mapping[str, Any]:
         return dict(self._get(self._actor.facts.remote()))
 
     def _get(self, reference: Any) -> Any:
@@ -101,10 +84,7 @@ class _Actor:
         self._engine: Any = _attempt(LocalModel(**model).load)
 
     def facts(self) -> Any:
-        engine = self._engine
-        if isinstance(engine, _Refusal):
-            return engine
-        return {"name": engine.name, "identity": dict(engine.identity), "details": dict(engine.details)}
+        return self._engine if isinstance(self._engine, _Refusal) else facts_of(self._engine)
 
     def check(self, requests: list[Request]) -> Any:
         return _attempt(lambda: self._engine.check(requests))

@@ -28,32 +28,17 @@ from typing import IO, Any
 
 from trimsft.errors import TrimSFTError, one_line
 from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling
+from trimsft.evaluate.engines.elsewhere import Elsewhere, facts_of
 from trimsft.evaluate.engines.local import VISIBLE, LocalModel
-from trimsft.text.encoding import load_tokenizer
 
 
-class WorkerEngine:
-    """A model in another process; loading begins at once and is waited for when it is needed."""
+class WorkerEngine(Elsewhere):
+    """A model in another process of this machine."""
 
     def __init__(self, model: LocalModel, gpus: str | None = None) -> None:
-        self._model, self._gpus = model, gpus
+        super().__init__(model)
+        self._gpus = gpus
         self._worker: _Worker | None = _Worker(model, gpus)
-
-    @property
-    def name(self) -> str:
-        return str(self._facts["name"])
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return dict(self._facts["identity"])
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        return dict(self._facts["details"])
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        return load_tokenizer(self._model.model, revision=self._model.revision)
 
     def check(self, requests: Sequence[Request]) -> None:
         self._started().ask({"check": [asdict(request) for request in requests]})
@@ -71,8 +56,7 @@ class WorkerEngine:
             self._worker.close()
             self._worker = None
 
-    @cached_property
-    def _facts(self) -> dict[str, Any]:
+    def _ask_facts(self) -> Mapping[str, Any]:
         return self._started().facts
 
     def _started(self) -> _Worker:
@@ -161,7 +145,7 @@ def main() -> int:
         try:
             if engine is None:
                 engine = LocalModel(**question).load()
-                say(name=engine.name, identity=dict(engine.identity), details=dict(engine.details))
+                say(**facts_of(engine))
             elif "check" in question:
                 engine.check([_request(one) for one in question["check"]])
                 say()
