@@ -1,7 +1,10 @@
 """Links that leave a page lead to the repository; the package page has no other."""
 
 import re
+import tomllib
 from pathlib import Path
+
+import yaml
 
 from tools.addresses import LINK, absolute
 
@@ -23,3 +26,11 @@ def test_the_package_page_leads_to_files_that_exist() -> None:
     for link in links:
         place = re.fullmatch(rf"{HERE}/(?:raw|blob)/main/([^#]+)(?:#.*)?", link)
         assert link.startswith("https:") and (place is None or (ROOT / place[1]).exists()), link
+
+
+def test_the_repository_has_one_address() -> None:
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["repository-code"] == address
+    assert citation["version"] in (ROOT / "src" / "trimsft" / "__init__.py").read_text()
+    assert f"repo_url: {address}\n" in (ROOT / "mkdocs.yml").read_text()
