@@ -151,7 +151,7 @@ def test_locks_that_cannot_be_had_say_why(run: RunDirectory, monkeypatch: pytest
 # settings -----------------------------------------------------------------------------------------------------------
 
 
-class Strategy(str, Enum):
+class Strategy(str, Enum):  # noqa: UP042 (as transformers has it)
     STEPS = "steps"
 
 

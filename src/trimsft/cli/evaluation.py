@@ -19,7 +19,7 @@ from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from trimsft.evaluate.generate import Progress
     from trimsft.evaluate.prompts import Prompts

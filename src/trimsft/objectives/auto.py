@@ -17,8 +17,9 @@ from trimsft.objectives.base import TokenStats, require_number
 from trimsft.objectives.following import FollowsUpdates
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from torch import Tensor
-    from typing_extensions import Self
 
 SHARPENS_FROM, SHARPENS_FOR = 0.3, 0.4
 """From this share of the training on, or from when the gate has closed, the exponent rises over that share of it."""

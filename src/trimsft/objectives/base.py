@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 from trimsft.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from torch import Tensor
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trimsft.objectives.base import TokenStats
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from torch import Tensor
-    from typing_extensions import Self
 
 
 class FollowsUpdates(ABC):

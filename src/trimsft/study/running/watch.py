@@ -26,9 +26,10 @@ from trimsft.study.running.job import STAGES, all_needs
 from trimsft.study.scales import Scale
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from rich.console import Console, Group, RenderableType
     from rich.table import Table
-    from typing_extensions import Self
 
 BAR = 18
 SHOWN = 20  # lines at most: what is at work first, then what went wrong, then the rest
