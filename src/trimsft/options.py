@@ -183,7 +183,7 @@ def _name_of(kind: Any) -> str:
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:
     """The error for a name that does not exist: the nearest one and the list."""
-    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UsageError(f"unknown name {name!r}", field=field, hint=f"{guess}known: {', '.join(known)}")
 
