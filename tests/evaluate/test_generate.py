@@ -95,7 +95,7 @@ def test_what_fails_to_the_last_leaves_no_score_and_goes_on_later(tmp_path: Path
     progress = fill(SampleRecord(tmp_path), evaluation(), broken, attempts=2, pause=0.0)
     assert not progress.is_complete and progress.done == TOTAL - 4
     assert {(error["problem"], error["error"]) for error in SampleRecord(tmp_path).errors()} == {("p2", "no luck")}
-    with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); give"):
+    with pytest.raises(IncompleteEvaluation, match=r"4 of 24 samples are missing, .* \(last error: no luck\); rerun"):
         complete(tmp_path)
     later, engine = run(tmp_path)
     assert later.is_complete and len(engine.requests) == 4
