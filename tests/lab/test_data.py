@@ -16,7 +16,7 @@ from trimsft.text.training_data import load_rows
 
 def test_training_and_evaluation_read_the_files(tmp_path):
     settings = FineTuning(rows=200, slip_rate=0.2)
-    path = write_training(tmp_path / "train.jsonl", settings)
+    path = write_training(str(tmp_path / "train.jsonl"), settings)
     rows = load_rows(DataConfig(dataset_name=str(path)), split="train")
     for column in ("problem", "solution"):
         assert rows[column][:] == [row[column] for row in training_rows(settings)]

@@ -83,15 +83,15 @@ def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
     return [replace(problem, id=f"{tier}-{number}") for number, problem in enumerate(seen.values())]
 
 
-def write_training(path: Path, settings: FineTuning) -> Path:
+def write_training(path: str | Path, settings: FineTuning) -> Path:
     """A fine-tuning set as JSON Lines, for `trimsft train --dataset_name`."""
     return _write(path, training_rows(settings))
 
 
-def write_benchmark(path: Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
+def write_benchmark(path: str | Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
     """A benchmark as JSON Lines, for `trimsft eval`."""
     return _write(path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count)))
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
-    return write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+def _write(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    return write_whole(Path(path), "".join(json.dumps(row) + "\n" for row in rows).encode())
