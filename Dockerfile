@@ -1,7 +1,7 @@
 # For a machine with an NVIDIA GPU and the NVIDIA container toolkit:
 #   docker build -t trimsft .
-#   docker run --gpus all --ipc=host --user "$(id -u):$(id -g)" -v "$PWD:/work" trimsft doctor
-#   docker run --gpus all --ipc=host --user "$(id -u):$(id -g)" -v "$PWD:/work" trimsft train --config smollm2-gsm8k --data train.jsonl
+#   docker run --gpus all --ipc=host --user "$(id -u):$(id -g)" -v "$PWD:/data" trimsft doctor
+#   docker run --gpus all --ipc=host --user "$(id -u):$(id -g)" -v "$PWD:/data" trimsft train --config smollm2-gsm8k --data train.jsonl
 # It has not been built: no container engine was at hand. Please report what it lacks.
 # No CUDA image is needed: torch's wheels bring CUDA's libraries, Triton its compiler, the toolkit the driver.
 FROM python:3.12-slim
@@ -24,9 +24,9 @@ COPY examples examples
 RUN pip install -c constraints.txt . && trimsft --version
 
 # whatever user it runs as: models, compiled kernels and figures' fonts are kept in the mounted folder or in /tmp
-ENV HOME=/tmp HF_HOME=/work/.cache/huggingface TRITON_CACHE_DIR=/tmp/triton MPLCONFIGDIR=/tmp/matplotlib
-RUN mkdir /work && chmod 777 /work
+ENV HOME=/tmp HF_HOME=/data/.cache/huggingface TRITON_CACHE_DIR=/tmp/triton MPLCONFIGDIR=/tmp/matplotlib
+RUN mkdir /data && chmod 777 /data
 USER 1000
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["trimsft"]
 CMD ["--help"]

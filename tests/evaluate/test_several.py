@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +161,42 @@ def test_a_process_that_is_killed_says_so_and_can_be_started_again(tmp_path: Pat
     engine.close()
     assert list(engine.generate([request])) == [before]
     engine.close()
+
+
+def test_a_process_ends_with_whoever_started_it_and_takes_along_what_it_started() -> None:
+    """A killed evaluation leaves no engine on a GPU; vLLM's has processes of its own."""
+    code = "import subprocess; from trimsft.evaluate.engines import worker; subprocess.Popen(['sleep', '99'])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; worker.main()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        start_new_session=True,
+    )
+    process.communicate(timeout=60)  # closes its stdin; returns when nobody has its stdout any more, its child included
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_where_one_cannot_load_the_model_the_others_end() -> None:
+    engines = [Breaks(after=1), Breaks(after=1)]
+    engines[1].identity = {"model": "another"}
+    with pytest.raises(EngineError, match="must be alike"):
+        run._together(engines)
+    assert all(engine.is_closed for engine in engines)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "each", "workers", "copies"),
+    [([0], 1, None, 1), ([0], 1, 3, 3), ([4], 1, None, 4), ([4], 2, None, 2), ([3, 3], 2, None, 2), ([8], 2, 3, 3)],
+)
+def test_how_many_copies_there_are(gpus: list[int], each: int, workers: int | None, copies: int) -> None:
+    assert run._copies(LocalModel("m", tensor_parallel=each), workers, gpus) == copies
+
+
+@pytest.mark.parametrize(("gpus", "workers"), [([2], 2), ([3, 3], 3), ([1, 1], None)])
+def test_copies_for_which_no_machine_has_gpus_are_refused(gpus: list[int], workers: int | None) -> None:
+    with pytest.raises(UsageError, match="GPUs, and there are"):
+        run._copies(LocalModel("m", tensor_parallel=2), workers, gpus)
 
 
 def test_a_model_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path) -> None:

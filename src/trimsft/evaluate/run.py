@@ -230,7 +230,7 @@ def _on_this_machine(model: LocalModel, workers: int | None) -> Engine:
     import torch
 
     gpus = visible_gpus() if torch.cuda.is_available() else []
-    copies, each = _copies(model, workers, len(gpus)), model.gpus_each
+    copies, each = _copies(model, workers, [len(gpus)]), model.gpus_each
     if copies == 1:
         return model.load()
     shares = [",".join(gpus[first : first + each]) for first in range(0, copies * each, each)]
@@ -238,25 +238,32 @@ def _on_this_machine(model: LocalModel, workers: int | None) -> Engine:
 
 
 def _on_cluster(model: LocalModel, workers: int | None) -> Engine:
-    from trimsft.evaluate.engines.ray_worker import RayEngine, cluster_gpus
+    from trimsft.evaluate.engines.ray_worker import RayEngine, gpus_of_machines
 
-    gpus = cluster_gpus()
+    gpus = gpus_of_machines()
     copies = _copies(model, workers, gpus)
-    return _together([RayEngine(model, model.gpus_each if gpus else 0) for _ in range(copies)])
+    return _together([RayEngine(model, model.gpus_each if any(gpus) else 0) for _ in range(copies)])
 
 
-def _copies(model: LocalModel, workers: int | None, gpus: int) -> int:
-    """How many copies of the model generate; without GPUs one, unless more are wanted."""
-    fit = gpus // model.gpus_each
-    if gpus and (workers or 1) > fit:
-        problem = f"need {(workers or 1) * model.gpus_each} GPUs, and there are {gpus}"
+def _copies(model: LocalModel, workers: int | None, gpus: Sequence[int]) -> int:
+    """How many copies of the model generate, by the GPUs of each machine; without any one, unless more are wanted."""
+    fit = sum(count // model.gpus_each for count in gpus)  # the GPUs of a copy are on one machine
+    if any(gpus) and (workers or 1) > fit:
+        problem = f"need {(workers or 1) * model.gpus_each} GPUs, and there are {' + '.join(map(str, gpus))}"
         field, value = ("tensor_parallel", model.gpus_each) if workers is None else ("workers", workers)
         raise UsageError(problem, field=field, value=value)
     return workers or max(1, fit)
 
 
 def _together(engines: Sequence[Engine]) -> Engine:
-    return engines[0] if len(engines) == 1 else SeveralEngines(engines)
+    if len(engines) == 1:
+        return engines[0]
+    with ExitStack() as started:  # where one cannot load the model, the others end
+        for engine in engines:
+            started.callback(getattr(engine, "close", lambda: None))
+        several = SeveralEngines(engines)
+        started.pop_all()
+    return several
 
 
 def _server(address: str, settings: EvalSettings) -> Engine:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.report.page.browser import CHROMIUM, DRIVER, Browser
-from tests.report.page.pages import EASY, HARD, WORDS, make_evaluated, make_telemetry, make_three
+from tests.report.page.pages import EASY, HARD, WORDS, make_evaluated, make_telemetry, make_three, view
 from tests.tokens.tiny import make_table
 from trimsft.report.page.build import write_report
+from trimsft.tokens.table import TokenTable, read_token_table
 
 METHODS = ("Base", "SFT", "FSFT", "DFT", "TrimSFT", "TrimSFT-E", "TrimSFT-H")
 
@@ -40,6 +41,17 @@ def two_tables(tmp_path_factory) -> Path:
     base = make_table(folder / "base.parquet", texts, gap=gap, prompts=prompts, top=True)
     after = make_table(folder / "after.parquet", texts, gap=gap + rng.normal(1, 1, count), prompts=prompts)
     return write_report(folder / "report.html", {"Base": base, "After": after}, title="Viewer")
+
+
+@pytest.fixture
+def opened(browser, two_tables) -> Browser:
+    return view(browser, two_tables)
+
+
+@pytest.fixture(scope="session")
+def table(two_tables) -> TokenTable:
+    """The first of them as numbers."""
+    return read_token_table(two_tables.parent / "base.parquet", first_examples=30)
 
 
 @pytest.fixture(scope="session")

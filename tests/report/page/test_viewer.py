@@ -15,16 +15,6 @@ from trimsft.tokens.statistics.weighting import diagnose, objective_of, weights_
 from trimsft.tokens.table import read_token_table
 
 
-@pytest.fixture
-def opened(browser, two_tables) -> Browser:
-    return view(browser, two_tables)
-
-
-@pytest.fixture(scope="module")
-def table(two_tables):
-    return read_token_table(two_tables.parent / "base.parquet", first_examples=30)
-
-
 def classes(browser: Browser) -> list[str]:
     return browser.run(
         "return [...document.querySelectorAll('.example')[0].querySelectorAll('.t')].map(t => t.className)"

@@ -16,16 +16,6 @@ from trimsft.tokens.table import read_token_table
 CURRENT = "return document.querySelector('#pane [aria-current]')?.token ?? null"
 
 
-@pytest.fixture
-def opened(browser, two_tables) -> Browser:
-    return view(browser, two_tables)
-
-
-@pytest.fixture(scope="module")
-def table(two_tables):
-    return read_token_table(two_tables.parent / "base.parquet", first_examples=30)
-
-
 def pointer(browser: Browser, kind: str, x: float, y: float) -> None:
     browser.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 

@@ -116,8 +116,10 @@ def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> N
     ):
         result = watch(run, *arguments)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1) and message in result.stderr
-    nothing = watch(tmp_path / "later", "--once", "--out", tmp_path / "a.png")
-    assert nothing.exit_code == 2 and "waits for a training" in nothing.stderr
+    for name in ("a.png", "a.html"):
+        nothing = watch(tmp_path / "later", "--once", "--out", tmp_path / name)
+        assert nothing.exit_code == 2 and "waits for a training" in nothing.stderr
+        assert not (tmp_path / name).exists()
 
 
 def test_an_interruption_ends_it_without_a_traceback(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

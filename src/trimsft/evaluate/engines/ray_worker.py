@@ -27,7 +27,8 @@ class RayEngine(Elsewhere):
     def __init__(self, model: LocalModel, gpus: int) -> None:
         super().__init__(model)
         self._ray = _ray()
-        kind = self._ray.remote(num_gpus=gpus, num_cpus=1, max_restarts=0)(_Actor)
+        # GPUs alone are counted: for a core that is taken Ray would wait without a word
+        kind = self._ray.remote(num_gpus=gpus, num_cpus=0, max_restarts=0)(_Actor)
         self._actor = kind.remote(asdict(model))
 
     def check(self, requests: Sequence[Request]) -> None:
@@ -55,9 +56,9 @@ class RayEngine(Elsewhere):
         return answer
 
 
-def cluster_gpus() -> int:
-    """GPUs of all machines of the cluster, which is joined or started."""
-    return int(_ray().cluster_resources().get("GPU", 0))
+def gpus_of_machines() -> list[int]:
+    """GPUs of each machine of the cluster, which is joined or started."""
+    return [int(node["Resources"].get("GPU", 0)) for node in _ray().nodes() if node["Alive"]]
 
 
 def _ray() -> Any:

@@ -12,6 +12,7 @@ The process reads lines of JSON and answers in lines of JSON; it ends when nobod
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -80,6 +81,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             env={**os.environ, **seen, "PYTHONPATH": paths},
+            start_new_session=True,  # so that it ends with the processes that vLLM has started in it
         )
         self._send(asdict(model))
 
@@ -105,7 +107,8 @@ class _Worker:
         return answer
 
     def close(self) -> None:
-        self._process.kill()  # nothing of it is to be saved; what it wrote is recorded by whoever reads
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # nothing of it is to be saved
         self._process.wait()
         for end in (self._process.stdin, self._process.stdout, self._log):
             assert end is not None
@@ -133,7 +136,6 @@ def main() -> int:
     # what libraries print must not be taken for an answer
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
     questions = _questions()
     engine = None
 
@@ -161,13 +163,13 @@ def main() -> int:
 
 
 def _questions() -> Iterator[dict[str, Any]]:
-    """The lines of stdin; at its end, in the middle of an answer too, the process ends."""
+    """The lines of stdin; at its end, in the middle of an answer too, the process ends with all that it has started."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         for line in sys.stdin.buffer:
             lines.put(line)
-        os._exit(0)
+        os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=read, daemon=True).start()
     while True:

@@ -79,13 +79,13 @@ def page_of(snapshot: Snapshot | None, *, title: str, every: float = 1.0) -> tup
 
 def write_once(snapshot: Snapshot, out: Path, *, title: str) -> list[Path]:
     """The curves of one moment: a page, or a picture with its numbers beside it."""
+    begun = {run.label: [vars(line) for line in run.course] for run in snapshot.runs if run.course}
+    if not begun:
+        raise RunError("; ".join(run.said for run in snapshot.runs), hint="nothing is drawn before something is logged")
     if out.suffix == ".html":
         return [write_whole(out, page_of(snapshot, title=title)[0].encode())]
     from trimsft.report.figures import training_curves
 
-    begun = {run.label: [vars(line) for line in run.course] for run in snapshot.runs if run.course}
-    if not begun:
-        raise RunError("; ".join(run.said for run in snapshot.runs), hint="nothing is drawn before something is logged")
     return training_curves(begun, {run.label: run.objective for run in snapshot.runs}).save(out, [out.suffix])
 
 
