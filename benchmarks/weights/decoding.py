@@ -3,6 +3,7 @@
 All rows of a problem share its prompt: keys and values of a prompt are computed once and stored once, and what a row
 has written itself comes after them, in the same column for all rows. A row that has ended leaves the batch at the next
 multiple of `BLOCK` tokens, when the store also grows. Attention is spelled out, because its softmax is over both parts.
+Logits are chosen from part by part: those of 12,000 rows over a vocabulary of 262,144 would fill 12 GB.
 
 Shapes: M models, K problems, n rows of each problem (the first greedy), R rows of a model that still write, T tokens
 of the longest prompt, S columns written so far, h key heads with g heads each, D size of a head, V vocabulary.
@@ -17,13 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.weights.llama import StackedLlama
+from benchmarks.weights.stacked import StackedModel
 
 BLOCK = 32
+LOGITS = 2**30
+"""So many logits are computed at once: 10 GB with their noise."""
 
 
 def generate(
-    model: StackedLlama,
+    model: StackedModel,
     prompts: Sequence[Sequence[int]],
     *,
     samples: int,
@@ -57,7 +60,7 @@ class _Batch:
 
     @torch.no_grad()
     def __init__(
-        self, model: StackedLlama, prompts: Sequence[Sequence[int]], n: int, new: int, eos: int, seed: int
+        self, model: StackedModel, prompts: Sequence[Sequence[int]], n: int, new: int, eos: int, seed: int
     ) -> None:
         self.model, self.n, self.eos, self.device = model, n, eos, model.device
         self.problems, rows = len(prompts), len(prompts) * n
@@ -72,8 +75,8 @@ class _Batch:
         self.prompt: list[tuple[Tensor, Tensor]] = []  # of each layer, [M, K, h, T, D]
         hidden = model.hidden(ids_KT.expand(model.count, -1, -1), keep=self.prompt).unflatten(1, ids_KT.shape)
         last_MKH = hidden[:, torch.arange(self.problems, device=self.device), self.lengths_K - 1]
-        self.logits_MRV = model.logits(last_MKH).repeat_interleave(n, dim=1)
-        size = (model.count, rows, model.key_heads, 0, model.head_size)
+        self.last_MRH = last_MKH.repeat_interleave(n, dim=1)
+        size = self._size(rows, 0)
         self.own = [[hidden.new_empty(size) for _ in range(2)] for _ in self.prompt]  # of each layer, [M, R, h, S, D]
 
     @torch.no_grad()
@@ -81,7 +84,7 @@ class _Batch:
         """What every row wrote, [M, K, n, new]."""
         new = self.written.shape[2]
         for column in range(new):
-            tokens_MR = self._choose(self.logits_MRV).masked_fill_(self.ended_MR, self.eos)
+            tokens_MR = self._choose().masked_fill_(self.ended_MR, self.eos)
             self.written[:, :, column].scatter_(1, self.slots_MR, tokens_MR.int())
             self.ended_MR |= tokens_MR == self.eos
             if column + 1 == new:
@@ -90,14 +93,26 @@ class _Batch:
                 tokens_MR = self._make_room(tokens_MR, column)
                 if tokens_MR.shape[1] == 0:
                     break
-            self.logits_MRV = self._step(tokens_MR, column)
+            self.last_MRH = self._step(tokens_MR, column)
         return self.written.unflatten(1, (self.problems, self.n))
 
-    def _choose(self, logits_MRV: Tensor) -> Tensor:
+    def _choose(self) -> Tensor:
         """The largest logit of greedy rows, a sample at temperature 1 of the others: logits plus Gumbel noise."""
-        noise = torch.empty_like(logits_MRV).exponential_(generator=self.generator).log_()
-        noise.masked_fill_((self.slots_MR % self.n == 0)[..., None], 0.0)
-        return logits_MRV.sub_(noise).argmax(dim=-1)
+        chosen = []
+        at_once = max(1, LOGITS // (self.model.count * self.model.vocabulary))
+        parts = zip(self.last_MRH.split(at_once, dim=1), self.slots_MR.split(at_once, dim=1), strict=True)
+        for last_MRH, slots_MR in parts:
+            logits_MRV = self.model.logits(last_MRH)
+            noise_MRV = torch.empty_like(logits_MRV).exponential_(generator=self.generator).log_()
+            noise_MRV.masked_fill_((slots_MR % self.n == 0)[..., None], 0.0)
+            chosen.append(logits_MRV.sub_(noise_MRV).argmax(dim=-1))
+            del logits_MRV, noise_MRV  # before the next ones are made
+        return torch.cat(chosen, dim=1)
+
+    def _size(self, rows: int, columns: int) -> tuple[int, ...]:
+        """Of the keys, or the values, that rows have written in one layer."""
+        shape = self.model.architecture
+        return (self.model.count, rows, shape.key_heads, columns, shape.head_size)
 
     def _make_room(self, tokens_MR: Tensor, column: int) -> Tensor:
         """Drop rows that have ended, as many in every model, and make room for the next columns; what is left."""
@@ -107,31 +122,41 @@ class _Batch:
         models = torch.arange(self.model.count, device=self.device)[:, None]
         for stored in self.own:
             for at, old in enumerate(stored):
-                size = (self.model.count, left, self.model.key_heads, column + BLOCK, self.model.head_size)
-                stored[at] = old.new_empty(size)
+                stored[at] = old.new_empty(self._size(left, column + BLOCK))
                 stored[at][:, :, :, : old.shape[3]] = old[models, kept]
         return tokens_MR.gather(1, kept)
 
     def _step(self, tokens_MR: Tensor, column: int) -> Tensor:
-        model, n = self.model, self.n
+        """The last hidden states after these tokens, [M, R, H]."""
+        shape = self.model.architecture
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             own_k, own_v = self.own[layer]
             own_k[:, :, :, column], own_v[:, :, :, column] = k, v
-            own_k, own_v = own_k[:, :, :, : column + 1], own_v[:, :, :, : column + 1]
+            window = shape.layers[layer].window
+            seen = slice(0 if window is None else max(0, column + 1 - window), column + 1)
+            own_k, own_v = own_k[:, :, :, seen], own_v[:, :, :, seen]
             prompt_k, prompt_v = self.prompt[layer]
             # the heads that share a key head are queries of the same keys
-            q = (q * model.head_size**-0.5).unflatten(2, (model.key_heads, -1))
+            q = (q * shape.attention_scale).unflatten(2, (shape.key_heads, -1))
             before = self._by_problem(q) @ prompt_k.transpose(-1, -2)
-            before = before.masked_fill_(self.is_padding_KT[:, None, None], -torch.inf)
+            before = before.masked_fill_(self._is_unseen(column, window)[:, None, None], -torch.inf)
             scores = torch.cat([self._by_row(before), q @ own_k.transpose(-1, -2)], dim=-1)
             shares = scores.float().softmax(dim=-1).to(v.dtype)
             length = prompt_k.shape[3]
             mixed = self._by_row(self._by_problem(shares[..., :length]) @ prompt_v) + shares[..., length:] @ own_v
             return mixed.flatten(2, 3)
 
-        places_MR = self.lengths_K[self.slots_MR // n] + column
-        return model.logits(model.forward(tokens_MR, places_MR, attend))
+        places_MR = self.lengths_K[self.slots_MR // self.n] + column
+        return self.model.forward(tokens_MR, places_MR, attend)
+
+    def _is_unseen(self, column: int, window: int | None) -> Tensor:
+        """Which tokens of a prompt are padding, or too far back for what is written in this column: [K, T]."""
+        longest = self.is_padding_KT.shape[1]
+        if window is None or longest + column < window:
+            return self.is_padding_KT
+        behind_KT = self.lengths_K[:, None] + column - torch.arange(longest, device=self.device)
+        return self.is_padding_KT | (behind_KT >= window)
 
     def _by_problem(self, x_MRhgX: Tensor) -> Tensor:
         """[M, K, h, n g, X]: the rows of each problem together, nothing in the place of those that have ended."""

@@ -15,8 +15,9 @@ Another base of the lab's kind is made by
     python -m tools.lab_base.pretrain --out base-32m --device cuda --size medium --examples 1000000
 
 (32 M parameters, nine minutes of a shared H200) and taken by --base base-32m --group 40 --rows-at-once 8000; that this
-fits into 139 GiB is an estimate. All of it needs torch, transformers and what `trimsft.lab` and `trimsft.text`
-import, but neither trl nor datasets, and no installation: PYTHONPATH=src.
+fits into 139 GiB is an estimate. With --compute bfloat16 it multiplies in bfloat16 beside float32 parameters. All of
+it needs torch, transformers and what `trimsft.lab` and `trimsft.text` import, but neither trl nor datasets, and no
+installation: PYTHONPATH=src.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ import torch
 
 from benchmarks.weights import tasks
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.llama import Base
 from benchmarks.weights.objectives import SETS, grouped, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, over_conditions, percent
 from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
 from trimsft.bench.head import machine
@@ -48,6 +49,7 @@ from trimsft.runs import write_whole
 
 NEW_TOKENS = 128
 SAMPLES = 8
+COMPUTE = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,10 @@ class Bench:
 
     def _train(self, group: Sequence[Model]) -> Trained:
         jobs = [Job(parse_objective(one.objective), self._rows[one.data], one.seed) for one in group]
-        schedule, device = Schedule(self._options.batch, self._options.lr), self._options.device
-        reference = make_reference(reference_of(group[0].objective), self._base, jobs, schedule, device=device)
-        return train(self._base, jobs, schedule, device=device, reference=reference)
+        schedule = Schedule(self._options.batch, self._options.lr)
+        where: dict[str, Any] = {"device": self._options.device, "compute": COMPUTE[self._options.compute]}
+        reference = make_reference(reference_of(group[0].objective), self._base, jobs, schedule, **where)
+        return train(self._base, jobs, schedule, reference=reference, **where)
 
 
 # ---- what is written and shown
@@ -156,6 +159,8 @@ def _records_of(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     told = {name: getattr(options, name) for name in ("rows", "batch", "lr", "problems")}
+    if options.compute != "float32":  # files made before there was a choice say nothing
+        told["compute"] = options.compute
     return {**told, "samples": SAMPLES, "base": Path(options.base).name if options.base else "the lab's own"}
 
 
@@ -233,6 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--problems", type=int, default=60, help="Problems of each tier.")
     parser.add_argument("--base", type=Path, help="Folder of another base model of the lab.")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compute", default="float32", choices=list(COMPUTE), help="Parameters stay in float32.")
     parser.add_argument("--group", type=int, default=80, help="Models that are trained at once.")
     parser.add_argument("--rows-at-once", type=int, default=16_000, help="Rows that are decoded at once.")
     parser.add_argument("--processes", type=int, default=12, help="Processes for rows and grades; 0: none.")

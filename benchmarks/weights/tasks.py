@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.weights.llama import StackedLlama
+from benchmarks.weights.stacked import StackedModel
 from benchmarks.weights.training import Examples, Pair, make_batch, token_stats
 from trimsft.lab import TIERS, benchmark
 from trimsft.lab.arithmetic import draw_problems
@@ -121,7 +121,7 @@ def grade(base: str, written: NDArray[np.int32], answers: Sequence[str]) -> dict
 
 
 @torch.no_grad()
-def held_out_figures(model: StackedLlama, sets: Sequence[Examples], at_once: int = 16) -> list[dict[str, float]]:
+def held_out_figures(model: StackedModel, sets: Sequence[Examples], at_once: int = 16) -> list[dict[str, float]]:
     """Of each model on its set: cross-entropy, entropy, and expected calibration error of the first choice."""
     figures = []
     for first in range(0, model.count, at_once):

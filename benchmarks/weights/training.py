@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import get_cosine_schedule_with_warmup
 
-from benchmarks.weights.llama import EMBEDDING, Base, StackedLlama
+from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from trimsft.head import IGNORED, linear_cross_entropy
 from trimsft.head.problem import weigh
 from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TokenStats
@@ -88,7 +88,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Trained:
-    model: StackedLlama
+    model: StackedModel
     traces: list[dict[str, list[Any]]]
     """Of each model, by name: means over the trained tokens of some updates, and what its objective says of itself."""
 
@@ -100,7 +100,7 @@ def train(
     *,
     device: str = "cpu",
     compute: torch.dtype = torch.float32,
-    reference: StackedLlama | None = None,
+    reference: StackedModel | None = None,
     fused: bool | None = None,
 ) -> Trained:
     """Train one copy of the base for each job; all have as many rows.
@@ -109,15 +109,15 @@ def train(
         reference: models, one for each job, whose log-probabilities the objectives compare with.
         fused: take the fused head for each model; by default where the vocabulary is large.
     """
-    model = StackedLlama.of(base, len(jobs), device, compute).trainable()
-    fused = base.config.vocab_size > SMALL_VOCABULARY if fused is None else fused
+    model = StackedModel.of(base, len(jobs), device, compute).trainable()
+    fused = base.vocabulary > SMALL_VOCABULARY if fused is None else fused
     head = fused_head if fused else stacked_head
     objectives = [job.first_objective() for job in jobs]
     updates = len(jobs[0].examples) // schedule.batch
     optimizer, rate = _optimizer(model, updates, schedule.learning_rate)
     traces = _Traces(len(jobs))
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
-        known = None if reference is None else _log_probabilities(reference, batch)
+        known = None if reference is None else _log_probabilities(reference, batch, head)
         outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives, known)
         sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
         if update % schedule.trace_every == 0 or update + 1 == updates:
@@ -142,15 +142,15 @@ def make_reference(
     *,
     device: str,
     compute: torch.dtype = torch.float32,
-) -> StackedLlama | None:
+) -> StackedModel | None:
     """What the objectives of these jobs compare with: "base", or "sft", trained on the same rows in the same order."""
     if kind != "sft":
-        return StackedLlama.of(base, len(jobs), device, compute) if kind else None
+        return StackedModel.of(base, len(jobs), device, compute) if kind else None
     alike = [replace(job, objective=SFT()) for job in jobs]
     return train(base, alike, schedule, device=device, compute=compute).model.part(0, len(jobs))
 
 
-def _optimizer(model: StackedLlama, updates: int, rate: float) -> tuple[Any, Any]:
+def _optimizer(model: StackedModel, updates: int, rate: float) -> tuple[Any, Any]:
     # element by element, so that stacked models do not see each other
     tensors = model.parameters.values()
     groups = [
@@ -161,7 +161,7 @@ def _optimizer(model: StackedLlama, updates: int, rate: float) -> tuple[Any, Any
     return optimizer, get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * updates), updates)
 
 
-def clip_each(model: StackedLlama, most: float = 1.0) -> None:
+def clip_each(model: StackedModel, most: float = 1.0) -> None:
     """`torch.nn.utils.clip_grad_norm_` for each of the stacked models."""
     gradients = [one.grad for one in model.parameters.values() if one.grad is not None]
     norms_M = torch.stack([one.flatten(1).norm(dim=1) for one in gradients]).norm(dim=0)
@@ -224,11 +224,11 @@ class Outcome:
     weights: Tensor
 
 
-Head = Callable[[StackedLlama, Tensor, Batch, Sequence[Any], "Tensor | None"], list[Outcome]]
+Head = Callable[[StackedModel, Tensor, Batch, Sequence[Any], "Tensor | None"], list[Outcome]]
 
 
 def fused_head(
-    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
+    model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
 ) -> list[Outcome]:
     """`linear_cross_entropy` for one model after the other."""
     heads = model.parameters[EMBEDDING].to(hidden_MPH.dtype).unbind()
@@ -243,7 +243,7 @@ def fused_head(
 
 
 def stacked_head(
-    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
+    model: StackedModel, hidden_MPH: Tensor, batch: Batch, objectives: Sequence[Any], reference_MP: Tensor | None
 ) -> list[Outcome]:
     """The same for all models at once, on materialised logits of the trained tokens."""
     nll_MK, stats = token_stats(model, hidden_MPH, batch, reference_MP)
@@ -258,11 +258,11 @@ def stacked_head(
 
 
 def token_stats(
-    model: StackedLlama, hidden_MPH: Tensor, batch: Batch, reference_MP: Tensor | None = None
+    model: StackedModel, hidden_MPH: Tensor, batch: Batch, reference_MP: Tensor | None = None
 ) -> tuple[Tensor, TokenStats]:
     """The differentiable cross-entropy [M, K], and statistics of the same shape."""
     picked_MKH = hidden_MPH.gather(1, batch.places_MK[..., None].expand(-1, -1, hidden_MPH.shape[2]))
-    logits_MKV = model.logits(picked_MKH)
+    logits_MKV = model.logits(picked_MKH.float())  # of bfloat16, a logit has steps of 0.125: no gap to weigh by
     gold_MK1 = batch.labels_MP.gather(1, batch.places_MK).clamp(min=0)[..., None]
     log_p_MKV = logits_MKV.log_softmax(dim=-1)
     nll_MK = -log_p_MKV.gather(2, gold_MK1).squeeze(2)
@@ -307,11 +307,14 @@ def _each(stats: TokenStats, change: Callable[[Tensor], Tensor]) -> TokenStats:
 
 
 @torch.no_grad()
-def _log_probabilities(reference: StackedLlama, batch: Batch) -> Tensor:
+def _log_probabilities(reference: StackedModel, batch: Batch, head: Head) -> Tensor:
     """log p(label) under the reference, [M, P]; 0 where nothing is trained."""
     known_MP = torch.zeros(batch.labels_MP.shape, device=batch.labels_MP.device)
-    nll_MK, _ = token_stats(reference, reference.hidden(batch.ids_MBL, batch.real_MP), batch)
-    return known_MP.scatter(1, batch.places_MK, -nll_MK)
+    hidden_MPH = reference.hidden(batch.ids_MBL, batch.real_MP)
+    outcomes = head(reference, hidden_MPH, batch, [SFT()] * reference.count, None)
+    for known_P, places_K, outcome in zip(known_MP, batch.places_MK, outcomes, strict=True):
+        known_P.scatter_(0, places_K[: len(outcome.tokens.nll)], -outcome.tokens.nll)
+    return known_MP
 
 
 class _Traces:

@@ -1,17 +1,29 @@
 """The harness that compares objectives trains and samples what transformers and the fused head do."""
 
+import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, get_cosine_schedule_with_warmup
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    get_cosine_schedule_with_warmup,
+)
 
+from benchmarks.weights import decoding
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.llama import Base, StackedLlama
+from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
+from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
 from trimsft.objectives import ASFT, DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
 from trimsft.train.adapting import fixed_parts
@@ -20,15 +32,47 @@ VOCABULARY, EOS = 61, 1
 STEP = 2.0**-23  # of float32
 
 
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "head_dim": 16,
+    "max_position_embeddings": 64, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def llama() -> LlamaForCausalLM:
     """Two layers, two heads to a key head; weights large enough for gaps of some logits."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, tie_word_embeddings=True, initializer_range=0.3,
+    return LlamaForCausalLM(
+        LlamaConfig(**SIZES, num_hidden_layers=2, num_key_value_heads=2, initializer_range=0.3)
+    ).eval()
+
+
+@pytest.fixture(scope="module")
+def gemma() -> Gemma3ForCausalLM:
+    """A layer that sees everything between two that see 5 tokens; norms whose weights are not all alike.
+
+    Its norms keep hidden states large: smaller weights do for the same gaps.
+    """
+    torch.manual_seed(0)
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    rope = {
+        kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in zip(kinds, (10.0, 1e6), strict=False)
+    }
+    config = Gemma3TextConfig(
+        **SIZES, num_hidden_layers=3, layer_types=kinds, sliding_window=5, rope_parameters=rope, num_key_value_heads=1,
+        query_pre_attn_scalar=24, initializer_range=0.1, bos_token_id=None, eos_token_id=EOS, pad_token_id=None,
     )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    model = Gemma3ForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.normal_(std=0.3)
+    return model
+
+
+@pytest.fixture(params=["llama", "gemma"])
+def model(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 def _pairs(seed: int, rows: int = 12) -> list[Pair]:
@@ -42,27 +86,32 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor, roundings: int) -> bool:
     return bool((ours - theirs).abs().max() <= roundings * STEP * theirs.abs().max())
 
 
-def test_logits_are_those_of_transformers(llama: LlamaForCausalLM) -> None:
+def test_logits_are_those_of_transformers(model: Any) -> None:
     ids = torch.randint(2, VOCABULARY, (3, 9))
     with torch.no_grad():
-        model = StackedLlama.of(Base.of(llama), 2)
-        ours = model.logits(model.hidden(ids.expand(2, -1, -1))).view(2, 3, 9, -1)
-        theirs = llama(ids).logits
-    # sums of 32 and 48 products in another order, through two layers
+        stacked = StackedModel.of(Base.of(model), 2)
+        ours = stacked.logits(stacked.hidden(ids.expand(2, -1, -1))).view(2, 3, 9, -1)
+        theirs = model(ids).logits
+    # sums of 32 and 48 products in another order, through two or three layers
     assert _close(ours[0], theirs, 256) and torch.equal(ours[0], ours[1])
+
+
+def test_other_models_are_refused() -> None:
+    with pytest.raises(UsageError, match="Llama or a Gemma-3"):
+        Base.of(Qwen2ForCausalLM(Qwen2Config(**SIZES, num_hidden_layers=1)))
 
 
 OBJECTIVES = [SFT(), DFT(), TrimSFT(), EAFT(), AutoTrim(), AutoTrim(fixed=(EOS,))]
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_each_model_is_trained_as_it_would_be_alone(llama: LlamaForCausalLM, fused: bool) -> None:
+@pytest.mark.parametrize(("model", "fused"), [("llama", False), ("llama", True), ("gemma", True)], indirect=["model"])
+def test_each_model_is_trained_as_it_would_be_alone(model: Any, fused: bool) -> None:
     """Several objectives and data sets in one stack, against a plain loop around the fused head for each."""
     sets = [Examples.of(_pairs(0)), Examples.of(_pairs(1))]
     jobs = [Job(one, sets[at % 2], seed=at) for at, one in enumerate(OBJECTIVES)]
-    trained = train(Base.of(llama), jobs, Schedule(batch=4, learning_rate=1e-2, trace_every=1), fused=fused)
+    trained = train(Base.of(model), jobs, Schedule(batch=4, learning_rate=1e-2, trace_every=1), fused=fused)
     for at, job in enumerate(jobs):
-        alone, objective = _trained_alone(llama, job, _pairs(at % 2), skip_below=None if fused else 0.0)
+        alone, objective = _trained_alone(model, job, _pairs(at % 2), skip_below=None if fused else 0.0)
         for name, parameter in alone.named_parameters():
             # Adam divides a gradient by its own size, so roundings of a tiny one are not tiny in the step. The rate of
             # the first update is 0: a step of 1e-2 follows from two gradients, of which one is above 5e-5 of the usual
@@ -74,11 +123,8 @@ def test_each_model_is_trained_as_it_would_be_alone(llama: LlamaForCausalLM, fus
             assert missing[1][:2] == [None, missing[0][0]]  # the gate of an update knows the updates before it
 
 
-def _trained_alone(
-    llama: LlamaForCausalLM, job: Job, pairs: Sequence[Pair], skip_below: float | None
-) -> tuple[LlamaForCausalLM, object]:
-    model = LlamaForCausalLM(llama.config)
-    model.load_state_dict(llama.state_dict())
+def _trained_alone(base: Any, job: Job, pairs: Sequence[Pair], skip_below: float | None) -> tuple[Any, object]:
+    model = copy.deepcopy(base)
     decayed = [
         {"params": [one for one in model.parameters() if one.dim() > 1], "weight_decay": 0.01},
         {"params": [one for one in model.parameters() if one.dim() == 1], "weight_decay": 0.0},
@@ -118,7 +164,7 @@ def test_a_reference_is_another_stack(llama: LlamaForCausalLM) -> None:
     """Compared with the base itself, ASFT's first update is DFT's: nothing has moved away yet."""
     base, examples = Base.of(llama), Examples.of(_pairs(0, rows=8))
     schedule = Schedule(batch=4, learning_rate=1e-3)
-    reference = StackedLlama.of(base, 2)
+    reference = StackedModel.of(base, 2)
     anchored = train(base, [Job(ASFT(), examples, 0), Job(DFT(), examples, 0)], schedule, reference=reference)
     weights = [trace["weight"][0] for trace in anchored.traces]
     assert weights[0] == pytest.approx(weights[1], abs=1e-5)  # as they are rounded
@@ -132,11 +178,15 @@ def test_fixed_parts_are_those_of_the_trainer() -> None:
     assert examples.fixed_parts(share=0.3) == fixed_parts(rows, share=0.3)
 
 
-def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(llama: LlamaForCausalLM) -> None:
+def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "LOGITS", 2 * 7 * VOCABULARY)  # of seven rows of both models
     prompts = [prompt for prompt, _ in _pairs(5, rows=5)]
-    both = StackedLlama.of(Base.of(llama), 2).trainable()
+    both = StackedModel.of(Base.of(model), 2).trainable()
     with torch.no_grad():
-        both.parameters["model.norm.weight"][1] *= 2  # twice as sure: other samples, other ends, the same first choices
+        last, offset = both.parameters["model.norm.weight"], both.architecture.norm_offset
+        last[1] = 2 * (last[1] + offset) - offset  # twice as sure: other samples, other ends, the same first choices
     rows = {"samples": 3, "new": 40, "eos": EOS}
     wrote, surer = generate(both, prompts, rows_at_once=1000, **rows)
     (alone,) = generate(both.part(0, 1), prompts, rows_at_once=8, **rows)  # two problems at a time
@@ -145,7 +195,7 @@ def test_greedy_rows_are_those_of_transformers_and_samples_follow_the_model(llam
     assert min(map(np.min, lengths)) < 32 and not np.array_equal(*lengths)  # some rows left before the others
     for prompt, rows in zip(prompts, wrote, strict=True):
         ids = torch.tensor([prompt])
-        theirs = llama.generate(
+        theirs = model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=40,
@@ -161,7 +211,7 @@ def test_samples_have_the_probabilities_of_the_model(llama: LlamaForCausalLM) ->
     """Second tokens after the same first one, over many samples: the likeliest is as frequent as it should be."""
     prompt, samples = [5, 7, 9], 6000
     (wrote,) = generate(
-        StackedLlama.of(Base.of(llama), 1), [prompt], samples=samples, new=2, eos=EOS, rows_at_once=10**5
+        StackedModel.of(Base.of(llama), 1), [prompt], samples=samples, new=2, eos=EOS, rows_at_once=10**5
     )
     first, count = np.unique(wrote[0, 1:, 0], return_counts=True)
     commonest = int(first[np.where(first == EOS, 0, count).argmax()])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.weights import lab, prepared, smollm2, tasks
+from benchmarks.weights import lab, prepared, real, tasks
 from benchmarks.weights.objectives import EVERY, GRID, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
 from trimsft.lab import base_model_path
@@ -56,7 +56,22 @@ def test_the_lab_is_written_continued_and_shown(
     assert (
         "| average, % | clean | allnew | mean |" in shown and "| greedy minus SFT's |" in shown and "| DFT |" in shown
     )
-    assert lab.main([*words, "--continue", "--lr", "1"]) == 2  # other settings
+    for other in (["--lr", "1"], ["--compute", "bfloat16"]):
+        assert lab.main([*words, "--continue", *other]) == 2  # other settings
+
+
+def test_the_lab_computes_in_bfloat16(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loss is nearly that of float32, and not the same."""
+    monkeypatch.setattr(lab, "NEW_TOKENS", 2)
+    losses = []
+    for compute in ("float32", "bfloat16"):
+        results = tmp_path / f"{compute}.json"
+        words = ["--results", str(results), "--base", str(base), *FEW, "--conditions", "clean", "--objectives", "sft"]
+        assert lab.main([*words, "--compute", compute]) == 0
+        written = json.loads(results.read_text())
+        assert written["settings"].get("compute", "float32") == compute
+        losses.append(written["models"][0]["trace"]["nll"][0])
+    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=2**-8)  # logits below 1 beside a loss near 5
 
 
 def test_rows_of_a_condition_differ_in_what_it_says() -> None:
@@ -129,11 +144,11 @@ def small(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepared, "TRAINING", {"gsm8k": "data.jsonl"})
     monkeypatch.setattr(prepared, "BENCHMARKS", {"gsm8k": "data.jsonl"})
     file = tmp_path / "prepared.npz"
-    assert smollm2.main(["prepare", "--model", str(base), "--data", str(tmp_path), "--out", str(file)]) == 0
+    assert real.main(["prepare", "--model", str(base), "--data", str(tmp_path), "--out", str(file)]) == 0
     return file
 
 
-def test_smollm2_is_trained_sampled_and_graded(
+def test_a_real_model_is_trained_sampled_and_graded(
     small: Path, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = prepared.Prepared.load(small)
@@ -141,15 +156,15 @@ def test_smollm2_is_trained_sampled_and_graded(
     out, results = tmp_path / "out", tmp_path / "results.json"
     words = ["run", str(small), "--weights", str(base), "--out", str(out), "--benchmarks", "gsm8k", "--batch", "1"]
     words += ["--objectives", "sft", "auto-trim", "rho-1"]
-    assert smollm2.main([*words, "--new-tokens", "3", "--seeds", "1", "2", "--group", "3"]) == 0
+    assert real.main([*words, "--new-tokens", "3", "--seeds", "1", "2", "--group", "3"]) == 0
     files = sorted(path.name for path in out.iterdir())
     assert files == [f"gsm8k-{name}-{seed}.npz" for name in ("auto-trim", "rho-1", "sft") for seed in (1, 2)]
     assert "trained" in capsys.readouterr().out
-    assert smollm2.main([*words, "--seeds", "1", "2"]) == 0 and "trained" not in capsys.readouterr().out
+    assert real.main([*words, "--seeds", "1", "2"]) == 0 and "trained" not in capsys.readouterr().out
 
     _overwrite(out / "gsm8k-sft-1.npz", base, known.eos, [r"\boxed{2}", r"\boxed{1}"])
     graded = ["grade", str(out), "--prepared", str(small), "--model", str(base), "--results", str(results)]
-    assert smollm2.main([*graded, "--workers", "1"]) == 0
+    assert real.main([*graded, "--workers", "1"]) == 0
     models = {one["file"]: one["benchmarks"]["gsm8k"] for one in json.loads(results.read_text())["models"]}
     assert models["gsm8k-sft-1.npz"]["right_samples"] == [8, 0] and models["gsm8k-sft-1.npz"]["no_answer"] == [0, 0]
     assert models["gsm8k-sft-1.npz"]["right_greedy"] == [1, 0] and "| AutoTrim | 2 |" in capsys.readouterr().out

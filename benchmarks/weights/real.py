@@ -1,21 +1,19 @@
-"""SmolLM2 under several objectives and seeds: trains them at once, samples each, and grades what they wrote.
+"""A real model under several objectives and seeds: trains them at once, samples each, and grades what they wrote.
 
-    python -m benchmarks.weights.smollm2 prepare --model SmolLM2-135M-Instruct --data DATA --out prepared.npz
-    python -m benchmarks.weights.smollm2 run prepared.npz --weights SmolLM2.gguf --device cuda --data gsm8k \
+    python -m benchmarks.weights.real prepare --model SmolLM2-135M-Instruct --data DATA --out prepared.npz
+    python -m benchmarks.weights.real run prepared.npz --weights SmolLM2.gguf --device cuda --data gsm8k \
         --objectives sft auto-trim --seeds 1 2 3 --out runs/weights
-    python -m benchmarks.weights.smollm2 grade runs/weights --prepared prepared.npz --model SmolLM2-135M-Instruct \
+    python -m benchmarks.weights.real grade runs/weights --prepared prepared.npz --model SmolLM2-135M-Instruct \
         --results docs/results/weights_smollm2.json
 
+The model is a Llama or a Gemma-3 for text (`architectures.py`); measured are SmolLM2-135M-Instruct and Gemma-3-270m.
 Three steps, for machines of different kinds. `prepare` writes 7,000 rows of GSM8K and of a mix, and the prompts of
 GSM8K and MATH500, as token ids (3 MB); DATA has the files that prepared.py names. `run` needs torch, transformers and
-this file alone, and for a GGUF the package gguf. It trains one epoch (batches of 24, learning rate 5e-5, bfloat16
+this folder alone, and for a GGUF the package gguf. It trains one epoch (batches of 24, learning rate 5e-5, bfloat16
 beside float32 parameters) and writes one file for each model: the ids of greedy decoding and of 8 samples at
 temperature 1, and the course of its training. Models whose file is there are skipped. `grade` uses the package's
-grader, keeps the grades that --results has, and prints the tables.
-
-What a second model would take: Gemma-3-270m is no Llama (norms of queries and keys and after each block, a window in
-most layers, scaled embeddings, GELU, a vocabulary of 262,144). llama.py would need all of these, decoding.py a mask
-for the window; training.py would do as it is.
+grader, keeps the grades that --results has, and prints the tables. Each model wants a prepared file, a folder of
+--out and a file of --results of its own.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ import numpy as np
 import torch
 
 from benchmarks.weights.decoding import generate
-from benchmarks.weights.llama import Base
 from benchmarks.weights.objectives import grouped, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.prepared import BENCHMARKS, TRAINING, Prepared
+from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, percent
 from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
 from trimsft.bench.head import machine
