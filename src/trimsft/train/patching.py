@@ -138,7 +138,7 @@ def unpatch(model: Model) -> Model:
     A model that was never patched is left as it is.
     """
     base = inside_peft(model)
-    head = base.get_output_embeddings()
+    head = _uncompiled(base.get_output_embeddings())
     base.__dict__.pop("trimsft_head", None)
     _take_off(base)
     if head is not None and _take_off(head):
@@ -212,7 +212,7 @@ def _fused_forward(
         if reference_logprobs is not None:
             reference_logprobs = shifted(reference_logprobs, fill=0)
     call = _Call(settings, shift_labels, num_items_in_batch, reference_logprobs)
-    with call.through(self.get_output_embeddings()):
+    with call.through(_uncompiled(self.get_output_embeddings())):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
     if len(call.results) != 1:
@@ -227,6 +227,11 @@ def _fused_forward(
     if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
         settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
+
+
+def _uncompiled(module: Any) -> Any:
+    """The module itself, where `torch.compile` has wrapped it."""
+    return getattr(module, "_orig_mod", module)
 
 
 def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:

@@ -29,6 +29,7 @@ from trimsft.train.adapting import FollowsTraining, RestoreObjective, fixed_part
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
+from trimsft.train.compiling import CompilesLayers
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
@@ -54,7 +55,7 @@ logger = logging.getLogger("trimsft")
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTraining, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -217,7 +218,8 @@ class TrimSFTTrainer(AtomicCheckpoints, RowsOnce, FollowsTraining, SFTTrainer): 
         model, self._is_fused = self.model, True
         attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
         try:
-            yield
+            with self._compiled():
+                yield
         finally:
             unpatch(model)
             self._is_fused = False

@@ -1,0 +1,63 @@
+"""`torch_compile`: each decoder layer is compiled in place; the head, which has kernels of its own, is left as it is.
+
+transformers would compile the model as a whole: minutes for a deep one, once more for each new shape. Layers of one
+kind share what is compiled, and parameters keep their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from accelerate.utils import DynamoBackend, TorchDynamoPlugin, parse_flag_from_env
+from accelerate.utils.other import is_repeated_blocks
+from torch import nn
+
+from trimsft.errors import UsageError
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The decoder layers: members of the outermost lists of modules of one class."""
+    lists = [child for child in model.children() if is_repeated_blocks(child)]
+    rest = [child for child in model.children() if child not in lists]
+    return [layer for members in lists for layer in members.children()] + [
+        layer for child in rest for layer in layers_of(child)
+    ]
+
+
+class CompilesLayers:
+    """For a Trainer, before it among the bases: what would compile its model compiles its layers.
+
+    That is `torch_compile` and the settings beside it, or the dynamo settings of `accelerate launch`. DeepSpeed, which
+    has an engine around the model, is left to accelerate.
+    """
+
+    model: Any
+    _compile_settings: dict[str, Any] | None = None
+
+    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
+        settings: dict[str, Any] = super()._build_accelerator_args(**kwargs)  # type: ignore[misc]
+        plugin = settings["dynamo_plugin"]
+        deepspeed = settings["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+        if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
+            return settings
+        if not layers_of(self.model):
+            problem = f"{type(self.model).__name__} has no list of layers that could be compiled"
+            raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
+        self._compile_settings = plugin.to_kwargs()
+        return {**settings, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
+
+    @contextmanager
+    def _compiled(self) -> Iterator[None]:
+        """Within, the layers are compiled; then the model is again what the user gave."""
+        settings, layers = self._compile_settings, list[nn.Module]()
+        if settings is not None:
+            layers = [layer for layer in layers_of(self.model) if layer._compiled_call_impl is None]
+        for layer in layers:
+            layer.compile(**settings or {})
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer._compiled_call_impl = None

@@ -1,0 +1,78 @@
+"""`torch_compile` of a trainer, and accelerate's regional compilation of a patched model; traced, but not compiled."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.utils import compile_regions
+from safetensors.torch import load_file
+from torch._dynamo.utils import counters
+
+from tests.train.tiny import (
+    BAND,
+    assert_same_gradients,
+    gradients_of,
+    logged,
+    make_batch,
+    make_model,
+    make_trainer,
+    plain_step,
+    unpatched,
+    words,
+)
+from trimsft import TrimSFT
+from trimsft.errors import UsageError
+from trimsft.train import TrimSFTTrainer, patch
+from trimsft.train.compiling import layers_of
+
+# dynamo hides this warning by a way that does not hide it from pytest
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+ROWS = [{"text": words(12, seed)} for seed in range(8)]  # of one length: a second one would be traced again
+COMPILED = {"torch_compile": True, "torch_compile_backend": "eager"}
+
+
+def train(folder: Path, resume: bool = False, **settings: Any) -> Any:
+    settings = {"save_strategy": "steps", "save_steps": 1, **settings}
+    trainer = make_trainer(TrimSFTTrainer, make_model("qwen2"), folder, ROWS, **settings)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-1") if resume else None)
+    return trainer
+
+
+def test_compiled_layers_train_and_resume_as_others_do(tmp_path) -> None:
+    torch.compiler.reset()
+    counters.clear()
+    plain, compiled = train(tmp_path / "plain"), train(tmp_path / "compiled", **COMPILED)
+    assert counters["stats"]["unique_graphs"] == 1  # one for both layers, and none for the head
+    assert not counters["graph_break"]
+    assert logged(compiled, "loss") == logged(plain, "loss")  # dynamo alone reorders no sum
+    for got, expected in zip(compiled.grads, plain.grads, strict=True):
+        assert_same_gradients(got, expected, 0)
+    assert all(layer._compiled_call_impl is None for layer in layers_of(compiled.model))  # `generate` is as before
+
+    weights, expected = (load_file(tmp_path / run / "checkpoint-2/model.safetensors") for run in ("compiled", "plain"))
+    assert weights.keys() == expected.keys()
+    resumed = train(tmp_path / "compiled", resume=True, **COMPILED)
+    assert logged(resumed, "loss") == logged(plain, "loss")
+    assert all(
+        torch.equal(weight, expected[name]) for name, weight in resumed.model.state_dict().items() if name in expected
+    )
+
+
+def test_a_patched_model_compiled_by_accelerate_in_regions() -> None:
+    torch.compiler.reset()
+    model, batch, objective = make_model("qwen2", num_hidden_layers=1), make_batch(), TrimSFT(**BAND)
+    loss, gradients = plain_step(unpatched(model), [batch], objective)
+    regional = compile_regions(patch(model, objective, skip_below=0.0), backend="eager")
+    output = regional(**batch)
+    output.loss.backward()
+    assert output.loss.item() == pytest.approx(loss, rel=1e-6)
+    assert_same_gradients(gradients_of(model), gradients)
+
+
+def test_a_model_without_layers_is_refused(tmp_path) -> None:
+    model = make_model()
+    model.model.layers = torch.nn.Sequential(*copy.copy(model.model.layers))
+    with pytest.raises(UsageError, match="no list of layers that could be compiled"):
+        make_trainer(TrimSFTTrainer, model, tmp_path, ROWS, **COMPILED)
