@@ -4,41 +4,16 @@ from typing import Any
 
 import pytest
 import torch
-import transformers as hf
 
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, slot_attention, slots
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-from .tiny_model import TINY, make_model, make_tokenizer
+from .model_kinds import make_kind
+from .tiny_model import make_model, make_tokenizer
 
-SIZES = {**TINY, "num_attention_heads": 4, "pad_token_id": None}
-GROUPED = {**SIZES, "num_key_value_heads": 2}
-MODELS = {
-    "llama": lambda: make_model(num_attention_heads=4, num_key_value_heads=2),
-    "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**GROUPED)),
-    "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**GROUPED, head_dim=16)),
-    "mistral, window of 8": lambda: hf.MistralForCausalLM(hf.MistralConfig(**GROUPED, sliding_window=8)),
-    "gpt-neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**SIZES)),
-}
-MIXED = {"num_experts_per_tok": 2, "num_local_experts": 4}
-FACTORS = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
-LONG_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0, **FACTORS, "original_max_position_embeddings": 16}
-UNSUITED = {
-    "phimoe, window in its masks": lambda: hf.PhimoeForCausalLM(hf.PhimoeConfig(**GROUPED, **MIXED, sliding_window=12)),
-    "phi3, longrope": lambda: hf.Phi3ForCausalLM(
-        hf.Phi3Config(**GROUPED, original_max_position_embeddings=16, rope_parameters=LONG_ROPE)
-    ),
-    "mamba": lambda: hf.MambaForCausalLM(
-        hf.MambaConfig(vocab_size=262, hidden_size=32, num_hidden_layers=2, eos_token_id=0, bos_token_id=0)
-    ),
-    "gemma2, capped attention": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**GROUPED, head_dim=16)),
-}
-
-
-def build(make: Any) -> Any:
-    torch.manual_seed(0)
-    return make().eval()
+KINDS = ("llama", "mistral, window")
+GPU_KINDS = (*KINDS, "qwen2, window in one layer", "gemma2, window and soft cap", "gpt-oss, window and sinks")
 
 
 def make_requests(prompts: int = 6, samples: int = 3, **sampling: Any) -> list[Request]:
@@ -57,9 +32,9 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", KINDS)
 def test_the_texts_are_those_of_generate(name: str) -> None:
-    model, requests = build(MODELS[name]), make_requests()
+    model, requests = make_kind(name), make_requests()
     plain = complete(model, requests, decoding="batches")
     assert len({c.text for c in plain}) > len(requests) // 2
     for rows in (1, 3, 24):
@@ -114,16 +89,6 @@ def test_filters_hold_row_by_row() -> None:
     samplings = [Sampling(max_tokens=8, **filters) for filters in ({"top_k": 2}, {"top_p": 0.3}, {})] * 3
     requests = [Request("", seed, sampling, (5, 6, 7)) for seed, sampling in enumerate(samplings)]
     assert complete(model, requests) == complete(model, requests, decoding="batches")
-
-
-@pytest.mark.parametrize("name", UNSUITED)
-def test_a_model_of_another_build_is_decoded_in_batches(name: str) -> None:
-    model, requests = build(UNSUITED[name]), make_requests(prompts=3, samples=1)
-    engine = TransformersEngine(model, make_tokenizer())
-    with pytest.warns(UserWarning, match="decoding in slots does not suit this model .*using its own generate"):
-        found = {c.index: c for c in engine.generate(requests)}
-    assert engine.decoding == engine.details["decoding"] == "batches"
-    assert [found[at] for at in range(len(requests))] == complete(model, requests, decoding="batches")
 
 
 @pytest.mark.parametrize(("short", "factor"), [(1, 1.0), (0, torch.nan)])
@@ -226,8 +191,21 @@ def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> N
 # kernels ------------------------------------------------------------------------------------------------------------
 
 
+SCALE = 0.2
+TWISTS = {
+    "plain": slot_attention.PLAIN,
+    "capped": slot_attention.Twist(cap=1.5),
+    "with sinks": slot_attention.Twist(sinks=torch.linspace(-1, 3, 6)),
+}
+
+
 def oracle(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, lengths: list[int], scale: float, window: int | None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: list[int],
+    window: int | None = None,
+    twist: slot_attention.Twist = slot_attention.PLAIN,
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -236,7 +214,13 @@ def oracle(
         first = 0 if window is None else max(0, length - window)
         for head in range(query.shape[1]):
             keys, values = (states[row, head // shared, first:length].double().cpu() for states in (key, value))
-            out[row, head] = (keys @ query[row, head].double().cpu() * scale).softmax(0) @ values
+            scores = keys @ query[row, head].double().cpu() * SCALE
+            if twist.cap is not None:
+                scores = twist.cap * torch.tanh(scores / twist.cap)
+            total = scores.exp().sum()
+            if twist.sinks is not None:
+                total += twist.sinks[head].double().cpu().exp()
+            out[row, head] = scores.exp() / total @ values
     return out
 
 
@@ -249,18 +233,21 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
     return (*states, torch.tensor(lengths, dtype=torch.int32, device=device), lengths)
 
 
+@pytest.mark.parametrize("twist", TWISTS)
 @pytest.mark.parametrize("window", [None, 1, 64, 70])
 @pytest.mark.parametrize("backend", ["masked", "triton"])
-def test_attention_agrees_with_float64(backend: str, window: int | None) -> None:
+def test_attention_agrees_with_float64(backend: str, window: int | None, twist: str) -> None:
     query, key, value, lengths, counts = attention_case(torch.float32)
+    extra = TWISTS[twist]
     if backend == "triton":
         from trimsft.evaluate.engines.slot_kernel import attend
+
+        found = attend(query, key, value, lengths, SCALE, window, extra.cap, extra.sinks)
     else:
         value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
-        attend = slot_attention._masked
-    found = attend(query, key, value, lengths, 0.3, window)
+        found = slot_attention._masked(query, key, value, lengths, SCALE, window, extra)
     bound = 150 * torch.finfo(torch.float32).eps  # of a sum over 150 keys
-    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, 0.3, window), rtol=bound, atol=bound)
+    torch.testing.assert_close(found.double(), oracle(query, key, value, counts, window, extra), rtol=bound, atol=bound)
 
 
 def test_triton_draws_what_torch_draws() -> None:
@@ -283,10 +270,10 @@ def test_triton_draws_what_torch_draws() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", GPU_KINDS)
 def test_gpu_texts_are_those_of_generate(name: str) -> None:
     """In float32, with graphs, refills and shrinking; rounding may move a draw in rare rows."""
-    model = build(MODELS[name]).cuda()
+    model = make_kind(name).float().cuda()
     requests = make_requests(prompts=12, samples=40, max_tokens=100)
     plain = complete(model, requests, decoding="batches")
     for rows in (17, 64, 600):
@@ -299,9 +286,11 @@ def test_gpu_texts_are_those_of_generate(name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> None:
     query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
-    found = slot_attention.attend(query, key, value, lengths, 0.2, None).cpu().double()
     error = 1e-5 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(found, oracle(query, key, value, counts, 0.2, None), rtol=error, atol=error)
+    for plain in TWISTS.values():
+        twist = slot_attention.Twist(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
+        found = slot_attention.attend(query, key, value, lengths, SCALE, None, twist).cpu().double()
+        torch.testing.assert_close(found, oracle(query, key, value, counts, None, twist), rtol=error, atol=error)
 
 
 @pytest.mark.gpu

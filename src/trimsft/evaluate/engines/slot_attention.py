@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 NAME = "trimsft_slots"
+_SCORES = 2**27  # attention scores that are written out at once, where that has to be
 
 seen_windows: set[int | None] = set()
 """Windows that layers have asked for since it was last emptied: a window that a model has only in its masks, which we
@@ -44,25 +46,50 @@ def attention_of_model(
     """What a model calls: query (rows, heads, tokens, width), output (rows, tokens, heads, width)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    for name in ("softcap", "s_aux", "position_bias"):
-        if extras.get(name) is not None:
-            raise NotImplementedError(f"{type(module).__name__} asks for {name}")
+    if extras.get("position_bias") is not None:
+        raise NotImplementedError(f"{type(module).__name__} asks for position_bias")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    twist = Twist(extras.get("softcap"), extras.get("s_aux"))
     if attention_mask is None or attention_mask.dtype != torch.int32:
+        if not twist.is_none:
+            return _explicit(query, key, value, attention_mask, scale, twist).transpose(1, 2), None
         made: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **extras
         )
         return made
     if query.shape[2] != 1:
         raise NotImplementedError(f"{query.shape[2]} new tokens a row; lengths stand for one")
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = extras.get("sliding_window")
     seen_windows.add(window)
-    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window)
+    out = attend(query[:, :, 0], key, value, attention_mask.reshape(-1), scale, window, twist)
     return out[:, None], None
 
 
+@dataclass(frozen=True, eq=False)
+class Twist:
+    """What some models do to attention scores: cap them softly (Gemma-2), or add one that no key has (gpt-oss)."""
+
+    cap: float | None = None
+    """Scores are cap * tanh(score / cap)."""
+    sinks: Tensor | None = None
+    """(heads) scores that take their share of attention and give nothing."""
+
+    @property
+    def is_none(self) -> bool:
+        return self.cap is None and self.sinks is None
+
+
+PLAIN = Twist()
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Tensor,
+    scale: float,
+    window: int | None = None,
+    twist: Twist = PLAIN,
 ) -> Tensor:
     """(rows, heads, width): each row's query over the first `lengths` keys of its own, the last `window` of them.
 
@@ -72,20 +99,49 @@ def attend(
     if query.is_cuda and has_triton() and is_plain:
         from trimsft.evaluate.engines import slot_kernel
 
-        return slot_kernel.attend(query, key, value, lengths, scale, window)
-    return _masked(query, key, value, lengths, scale, window)
+        return slot_kernel.attend(query, key, value, lengths, scale, window, twist.cap, twist.sinks)
+    return _masked(query, key, value, lengths, scale, window, twist)
 
 
-def _masked(query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None) -> Tensor:
+def _masked(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, scale: float, window: int | None, twist: Twist = PLAIN
+) -> Tensor:
     """Any device. The heads that share a key head are queries of it, so that no key is repeated."""
     rows, heads, width = query.shape
     positions = torch.arange(key.shape[2], device=key.device)
     seen = positions < lengths[:, None]
     if window is not None:
         seen &= positions >= lengths[:, None] - window
+    if not twist.is_none:
+        return _explicit(query[:, :, None], key, value, seen[:, None, None], scale, twist)[:, :, 0]
     shared = query.view(rows, key.shape[1], heads // key.shape[1], width)
     out = functional.scaled_dot_product_attention(shared, key, value, attn_mask=seen[:, None, None], scale=scale)
     return out.reshape(rows, heads, value.shape[-1])
+
+
+def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, scale: float, twist: Twist) -> Tensor:
+    """(rows, heads, tokens, width) with the scores written out, of a few rows at a time; `seen` None is causal."""
+    rows, heads, tokens, _ = query.shape
+    key_heads, positions = key.shape[1:3]
+    if seen is None:
+        seen = torch.ones(tokens, positions, dtype=torch.bool, device=query.device).tril(positions - tokens)
+    seen = seen.expand(rows, 1, tokens, positions)
+    out = query.new_empty(rows, heads, tokens, value.shape[-1])
+    at_once = max(1, _SCORES // (heads * tokens * positions))
+    for part in torch.arange(rows).split(at_once):
+        rows_of = slice(int(part[0]), int(part[-1]) + 1)
+        shared = query[rows_of].unflatten(1, (key_heads, -1))
+        scores = (shared @ key[rows_of, :, None].transpose(-1, -2) * scale).flatten(1, 2)
+        if twist.cap is not None:
+            scores = twist.cap * (scores / twist.cap).tanh()
+        scores = scores.masked_fill(~seen[rows_of], -torch.inf)
+        if twist.sinks is not None:
+            sinks = twist.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(part), -1, tokens, 1)
+            scores = torch.cat([scores, sinks], dim=-1)
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        shares = scores.softmax(dim=-1, dtype=wide)[..., :positions].to(value.dtype)
+        out[rows_of] = (shares.unflatten(1, (key_heads, -1)) @ value[rows_of, :, None]).flatten(1, 2)
+    return out
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import slot_attention
+from trimsft.evaluate.engines import builds, slot_attention
 from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel
 from trimsft.evaluate.engines.draw import Drawer
 
@@ -26,9 +26,6 @@ STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look 
 REFILL_SHARE = 8  # slots are refilled when one in so many is free: reading prompts costs a pass of its own
 PROMPT_TOKENS_AT_ONCE = {"cuda": 2**16, "cpu": 2**12}
 LEAST_ROWS = 16  # below this, fewer rows save nothing
-LARGEST_ERROR = 0.01
-LARGEST_ERROR_16_BIT = 0.5
-"""Error of the first logits, as a share of their standard deviation; a wrong mask or position is off by several."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class SlotDecoder:
 
     def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
-        layers = model.config.get_text_config().num_hidden_layers
+        layers = builds.count_cached_layers(model.config.get_text_config())
         self.cache = slot_attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
         self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
         self.made = torch.zeros_like(self.token)
@@ -89,7 +86,7 @@ class SlotDecoder:
 
     def _begin(self, waiting: list[Job]) -> None:
         """The first two steps, held against what the model says without any of this."""
-        _refuse_positions(self.model.config.get_text_config(), self.cache.width)
+        builds.refuse_for_slots(self.model, self.cache.width)
         slot_attention.seen_windows.clear()
         try:
             self._refill(waiting)
@@ -103,10 +100,9 @@ class SlotDecoder:
             if "ALLOC_FAILED" in str(failure):  # cuBLAS has no room, and says so in its own way
                 raise torch.OutOfMemoryError(str(failure)) from failure
             raise UnsuitedModel(f"{type(self.model).__name__}: {one_line(failure)}") from failure
-        _refuse_hidden_windows(self.model.config.get_text_config(), self.cache.width)
-        largest = LARGEST_ERROR if self.model.dtype == torch.float32 else LARGEST_ERROR_16_BIT
+        builds.refuse_hidden_windows(self.model.config.get_text_config(), self.cache.width)
         for error in errors:
-            if not error <= largest:  # nor is nan
+            if not error <= builds.largest_error(self.model.dtype):  # nor is nan
                 raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
 
     @torch.inference_mode()
@@ -122,15 +118,9 @@ class SlotDecoder:
         job, row = min(taken, key=lambda item: len(item[0].prompt))
         assert self._logits is not None
         ids = self._tensor([[*job.prompt, *self.history[row, : step - 1].tolist()]])
-        wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1].float()
-        if not wanted.isfinite().all():
-            raise EngineError(
-                f"its logits for a prompt of {len(job.prompt):,} tokens are not finite in "
-                f"{str(self.model.dtype).removeprefix('torch.')}",
-                field="model",
-                hint="try another dtype, and check the weights",
-            )
-        return float((self._logits[row].float() - wanted).abs().max() / wanted.std().clamp(min=1e-6))
+        wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1]
+        builds.require_finite(wanted, job.prompt, self.model.dtype)
+        return builds.logit_error(self._logits[row], wanted)
 
     @torch.inference_mode()
     def _refill(self, waiting: list[Job]) -> None:
@@ -267,27 +257,6 @@ class SlotDecoder:
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-
-def _refuse_positions(config: Any, width: int) -> None:
-    """Rotary embeddings that look at the longest row of a batch make a row's text depend on its neighbours."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    for kind in (rope, *(part for part in rope.values() if isinstance(part, dict))):
-        if kind.get("rope_type") in ("longrope", "dynamic"):
-            limit = kind.get("original_max_position_embeddings") or config.max_position_embeddings
-            if width > limit:
-                raise UnsuitedModel(f"{kind['rope_type']} positions beyond {limit:,} depend on the whole batch")
-
-
-def _refuse_hidden_windows(config: Any, width: int) -> None:
-    """A window that layers do not ask for would be forgotten as soon as a text outgrows it."""
-    kinds = getattr(config, "layer_types", None)
-    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
-        window = getattr(config, name, None)
-        if not isinstance(window, int) or (kinds is not None and kind not in kinds):
-            continue
-        if window < width and window not in slot_attention.seen_windows:
-            raise UnsuitedModel(f"{name} of {window:,} is in its masks only")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.base import (
@@ -26,6 +26,9 @@ from trimsft.evaluate.engines.base import (
 )
 from trimsft.text.encoding import load_tokenizer
 from trimsft.text.models import load_model
+
+if TYPE_CHECKING:
+    from trimsft.evaluate.engines.builds import Company
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
@@ -75,6 +78,7 @@ class TransformersEngine:
         self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
         self.decoding = decoding
+        self._company: Company | None = None
         self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
         eos = getattr(self.model.generation_config, "eos_token_id", None)
         eos = [] if eos is None else eos if isinstance(eos, list | tuple) else [eos]
@@ -160,29 +164,58 @@ class TransformersEngine:
             rows = self._rows_that_fit(longest, sampling.max_tokens)
             batch = waiting[:rows]
             try:
+                if self._company is None:
+                    self._company = self._find_company(waiting)
+                batch = self._together(batch)
                 texts = self._generate([request for _, request in batch])
             except torch.OutOfMemoryError:
                 self._halve(len(batch), longest, sampling)
                 continue
             for (index, request), row in zip(batch, texts, strict=True):
                 yield self._completion(index, row, request.sampling)
-            waiting = waiting[rows:]
+            waiting = waiting[len(batch) :]
+
+    def _find_company(self, waiting: list[tuple[int, Request]]) -> "Company":
+        """Which rows the model takes together, with a warning where that is not all."""
+        from trimsft.evaluate.engines.builds import find_company, shares_lengths
+
+        long, short = (self._tokens(waiting[at][1]) for at in (0, -1))
+        company = find_company(self.model, short, long)
+        if shares_lengths(self.model, len(long) + waiting[0][1].sampling.max_tokens) and company == "any":
+            company = "one length"
+        if company != "any":
+            how = "one at a time" if company == "alone" else "in batches of one prompt length each"
+            warnings.warn(
+                f"engine transformers: rows of a batch change each other in {type(self.model).__name__}; "
+                f"decoding {how}, which is slower",
+                stacklevel=2,
+            )
+        return company
+
+    def _together(self, batch: list[tuple[int, Request]]) -> list[tuple[int, Request]]:
+        """Those of a batch, the longest first, that the model takes together."""
+        from trimsft.evaluate.engines.builds import shares_lengths
+
+        if self._company == "alone":
+            return batch[:1]
+        longest = len(self._tokens(batch[0][1]))
+        if self._company == "any" and not shares_lengths(self.model, longest + batch[0][1].sampling.max_tokens):
+            return batch
+        return [item for item in batch if len(self._tokens(item[1])) == longest]
 
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
         """New tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
-        import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
+        from trimsft.evaluate.engines.builds import bare_generation, forget_lengths, pad_left
         from trimsft.evaluate.engines.draw import Drawer
 
         model, sampling = self.model, requests[0].sampling
         stops = self._stops(sampling)
         pad = stops[0] if stops else 0
-        rows = [torch.tensor(self._tokens(request)) for request in requests]
-        pad_left = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True, padding_side="left")
-        ids = pad_left(rows, padding_value=pad).to(model.device)
-        mask = pad_left([torch.ones_like(row) for row in rows]).to(model.device)
-        drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], ids.device)
+        batch = pad_left([self._tokens(request) for request in requests], model.device, pad)
+        width = batch["input_ids"].shape[1]
+        drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], model.device)
         config = GenerationConfig(
             max_new_tokens=sampling.max_tokens,
             do_sample=False,  # the drawing is ours
@@ -190,21 +223,17 @@ class TransformersEngine:
             pad_token_id=pad,
             stop_strings=list(sampling.stop) or None,
         )
-        own, model.generation_config = model.generation_config, GenerationConfig()  # it fills what ours leaves open
-        try:
-            with torch.inference_mode():
-                texts = model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=config,
-                    logits_processor=LogitsProcessorList(
-                        [lambda seen, logits: drawer.scores(logits, step=seen.shape[1] - ids.shape[1])]
-                    ),
-                    tokenizer=self.tokenizer,
-                )
-        finally:
-            model.generation_config = own
-        tokens: list[list[int]] = texts[:, ids.shape[1] :].tolist()
+        with bare_generation(model):
+            forget_lengths(model)
+            texts = model.generate(
+                **batch,
+                generation_config=config,
+                logits_processor=LogitsProcessorList(
+                    [lambda seen, logits: drawer.scores(logits, step=seen.shape[1] - width)]
+                ),
+                tokenizer=self.tokenizer,
+            )
+        tokens: list[list[int]] = texts[:, width:].tolist()
         return tokens
 
     def _halve(self, rows: int, longest: int, sampling: Sampling) -> None:
@@ -262,8 +291,9 @@ class TransformersEngine:
                     field="model",
                     hint="is the tokenizer another model's?",
                 )
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        require_room(requests, self._tokens, limit)
+        from trimsft.evaluate.engines.builds import count_positions
+
+        require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
         """A first guess from the size of the cache; running out of memory halves it."""
@@ -273,11 +303,10 @@ class TransformersEngine:
             return CPU_ROWS_SMALL if self.model.num_parameters() < SMALL else CPU_ROWS
         import torch
 
+        from trimsft.evaluate.engines.builds import count_cached_numbers
+
         config = self.model.config.get_text_config()
-        all_heads = getattr(config, "num_attention_heads", 0)  # None in state-space models
-        heads = getattr(config, "num_key_value_heads", None) or all_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // max(1, all_heads)
-        cache = 2 * config.num_hidden_layers * heads * width * self.model.dtype.itemsize * (longest + new)
+        cache = count_cached_numbers(config) * self.model.dtype.itemsize * (longest + new)
         copies = 1 if self.decoding == "slots" else 2  # batches copy the cache as it grows
         row = copies * cache + 24 * config.vocab_size  # scores and noise in float32
         free, total = torch.cuda.mem_get_info()

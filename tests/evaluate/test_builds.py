@@ -1,0 +1,101 @@
+"""Models of many builds are decoded as their own `generate` decodes one prompt at a time."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from trimsft.evaluate.engines import Request, Sampling
+from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+
+from .model_kinds import IN_BATCHES, IN_SLOTS, make_kind
+from .tiny_model import make_tokenizer
+
+NEW = 10
+LENGTHS = (3, 14, 9)  # longer than every window, and across the borders of positions
+TOKENIZER = make_tokenizer()
+WARNINGS = {
+    "one length": "decoding in batches of one prompt length each, which is slower",
+    "alone": "decoding one at a time, which is slower",
+}
+COMPANY = {
+    "llama, dynamic": "one length",
+    "phi3, longrope": "one length",
+    "minimax, linear attention": "one length",
+    "rwkv": "alone",
+}
+
+
+def make_prompts() -> list[tuple[int, ...]]:
+    generator = torch.Generator().manual_seed(1)
+    return [tuple(torch.randint(3, 262, (length,), generator=generator).tolist()) for length in LENGTHS]
+
+
+def generate_alone(name: str, prompts: Sequence[Sequence[int]]) -> list[str]:
+    """Greedy texts of the model's own `generate`."""
+    texts: list[str] = []
+    model = make_kind(name)
+    for prompt in prompts:
+        if "dynamic" in name:
+            model = make_kind(name)  # it remembers how long texts were
+        if "soft cap" in name:
+            model.set_attn_implementation("eager")  # sdpa leaves it out
+        model.generation_config = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=0, pad_token_id=0)
+        ids = torch.tensor([prompt])
+        with torch.inference_mode():
+            new = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids))[0, len(prompt) :]
+        texts.append(TOKENIZER.decode(new, skip_special_tokens=True))
+    return texts
+
+
+def decode(engine: TransformersEngine, prompts: Sequence[Sequence[int]]) -> list[str]:
+    sampling = Sampling(max_tokens=NEW, temperature=0.0)
+    requests = [Request("", seed, sampling, tuple(prompt)) for seed, prompt in enumerate(prompts)]
+    texts = {completion.index: completion.text for completion in engine.generate(requests)}
+    return [texts[index] for index in range(len(prompts))]
+
+
+@pytest.mark.parametrize("name", IN_SLOTS)
+def test_slots_say_what_each_prompt_gets_alone(name: str) -> None:
+    prompts = make_prompts()
+    engine = TransformersEngine(make_kind(name), TOKENIZER, batch_size=3)
+    found = decode(engine, prompts)
+    assert found == generate_alone(name, prompts)
+    assert len({*found}) == len(found) and len(set("".join(found))) > NEW // 2  # no model that says one thing
+    assert engine.decoding == "slots"
+
+
+@pytest.mark.parametrize("name", IN_BATCHES)
+def test_other_builds_are_found_out(name: str) -> None:
+    prompts = make_prompts()
+    engine = TransformersEngine(make_kind(name), TOKENIZER, batch_size=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = decode(engine, prompts)
+    assert found == generate_alone(name, prompts)
+    assert len({*found}) == len(found)
+    assert engine.decoding == engine.details["decoding"] == "batches"
+    said = [str(warning.message) for warning in caught if "engine transformers" in str(warning.message)]
+    assert "decoding in slots does not suit this model (" in said[0]
+    expected = [WARNINGS[COMPANY[name]]] if name in COMPANY else []
+    assert len(said) == 1 + len(expected) and all(end in said[1] for end in expected)
+
+
+def test_a_soft_cap_is_kept_in_batches_too() -> None:
+    name, prompts = "gemma2, window and soft cap", make_prompts()
+    model: Any = make_kind(name)
+    assert model.config._attn_implementation == "sdpa"
+    assert decode(TransformersEngine(model, TOKENIZER, decoding="batches"), prompts) == generate_alone(name, prompts)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_the_text_before_does_not_matter() -> None:
+    """Dynamic rotary embeddings keep the base of the longest text so far."""
+    prompts = make_prompts()
+    engine = TransformersEngine(make_kind("llama, dynamic"), TOKENIZER, decoding="batches")
+    with pytest.warns(UserWarning, match="one prompt length"):
+        first = decode(engine, prompts)
+    assert [decode(engine, [prompt])[0] for prompt in prompts] == first
