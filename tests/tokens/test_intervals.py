@@ -63,8 +63,8 @@ def test_a_ratio_over_examples_is_covered() -> None:
         lengths = rng.integers(5, 30, size=60)
         example = np.repeat(np.arange(60), lengths)
         values = np.repeat(rng.normal(1.0, 1.0, size=60), lengths) + rng.normal(0, 1, size=len(example))
-        table = {"example": example}
-        sums = ByExample(table, [np.ones(len(example)), values])  # type: ignore[arg-type]
+        table = TokenTable({"example": example}, {}, {})
+        sums = ByExample(table, lambda part, values=values: [np.ones(len(part["example"])), values])  # type: ignore[misc]
         found = sums.interval(lambda means: means[:, 1] / means[:, 0])
         covered += found.low <= 1.0 <= found.high
     assert 180 <= covered <= 198

@@ -27,7 +27,8 @@ from trimsft.scoring.records import Recorded, read_scores
 from trimsft.scoring.scores import BenchmarkScore, macros
 from trimsft.tokens.settings import name_of
 from trimsft.tokens.statistics.weighting import objective_of
-from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
+from trimsft.tokens.stored import open_token_table
+from trimsft.tokens.table import TokenTable, read_metadata
 
 Kind = TypeVar("Kind")
 
@@ -92,8 +93,8 @@ class Run:
 
     @cached_property
     def table(self) -> TokenTable | None:
-        """All numbers of its token table."""
-        return read_token_table(self.tokens_path) if self.tokens_path.is_file() else None
+        """Its token table, of which a large one is read in parts."""
+        return open_token_table(self.tokens_path) if self.tokens_path.is_file() else None
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:

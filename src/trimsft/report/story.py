@@ -24,7 +24,8 @@ from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.runs import Run
 from trimsft.report.sides import Side, sides_of
-from trimsft.tokens.statistics.weighting import Array, Regions, region_percents, weights_of
+from trimsft.tokens.statistics.quantiles import Array
+from trimsft.tokens.statistics.weighting import Regions, region_percents, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 
 READ = 200  # examples that are looked at
@@ -175,11 +176,11 @@ def tell_story(
     run = next((run for run in runs if run.table), None)
     if run is None or run.table is None:
         return None
-    every = np.unique(run.table["example"])
-    table = read_token_table(run.tokens_path, examples=every[:READ].tolist())
+    first = run.table.first_examples(READ)
+    table = read_token_table(run.tokens_path, examples=first)
     sides = tuple(sides_of(runs, parameters, moments[-1]))
-    examples = [np.flatnonzero(table["example"] == number) for number in every[:READ]]
-    return _Teller(table, sides, examples, run.label, len(every), parameters).story()
+    examples = [np.flatnonzero(table["example"] == number) for number in first]
+    return _Teller(table, sides, examples, run.label, run.table.example_count, parameters).story()
 
 
 class _Teller:

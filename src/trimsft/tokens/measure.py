@@ -13,7 +13,8 @@ from trimsft.text.rows import DataConfig, load_rows, plain_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
-from trimsft.tokens.table import TokenTable, incomparable, read_token_table
+from trimsft.tokens.stored import open_token_table
+from trimsft.tokens.table import TokenTable, incomparable
 from trimsft.tokens.verdict import Verdict, judge_table
 from trimsft.tokens.write import alike, write_token_table
 
@@ -82,7 +83,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
         if not place.exists() or parts_folder(place).exists():
             pending.append(place)
             continue
-        tables[model] = read_token_table(place)
+        tables[model] = open_token_table(place)
         weighed = diagnose(tables[model], objective, margin=MARGIN, bandwidth=BANDWIDTH)
         is_new = _stamp(place) != before
         summaries.append(_summarise(tables[model], model, place, settings.objective, weighed, is_new=is_new))
@@ -141,7 +142,7 @@ def _summarise(
         **{name: table.metadata.get(name) for name in ("template", "system_prompt", "max_length")},
         cut=table.metadata.get("cut", {}),
         tokens=len(table),
-        examples=len(set(table["example"].tolist())),
+        examples=table.example_count,
         mean_nll=sure.mean_nll,
         median_gap=sure.median_gap,
         first_choice_percent=sure.first_choice_percent,

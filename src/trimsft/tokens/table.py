@@ -53,7 +53,7 @@ TOP_SCHEMA = pa.schema(
 AGAIN = "make it again with trimsft tokens --overwrite"
 _KEY = b"trimsft"
 _AT_ONCE = 2**18  # tokens
-_NUMBERS = tuple(one.name for one in SCHEMA if one.type != pa.string())
+NUMBERS = tuple(one.name for one in SCHEMA if one.type != pa.string())
 _TEXTS = ("text", "competitor_text", "top_texts")
 _TOPS = ("top_ids", "top_logprobs")
 # floats hardly repeat: a dictionary of them is made and thrown away
@@ -94,6 +94,22 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self.columns["gap"])
 
+    @property
+    def example_count(self) -> int:
+        return len(np.unique(self["example"]))
+
+    def first_examples(self, most: int) -> list[int]:
+        """The numbers of the first examples."""
+        numbers: list[int] = np.unique(self["example"])[:most].tolist()
+        return numbers
+
+    def parts(self) -> Iterator["TokenTable"]:
+        """The table in parts of whole examples, in their order; one that is in memory is its only part.
+
+        Whatever is computed part by part takes no more memory of a larger table; see `trimsft.tokens.stored`.
+        """
+        yield self
+
     def slices(self) -> Iterator[slice]:
         """All rows, so many at once that what is computed of them stays small."""
         return (slice(start, start + _AT_ONCE) for start in range(0, len(self), _AT_ONCE))
@@ -121,15 +137,14 @@ def read_token_table(
         if examples is not None:
             raise ValueError("examples: give these or first_examples, not both")
         examples = range(first_examples)
-    with _opened(path) as file:
-        metadata = _metadata_of(path, file.schema_arrow)
-        _require_columns(path, file.schema_arrow, metadata)
+    with opened(path) as file:
+        metadata = checked_metadata(path, file.schema_arrow)
         if examples is None:  # one column after the other, so that Arrow's copy is of one
-            columns = {name: _numbers(path, name, file.read(columns=[name]).column(name)) for name in _NUMBERS}
+            columns = {name: checked_numbers(path, name, file.read(columns=[name])) for name in NUMBERS}
             return TokenTable(columns, {}, metadata)
         table = _examples(file, examples)
         _require_texts(path, table)
-        numbers = {name: _numbers(path, name, table.column(name)) for name in _NUMBERS}
+        numbers = {name: checked_numbers(path, name, table) for name in NUMBERS}
         numbers |= {name: _matrix(table.column(name)) for name in _TOPS if name in table.column_names}
         texts = {name: table.column(name).to_pylist() for name in _TEXTS if name in table.column_names}
     return TokenTable(numbers, texts, metadata)
@@ -137,21 +152,34 @@ def read_token_table(
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """How a table was made."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return _metadata_of(path, file.schema_arrow)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
     """A table to read from; whatever is damaged in it is said in one line."""
+    with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        yield file
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever is damaged in a table, so that it cannot be read here, is said in one line."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
+        yield
     except TrimSFTError:
         raise
     except Exception as error:  # Arrow raises whatever the file makes it
         problem = f"{path}: not readable as a token table ({one_line(error)})"
         raise RunError(problem, hint=AGAIN) from error
+
+
+def checked_metadata(path: Path, schema: pa.Schema) -> dict[str, Any]:
+    """How a table was made, which must have all columns."""
+    metadata = _metadata_of(path, schema)
+    _require_columns(path, schema, metadata)
+    return metadata
 
 
 def _metadata_of(path: Path, schema: pa.Schema) -> dict[str, Any]:
@@ -194,14 +222,18 @@ def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
     Which those are says their first column, a few bytes each: a damaged statistic of a group ends the process.
     """
     wanted = np.unique(np.fromiter(examples, dtype=np.int64))
-    held = [file.read_row_group(group, columns=["example"]) for group in range(file.num_row_groups)]
-    keep = [np.isin(one.column("example").to_numpy(), wanted) for one in held]
-    groups = [group for group, kept in enumerate(keep) if kept.any()]
-    table = file.read_row_groups(groups)
-    return table.filter(pa.array(np.concatenate([keep[group] for group in groups] or [np.zeros(0, dtype=bool)])))
+
+    def kept(table: pa.Table) -> NDArray[np.bool_]:
+        return np.isin(table.column("example").to_numpy(), wanted)
+
+    every = range(file.num_row_groups)
+    table = file.read_row_groups([at for at in every if kept(file.read_row_group(at, columns=["example"])).any()])
+    return table.filter(pa.array(kept(table)))
 
 
-def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+def checked_numbers(path: Path, name: str, table: pa.Table) -> NDArray[Any]:
+    """One of `NUMBERS` as an array; refuses what is no finite number, or no category."""
+    column = table.column(name)
     if name != "category":
         values: NDArray[Any] = column.to_numpy()
         if column.null_count or not np.isfinite(values).all():
@@ -248,7 +280,7 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     for key, hint in {"data": "make both from the same rows", "template": same, "system_prompt": same}.items():
         if why := _differs(one, other, key, hint):
             return why
-    if all(np.array_equal(one[name], other[name]) for name in ("example", "position", "token_id")):
+    if _has_same_tokens(one, other):
         # a maximum length has cut both alike, if at all
         prompts = (table.metadata.get("prompts", ()) for table in (one, other))
         if any(was != now for was, now in zip(*prompts, strict=False)):
@@ -260,6 +292,33 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     settings = ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss")
     differences = filter(None, (_differs(one, other, key, same) for key in settings))
     return next(differences, RunError(tokenizers, field="tables", hint="compare them apart"))
+
+
+def _has_same_tokens(one: TokenTable, other: TokenTable) -> bool:
+    names = ("example", "position", "token_id")
+    return len(one) == len(other) and all(
+        np.array_equal(here[name], there[name]) for here, there in aligned(one, other, names) for name in names
+    )
+
+
+def aligned(one: TokenTable, other: TokenTable, columns: Sequence[str]) -> Iterator[tuple[TokenTable, TokenTable]]:
+    """Some columns of two tables of equally many tokens, in parts that begin and end together."""
+    sides = [side.parts() for side in (one, other)]
+    parts, starts, left = [next(side) for side in sides], [0, 0], len(one)
+    while True:
+        step = min(len(part) - start for part, start in zip(parts, starts, strict=True))
+        here, there = (
+            TokenTable({name: part[name][start : start + step] for name in columns}, {}, part.metadata)
+            for part, start in zip(parts, starts, strict=True)
+        )
+        yield here, there
+        left -= step
+        if left <= 0:
+            return
+        starts = [start + step for start in starts]
+        for side in (0, 1):
+            if starts[side] == len(parts[side]):
+                parts[side], starts[side] = next(sides[side]), 0
 
 
 def _differs(one: TokenTable, other: TokenTable, key: str, hint: str) -> RunError | None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimsft.objectives import BANDWIDTH, MARGIN
-from trimsft.tokens.statistics.weighting import effective_ratio_grid
+from trimsft.tokens.statistics.quantiles import Column
+from trimsft.tokens.statistics.weighting import GapBins
 from trimsft.tokens.table import TokenTable
 
 ENOUGH = 0.2
@@ -74,9 +75,11 @@ class Verdict:
 
 def judge_table(table: TokenTable) -> Verdict:
     """Look at the gaps alone; whether a band trains well is for an evaluation to say."""
-    gap = table["gap"].astype(np.float64)
-    out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))
-    ratios = [float(effective_ratio_grid(gap, [MARGIN * wider], [BANDWIDTH * wider])[0, 0]) for wider in _WIDER]
+    lowest = MARGIN - 3 * BANDWIDTH
+    beyond = sum(int(np.count_nonzero(gap.astype(np.float64) < lowest)) for gap in Column(table, "gap"))
+    out_of_reach = beyond / len(table)
+    bins = GapBins(Column(table, "gap"))
+    ratios = [bins.effective_ratio(MARGIN * wider, BANDWIDTH * wider) for wider in _WIDER]
     wide_enough = (at for at, ratio in zip(_WIDER, ratios, strict=True) if ratio >= ENOUGH)
     chosen = next(wide_enough, None) if out_of_reach <= 0.5 else None
     if chosen is None:

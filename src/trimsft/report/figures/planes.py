@@ -23,7 +23,8 @@ from trimsft.report.figures.style import (
     shown,
 )
 from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
-from trimsft.tokens.statistics.weighting import REGIONS, Array, effective_ratio_grid
+from trimsft.tokens.statistics.quantiles import Array, Column
+from trimsft.tokens.statistics.weighting import REGIONS, effective_ratio_grid
 from trimsft.tokens.table import TokenTable
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _draw_movement(axes: Axes, shares: Array, norm: Normalize) -> None:
 
 def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
     """R_eff over the plane, with lines of equal height; this setting and the paper's are marked."""
-    gaps = table["gap"].astype(np.float64)
+    gaps = Column(table, "gap")
     return draw_ratios(effective_ratio_grid(gaps, MARGINS.tolist(), BANDWIDTHS.tolist()), margin, bandwidth)
 
 

@@ -15,7 +15,7 @@ from trimsft.report.colours import METHOD_LINES, OTHER_LINE, Line, lines_of
 from trimsft.report.runs import Run
 from trimsft.scoring.intervals import Interval
 from trimsft.text.visible import visible
-from trimsft.tokens.statistics.weighting import Array
+from trimsft.tokens.statistics.quantiles import Array
 
 _CLASSES = {line: f"line-{name}" for name, line in {**METHOD_LINES, "other": OTHER_LINE}.items()}
 _STROKE = 2  # pixels; dashes are lengths in widths of the line

@@ -64,7 +64,7 @@ class Shown:
 def read_examples(runs: Sequence[Run]) -> list[TokenTable | None]:
     """The first examples of the first run that has tokens, as each run's table has them, with their texts."""
     with_tokens = [run.table for run in runs if run.table]
-    first = np.unique(with_tokens[0]["example"])[:EXAMPLES].tolist() if with_tokens else []
+    first = with_tokens[0].first_examples(EXAMPLES) if with_tokens else []
     return [read_token_table(run.tokens_path, examples=first) if run.table else None for run in runs]
 
 

@@ -93,49 +93,62 @@ def cells_each(runs: int) -> int:
 
 def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int = CELLS) -> dict[str, Any]:
     """Packed cells of one table, sorted by category and gap, and for DFT and FSFT what needs no cells."""
-    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
-    category = table["category"]
-    order, starts, width = _cells(gap, category, most)
-    count = np.diff(np.append(starts, len(gap)))
-
-    def summed(values: NDArray[Any]) -> NDArray[np.float64]:
-        return np.add.reduceat(values[order], starts) if len(starts) else np.zeros(0)
-
-    def spread(values: NDArray[Any], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-        off = values[order] - np.repeat(mean, count)
-        return np.sqrt(np.add.reduceat(off**2, starts) / count) if len(starts) else mean
-
-    nll = table["nll"].astype(np.float64)
-    mean, mean_nll = summed(gap) / count, summed(nll) / count
+    totals = {name: {"squares": 0.0, "high": 0} for name in _WEIGHTED_BY_NLL}
+    cells, width = np.zeros((len(_FIELDS), 0)), 0.0 if len(table) <= most else _FINEST_CELL
+    for part in table.parts():
+        weights = {name: weights_of(objective_of(name, parameters), part) for name in _WEIGHTED_BY_NLL}
+        for name, values in weights.items():
+            totals[name]["squares"] += float(np.square(values).sum())
+            totals[name]["high"] += int((values > HIGH_WEIGHT).sum())
+        cells = np.concatenate([cells, _each_token(part, weights)], axis=1)
+        while (joined := _joined(cells, width)).shape[1] > most and 0 < width < _COARSEST_CELL:
+            width *= 2
+        cells = joined
+    held = dict(zip(_FIELDS, cells, strict=True))
+    count = held["count"]
     columns = {
         "count": whole(count),
-        "category": whole(category[order][starts]),
-        "mean": single(mean),
-        "spread": single(spread(gap, mean)),
-        "nll": single(mean_nll),
-        "nll_spread": single(spread(nll, mean_nll)),
-        "norm": single(summed(norm)),
+        "category": whole(held["category"]),
+        "mean": single(held["gap"]),
+        "spread": single(np.sqrt(held["gap_squares"] / count)),
+        "nll": single(held["nll"]),
+        "nll_spread": single(np.sqrt(held["nll_squares"] / count)),
+        "norm": single(held["norm"]),
+        **{name: single(held[name]) for name in _FIELDS if "." in name},
     }
-    totals = {}
-    for name in _WEIGHTED_BY_NLL:
-        weights = weights_of(objective_of(name, parameters), table)
-        columns |= {f"{name}.w": single(summed(weights)), f"{name}.mass": single(summed(weights * norm))}
-        totals[name] = {"squares": float(np.square(weights).sum()), "high": int((weights > HIGH_WEIGHT).sum())}
-    return {"tokens": len(gap), "width": width, "columns": columns, "totals": totals}
+    return {"tokens": len(table), "width": width, "columns": columns, "totals": totals}
 
 
-def _cells(
-    gap: NDArray[np.float64], category: NDArray[np.int8], most: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
-    """Tokens in order of category and gap, where each cell starts among them, and how wide the cells are."""
-    order = np.lexsort((gap, category))
-    if len(gap) <= most:
-        return order, np.arange(len(gap)), 0.0
-    width = _FINEST_CELL
-    while True:
-        new = np.ones(len(gap), dtype=bool)
-        new[1:] = (np.diff(np.floor(gap[order] / width)) != 0) | (np.diff(category[order]) != 0)
-        starts = np.flatnonzero(new)
-        if len(starts) <= most or width >= _COARSEST_CELL:
-            return order, starts, width
-        width *= 2
+_SUMMED = ("norm", *(f"{name}.{what}" for name in _WEIGHTED_BY_NLL for what in ("w", "mass")))
+_FIELDS = ("category", "count", "gap", "gap_squares", "nll", "nll_squares", *_SUMMED)
+"""Of a cell: means of gap and nll, sums of the squares of what lies off them, and sums."""
+
+
+def _each_token(part: TokenTable, weights: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """A cell for each token; [fields, tokens]."""
+    none, norm = np.zeros(len(part)), part["gradient_norm"].astype(np.float64)
+    sums = [norm, *(values for of_name in weights.values() for values in (of_name, of_name * norm))]
+    return np.stack([part["category"], none + 1, part["gap"], none, part["nll"], none, *sums]).astype(np.float64)
+
+
+def _joined(cells: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+    """Cells in order of category and gap; those of one category in one bin of this width become one, with 0 none."""
+    category, count, gap, gap_squares, nll, nll_squares, *sums = cells[:, np.lexsort((cells[2], cells[0]))]
+    new = np.ones(len(gap), dtype=bool)
+    if width:
+        new[1:] = (np.diff(np.floor(gap / width)) != 0) | (np.diff(category) != 0)
+    starts = np.flatnonzero(new)
+    if not len(starts):
+        return cells
+
+    def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.add.reduceat(values, starts)
+
+    total, sizes = summed(count), np.diff(np.append(starts, len(gap)))
+
+    def moments(mean: NDArray[np.float64], squares: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        common = summed(count * mean) / total
+        return [common, summed(squares + count * (mean - np.repeat(common, sizes)) ** 2)]
+
+    parts = [category[starts], total, *moments(gap, gap_squares), *moments(nll, nll_squares), *map(summed, sums)]
+    return np.stack(parts)

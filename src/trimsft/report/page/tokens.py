@@ -22,6 +22,7 @@ from trimsft.report.runs import Run
 from trimsft.text.visible import json_for_script, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
+from trimsft.tokens.statistics.quantiles import Column
 from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
 
@@ -105,7 +106,7 @@ def _counts(table: TokenTable, shown: Shown, packed: Mapping[str, Any]) -> dict[
     """How much there is, how much of it is shown, and what is left out."""
     return {
         "tokens": len(table),
-        "examples": len(np.unique(table["example"])),
+        "examples": table.example_count,
         "shown_tokens": len(shown),
         "shown_examples": len(shown.numbers),
         "cut_tokens": sum(shown.left_out),
@@ -137,7 +138,7 @@ def _written(shown: Shown) -> list[dict[str, Any]]:
 def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str, float]) -> Markup:
     import torch
 
-    gaps = {label: table["gap"].astype(np.float64) for label, table in tables.items()}
+    gaps = {label: Column(table, "gap") for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), 301)
     gap = torch.from_numpy(grid)
     on_grid = TokenStats(nll=gap, gap=gap, gold_logit=gap, competitor=torch.zeros(len(gap), dtype=torch.int64))

@@ -17,6 +17,7 @@ Tables = Mapping[str, TokenTable]
 Rows = list[dict[str, Value]]
 _DIGITS = {"mean_nll": 3, "mean_weight": 3, "mean_entropy": 3, "r_eff": 3}
 _SHOWN_EXAMPLES = 20
+MOST_EXAMPLES = 10_000  # in examples.csv
 
 
 def confidences(tables: Tables, band: Mapping[str, float]) -> Records:
@@ -70,9 +71,12 @@ def examples(label: str, table: TokenTable, parameters: Mapping[str, float]) -> 
     """The examples of the first run; the most trimmed first."""
     each = per_example(table, objective_of("trim", parameters))
     order = sorted(range(len(each.example)), key=lambda at: (-each.trimmed_mass_percent[at], at))
+    order = order[:MOST_EXAMPLES]
     fields = ("example", "tokens", "mean_nll", "mean_weight", "first_choice_percent", "trimmed_mass_percent")
     rows: Rows = [{_column(field): getattr(each, field)[at].item() for field in fields} for at in order]
     note = f"Run {label}; trimmed mass is the percent of SFT's gradient mass that TrimSFT takes away."
+    if len(order) < len(each.example):
+        note += f" Of {len(each.example):,} examples the first {len(order):,} are in the files."
     return Records("examples", "Each example, the most trimmed first", rows, [note], _DIGITS, _SHOWN_EXAMPLES)
 
 

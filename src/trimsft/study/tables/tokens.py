@@ -9,8 +9,8 @@ handful of examples shows is not judged.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from trimsft.study.tables.variance import OPEN, verdict_of
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import PAPER_MASS, TRIMS, ByExample, effective
 from trimsft.tokens.statistics.weighting import weights_of
-from trimsft.tokens.table import TokenTable
+from trimsft.tokens.table import TokenTable, aligned
 
 BAND = {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1]}
 _HEADINGS = {
@@ -115,7 +115,7 @@ def token_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
     base = tables.get(BASE)
     claims = [] if base is None else [*_weight_claims(base), *_mass_claims(base), _category_claim(base)]
     claims += _gap_claims(tables)
-    examples = min((len(np.unique(table["example"])) for table in tables.values()), default=0)
+    examples = min((table.example_count for table in tables.values()), default=0)
     if examples >= LEAST_EXAMPLES:
         return claims
     why = f"{examples} example{'' if examples == 1 else 's'}, fewer than {LEAST_EXAMPLES}, tell too little."
@@ -129,10 +129,13 @@ Statistic = Callable[[Array, Setting], Array]  # (means over tokens [R, columns]
 def _weight_claims(table: TokenTable) -> list[Claim]:
     """Columns: for each setting the weights, their squares, and which are above one half."""
     settings = [(m, tau) for m in MARGINS for tau in BANDWIDTHS] + [(3.0, 1.0)]
-    columns: list[Array] = [np.ones(len(table))]
-    for setting in settings:
-        weights = weights_of(TrimSFT(*setting), table)
-        columns += [weights, np.square(weights), np.where(weights > 0.5, 100.0, 0.0)]
+
+    def columns(part: TokenTable) -> Iterator[Array]:
+        yield np.ones(len(part))
+        for setting in settings:
+            weights = weights_of(TrimSFT(*setting), part)
+            yield from (weights, np.square(weights), np.where(weights > 0.5, 100.0, 0.0))
+
     sums = ByExample(table, columns)
 
     def ratio(means: Array, setting: Setting) -> Array:
@@ -198,13 +201,15 @@ def _ranges(statistic: Statistic, means: Array) -> tuple[Array, Array]:
 
 def _mass_claims(table: TokenTable) -> list[Claim]:
     """Columns by setting and objective: the mass in the low, the middle and the high region."""
-    gap, norm = table["gap"].astype(np.float64), table["gradient_norm"].astype(np.float64)
-    columns = []
-    for m, tau in PAPER_MASS:
-        low, high = gap < m - tau, gap > m + tau
-        for name in TRIMS:
-            mass = weights_of(make_objective(name, margin=m, bandwidth=tau), table) * norm
-            columns += [mass * low, mass * ~(low | high), mass * high]
+
+    def columns(part: TokenTable) -> Iterator[Array]:
+        gap, norm = part["gap"].astype(np.float64), part["gradient_norm"].astype(np.float64)
+        for m, tau in PAPER_MASS:
+            low, high = gap < m - tau, gap > m + tau
+            for name in TRIMS:
+                mass = weights_of(make_objective(name, margin=m, bandwidth=tau), part) * norm
+                yield from (mass * low, mass * ~(low | high), mass * high)
+
     sums = ByExample(table, columns)
 
     def percents(means: Array, name: str, region: int) -> Array:
@@ -225,10 +230,14 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
 
 
 def _category_claim(table: TokenTable) -> Claim:
-    norm, which = table["gradient_norm"].astype(np.float64), table["category"]
-    mass = weights_of(TrimSFT(1.0, 1.0), table) * norm
     count = len(CATEGORIES)
-    sums = ByExample(table, [of * (which == n) for of in (norm, mass) for n in range(count)])
+
+    def columns(part: TokenTable) -> Iterator[Array]:
+        norm, which = part["gradient_norm"].astype(np.float64), part["category"]
+        mass = weights_of(TrimSFT(1.0, 1.0), part) * norm
+        yield from (of * (which == n) for of in (norm, mass) for n in range(count))
+
+    sums = ByExample(table, columns)
 
     def gains(means: Array) -> Array:
         """[R, categories] in points."""
@@ -268,10 +277,30 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
 
 def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:
     """The difference of the mean gap, or of the percent of tokens with a gap below."""
-    gaps = [table["gap"].astype(np.float64) for table in (a, b)]
-    values = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
-    sums = ByExample(a, [np.ones(len(a)), values[0] - values[1]])
+
+    def columns(part: TokenTable) -> Iterator[Array]:
+        gaps = [part[name].astype(np.float64) for name in ("gap", "other_gap")]
+        values = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
+        yield from (np.ones(len(part)), values[0] - values[1])
+
+    sums = ByExample(_Pair({}, {}, a.metadata, a, b), columns)
     return sums.interval(lambda means: means[:, 1] / means[:, 0])
+
+
+@dataclass(frozen=True)
+class _Pair(TokenTable):
+    """The gaps of two tables of the same tokens, side by side."""
+
+    one: TokenTable
+    other: TokenTable
+
+    @property
+    def example_count(self) -> int:
+        return self.one.example_count
+
+    def parts(self) -> Iterator[TokenTable]:
+        for here, there in aligned(self.one, self.other, ("example", "gap")):
+            yield TokenTable({**here.columns, "other_gap": there["gap"]}, {}, self.metadata)
 
 
 def _text(interval: Interval, digits: int) -> str:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimsft.scoring.intervals import resampled_means
-from trimsft.tokens.statistics.weighting import Array
+from trimsft.tokens.statistics.intervals import rows_of_examples
+from trimsft.tokens.statistics.quantiles import Array, Column, quantiles
 from trimsft.tokens.table import TokenTable
 
 Binning: TypeAlias = Literal["width", "mass"]
@@ -56,18 +56,23 @@ def calibration(
     table: TokenTable, *, bins: int = BINS, by: Binning = "width", resamples: int = RESAMPLES, seed: int = 0
 ) -> Calibration:
     """By bins of equal width, or with as nearly equal numbers of tokens as equal confidences allow."""
-    sure, right = first_choice(table)
-    which = _bins_of(sure, bins, by)
-    _, example = np.unique(table["example"], return_inverse=True)
-    sums = _sums(example, which, sure, right)
+    edges = None
+    if by == "mass":
+        edges = quantiles(Column(table, lambda part: first_choice(part)[0]), np.arange(1, bins) / bins)
+    confident = hits = 0.0
+    for part in table.parts():
+        sure, right = first_choice(part)
+        confident, hits = confident + float(sure.sum()), hits + float(right.sum())
+    flat = rows_of_examples(table, lambda part: _sums(part, bins, edges))
+    sums = flat.reshape(len(flat), 3, bins)
     low, high = _interval(sums, resamples, seed)
     tokens, confidence, accuracy = sums.sum(axis=0)
     held = tokens > 0
     bins_held = zip(tokens[held], confidence[held] / tokens[held], accuracy[held] / tokens[held], strict=True)
     return Calibration(
         tokens=len(table),
-        confidence=float(sure.mean()),
-        accuracy=float(right.mean()),
+        confidence=confident / len(table),
+        accuracy=hits / len(table),
         ece=float(_ece(sums.sum(axis=0))),
         low=low,
         high=high,
@@ -75,19 +80,18 @@ def calibration(
     )
 
 
-def _bins_of(sure: Array, bins: int, by: Binning) -> NDArray[np.int64]:
-    if by == "width":
-        return np.minimum((sure * bins).astype(np.int64), bins - 1)
-    edges = np.quantile(sure, np.arange(1, bins) / bins)
-    return np.searchsorted(edges, sure, side="left").astype(np.int64)  # equal confidences stay together
-
-
-def _sums(example: NDArray[np.int64], which: NDArray[np.int64], sure: Array, right: Array) -> Array:
-    """[examples, 3, bins]: tokens, sum of confidences, sum of hits."""
-    examples, bins = int(example.max()) + 1, int(which.max()) + 1
-    cell = example * bins + which
-    columns = [np.bincount(cell, weights=values, minlength=examples * bins) for values in (None, sure, right)]
-    return np.stack([column.reshape(examples, bins) for column in columns], axis=1).astype(np.float64)
+def _sums(part: TokenTable, bins: int, edges: Array | None) -> Array:
+    """[examples, 3 * bins]: tokens, sum of confidences, sum of hits; by equal width, or between the edges."""
+    sure, right = first_choice(part)
+    if edges is None:
+        which = np.minimum((sure * bins).astype(np.int64), bins - 1)
+    else:
+        which = np.searchsorted(edges, sure, side="left").astype(np.int64)  # equal confidences stay together
+    numbers, example = np.unique(part["example"], return_inverse=True)
+    cell, cells = example * bins + which, len(numbers) * bins
+    columns = [np.bincount(cell, weights=values, minlength=cells) for values in (None, sure, right)]
+    stacked = np.stack([column.reshape(len(numbers), bins) for column in columns], axis=1)
+    return stacked.reshape(len(numbers), -1).astype(np.float64)
 
 
 def _ece(sums: Array) -> Array:

@@ -1,9 +1,11 @@
 """Statistics of a token table with their 95 % intervals, by resampling examples: the tokens of one are not independent.
 
-    sums = ByExample(table, [np.ones(len(table)), table["nll"]])
+    sums = ByExample(table, lambda part: [np.ones(len(part)), part["nll"]])
     sums.interval(lambda means: means[:, 1] / means[:, 0])          # of the mean nll
 
 Every such quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
+More than `MOST_ROWS` examples are dealt at random into that many equal groups first, and a group is a row: the groups
+are as independent as the examples, and the variance of their mean is the same.
 Those of the paper's appendix tables, with the values of `weighting.diagnose` and `groups`:
 
     weight_intervals(table)[Setting(1, 1)]["r_eff"]
@@ -32,6 +34,7 @@ from trimsft.tokens.table import TokenTable
 
 Intervals: TypeAlias = dict[str, Interval]
 RESAMPLES = 1_000
+MOST_ROWS = 2**14  # that are resampled
 PAPER_SETTINGS = tuple(row.setting for row in paper.weight_diagnostics() if row.setting is not None)
 """The (m, tau) of the paper's weight diagnostics."""
 PAPER_MASS = tuple(dict.fromkeys(row.setting for row in paper.gradient_mass()))
@@ -39,18 +42,34 @@ PAPER_MASS = tuple(dict.fromkeys(row.setting for row in paper.gradient_mass()))
 TRIMS = ("trim", "trim-e", "trim-h")
 
 
+def rows_of_examples(table: TokenTable, sums: Callable[[TokenTable], Array]) -> Array:
+    """[E, K]: what `sums` gives for each example of a part, in their order; in groups where there are many."""
+    count = table.example_count
+    if count <= MOST_ROWS:
+        return np.concatenate([sums(part) for part in table.parts()])
+    group_E = np.random.default_rng(0).permutation(count) % MOST_ROWS
+    rows, done = np.zeros((MOST_ROWS, 0)), 0
+    for part in table.parts():
+        of_part = sums(part)
+        rows = rows if rows.size else np.zeros((MOST_ROWS, of_part.shape[1]))
+        np.add.at(rows, group_E[done : done + len(of_part)], of_part)
+        done += len(of_part)
+    return rows
+
+
 class ByExample:
     """Sums of columns of numbers, one for each token, over the tokens of each example.
 
-    Columns that are made one after the other take the memory of one.
+    Columns of a part that are made one after the other take the memory of one.
     """
 
-    def __init__(self, table: TokenTable, columns: Iterable[Array]) -> None:
-        _, which = np.unique(table["example"], return_inverse=True)
-        weights = (np.asarray(column, dtype=np.float64) for column in columns)
-        self._sums_EK: Array = np.stack(
-            [np.bincount(which, weights=column).astype(np.float64) for column in weights], axis=1
-        )
+    def __init__(self, table: TokenTable, columns: Callable[[TokenTable], Iterable[Array]]) -> None:
+        def sums(part: TokenTable) -> Array:
+            _, which = np.unique(part["example"], return_inverse=True)
+            weights = (np.asarray(column, dtype=np.float64) for column in columns(part))
+            return np.stack([np.bincount(which, weights=column).astype(np.float64) for column in weights], axis=1)
+
+        self._sums_EK = rows_of_examples(table, sums)
 
     def value(self, statistic: Callable[[Array], Array]) -> float:
         """The statistic of the table as it is; it takes [R, K] means of the columns and gives [R]."""
@@ -71,18 +90,22 @@ class ByExample:
 
 def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
     """mean_weight, high_weight_percent and r_eff of TrimSFT, for each setting."""
-
-    def columns() -> Iterator[Array]:
-        yield np.ones(len(table))
+    largest = dict.fromkeys(settings, 0.0)
+    for part in table.parts():
         for setting in settings:
-            weights = weights_of(TrimSFT(*setting), table)
+            largest[setting] = float(weights_of(TrimSFT(*setting), part).max(initial=largest[setting]))
+
+    def columns(part: TokenTable) -> Iterator[Array]:
+        yield np.ones(len(part))
+        for setting in settings:
+            weights = weights_of(TrimSFT(*setting), part)
             yield weights
             yield (weights > HIGH_WEIGHT).astype(np.float64)
-            scaled = weights / (weights.max(initial=0.0) or 1.0)  # squares of tiny weights would be 0
+            scaled = weights / (largest[setting] or 1.0)  # squares of tiny weights would be 0
             yield scaled
             yield np.square(scaled)
 
-    sums = ByExample(table, columns())
+    sums = ByExample(table, columns)
     return {
         setting: {
             "mean_weight": sums.interval(_ratio(at, 0)),
@@ -97,18 +120,18 @@ def mass_intervals(
     table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
 ) -> dict[tuple[Setting, str], Intervals]:
     """Percent of the gradient mass in each region, for each setting and objective."""
-    norm = table["gradient_norm"].astype(np.float64)
 
-    def columns() -> Iterator[Array]:
+    def columns(part: TokenTable) -> Iterator[Array]:
+        norm = part["gradient_norm"].astype(np.float64)
         for setting in settings:
-            which = _regions(table, setting)
+            which = _regions(part, setting)
             for name in objectives:
                 made = make_objective(name, margin=setting.margin, bandwidth=setting.bandwidth)
-                mass = weights_of(made, table) * norm
+                mass = weights_of(made, part) * norm
                 yield mass
                 yield from (mass * (which == region) for region in range(len(REGIONS)))
 
-    sums = ByExample(table, columns())
+    sums = ByExample(table, columns)
     keys = [(setting, name) for setting in settings for name in objectives]
     return {
         key: {region: sums.interval(_ratio(at + 1 + n, at, scale=100.0)) for n, region in enumerate(REGIONS)}
@@ -118,19 +141,19 @@ def mass_intervals(
 
 def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
     """The columns of `groups.Group` for each category, but for its mean nll."""
-    which, norm = table["category"], table["gradient_norm"].astype(np.float64)
-    weights = weights_of(TrimSFT(*setting), table)
-    is_inside = _regions(table, setting) == 1
 
-    def each(part: NDArray[np.bool_] | int = 1) -> Iterator[Array]:
-        yield np.ones(len(table)) * part
-        yield weights * part
-        yield (is_inside * part).astype(np.float64)
-        yield norm * part
-        yield weights * norm * part
+    def columns(part: TokenTable) -> Iterator[Array]:
+        norm, weights = part["gradient_norm"].astype(np.float64), weights_of(TrimSFT(*setting), part)
+        is_inside = _regions(part, setting) == 1
+        kinds = (part["category"] == n for n in range(len(CATEGORIES)))
+        for some in itertools.chain([np.ones(len(part), dtype=bool)], kinds):
+            yield some.astype(np.float64)
+            yield weights * some
+            yield (is_inside & some).astype(np.float64)
+            yield norm * some
+            yield weights * norm * some
 
-    parts = (each(which == n) for n in range(len(CATEGORIES)))
-    sums = ByExample(table, itertools.chain(each(), *parts))
+    sums = ByExample(table, columns)
     intervals = {}
     for n, name in enumerate(CATEGORIES):
         at = 5 * (n + 1)

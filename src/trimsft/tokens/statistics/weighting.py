@@ -14,7 +14,7 @@ Shares are in percent. Where nothing has any weight they are not defined: NaN.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,8 @@ from trimsft.errors import UsageError, one_line
 from trimsft.head.problem import weigh
 from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
 from trimsft.objectives.base import needs_of
+from trimsft.tokens.statistics.quantiles import Array, Column, Values, median, pieces_of
 from trimsft.tokens.table import TokenTable
-
-Array: TypeAlias = NDArray[np.float64]
 
 REGIONS = ("low", "middle", "high")
 HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight
@@ -67,13 +66,36 @@ class Confidence:
     regions_percent: Regions  # tokens by their gap
 
 
-def effective_ratio(weights: Array) -> float:
+def effective_ratio(weights: Values) -> float:
     """R_eff = (sum w)^2 / (N sum w^2): 1 where all tokens count alike, 1/N where a single one does."""
-    largest = float(np.abs(weights).max(initial=0.0))
-    if largest == 0:
-        return math.nan
-    scaled = weights / largest  # squares of tiny weights would be 0
-    return float(scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum()))
+    sums = _Weighed()
+    for piece in pieces_of(weights):
+        sums.add(piece)
+    return sums.effective_ratio
+
+
+class _Weighed:
+    """Sums of weights that come piece by piece."""
+
+    def __init__(self) -> None:
+        self.tokens = self.high = 0
+        self.total = 0.0
+        self._largest = self._scaled = self._squares = 0.0
+
+    def add(self, weights: Array) -> None:
+        self.tokens += len(weights)
+        self.high += int(np.count_nonzero(weights > HIGH_WEIGHT))
+        self.total += float(weights.sum())
+        largest = max(self._largest, float(np.abs(weights).max(initial=0.0)))
+        if largest > 0:
+            scaled, shrink = weights / largest, self._largest / largest  # squares of tiny weights would be 0
+            self._scaled = self._scaled * shrink + float(scaled.sum())
+            self._squares = self._squares * shrink**2 + float(np.square(scaled).sum())
+        self._largest = largest
+
+    @property
+    def effective_ratio(self) -> float:
+        return self._scaled**2 / (self.tokens * self._squares) if self._largest > 0 else math.nan
 
 
 def region_of(gap: Array, margin: float, bandwidth: float) -> NDArray[np.int64]:
@@ -89,11 +111,18 @@ def sums_by(groups: NDArray[np.int64], values: Array, count: int) -> Array:
 
 def region_percents(gap: Array, mass: Array, *, margin: float, bandwidth: float) -> Regions:
     """Percent of the mass in each region."""
-    total = float(mass.sum())
-    if total == 0:
-        return Regions(math.nan, math.nan, math.nan)
+    return _percents(_region_sums(gap, mass, margin, bandwidth))
+
+
+def _region_sums(gap: Array, mass: Array, margin: float, bandwidth: float) -> Array:
+    """The mass in each region, and all of it."""
     which = region_of(gap, margin, bandwidth)
-    return Regions(*(100 * float(mass[which == region].sum()) / total for region in range(3)))
+    return np.array([*(mass[which == region].sum() for region in range(3)), mass.sum()])
+
+
+def _percents(sums: Array) -> Regions:
+    *parts, total = sums.tolist()
+    return Regions(*(100 * part / total if total else math.nan for part in parts))
 
 
 def weights_of(objective: Objective, table: TokenTable) -> Array:
@@ -126,42 +155,63 @@ def objective_of(name: str, parameters: Mapping[str, Any] | None = None) -> Buil
 
 def diagnose(table: TokenTable, objective: Objective, *, margin: float, bandwidth: float) -> Diagnostics:
     """R_eff, High-Weight and gradient mass of one objective on one table."""
-    weights = weights_of(objective, table)
-    gap, mass = table["gap"].astype(np.float64), weights * table["gradient_norm"].astype(np.float64)
+    sums, masses = _Weighed(), np.zeros(4)
+    for part in table.parts():
+        weights = weights_of(objective, part)
+        gap, mass = part["gap"].astype(np.float64), weights * part["gradient_norm"].astype(np.float64)
+        sums.add(weights)
+        masses += _region_sums(gap, mass, margin, bandwidth)
     return Diagnostics(
-        mean_weight=float(weights.mean()),
-        effective_ratio=effective_ratio(weights),
-        high_weight_percent=100 * float(np.mean(weights > HIGH_WEIGHT)),
-        mass_percent=region_percents(gap, mass, margin=margin, bandwidth=bandwidth),
+        mean_weight=sums.total / sums.tokens,
+        effective_ratio=sums.effective_ratio,
+        high_weight_percent=100 * (sums.high / sums.tokens),
+        mass_percent=_percents(masses),
     )
 
 
 def confidence(table: TokenTable, *, margin: float, bandwidth: float) -> Confidence:
     """What the model of a table thinks of its tokens, whatever is learned from them."""
-    gap = table["gap"].astype(np.float64)
+    nll = entropy = 0.0
+    firsts, regions = 0, np.zeros(4)
+    for part in table.parts():
+        gap = part["gap"].astype(np.float64)
+        nll += float(part["nll"].sum(dtype=np.float64))
+        entropy += float(part["entropy"].sum(dtype=np.float64))
+        firsts += int(np.count_nonzero(part["rank"] == 1))
+        regions += _region_sums(gap, np.ones_like(gap), margin, bandwidth)
     return Confidence(
         tokens=len(table),
-        mean_nll=float(table["nll"].mean(dtype=np.float64)),
-        median_gap=float(np.median(gap)),
-        first_choice_percent=100 * float(np.mean(table["rank"] == 1)),
-        mean_entropy=float(table["entropy"].mean(dtype=np.float64)),
-        regions_percent=region_percents(gap, np.ones_like(gap), margin=margin, bandwidth=bandwidth),
+        mean_nll=nll / len(table),
+        median_gap=median(Column(table, "gap")),
+        first_choice_percent=100 * (firsts / len(table)),
+        mean_entropy=entropy / len(table),
+        regions_percent=_percents(regions),
     )
 
 
-def effective_ratio_grid(gap: Array, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:
+def effective_ratio_grid(gap: Values, margins: Sequence[float], bandwidths: Sequence[float]) -> Array:
     """R_eff of TrimSFT at each bandwidth (rows) and margin (columns), from fine bins of the gaps."""
-    gap = np.clip(np.asarray(gap, dtype=np.float64), -_REACH, _REACH)
-    place = np.floor(gap * _BINS_PER_UNIT).astype(np.int64)
-    place -= place.min(initial=0)
-    counts = np.bincount(place)
-    sums = np.bincount(place, weights=gap)
-    kept = counts > 0
-    means, counts = sums[kept] / counts[kept], counts[kept].astype(np.float64)
-    ratios = np.empty((len(bandwidths), len(margins)))
-    for row, bandwidth in enumerate(bandwidths):
-        for column, margin in enumerate(margins):
-            exponents = -np.square(means - margin) / (2 * bandwidth**2)
-            weights = np.exp(exponents - exponents.max(initial=-np.inf))  # the ratio knows no scale
-            ratios[row, column] = (counts @ weights) ** 2 / (len(gap) * (counts @ np.square(weights)))
-    return ratios
+    bins = GapBins(gap)
+    return np.array([[bins.effective_ratio(margin, bandwidth) for margin in margins] for bandwidth in bandwidths])
+
+
+class GapBins:
+    """How many gaps lie in each of many fine bins, and their means."""
+
+    def __init__(self, gap: Values) -> None:
+        edge = int(_REACH * _BINS_PER_UNIT)
+        counts, sums = np.zeros((2, 2 * edge + 1))
+        for piece in pieces_of(gap):
+            near = np.clip(piece.astype(np.float64), -_REACH, _REACH)
+            place = np.floor(near * _BINS_PER_UNIT).astype(np.int64) + edge
+            counts += np.bincount(place, minlength=len(counts))
+            sums += np.bincount(place, weights=near, minlength=len(counts))
+        kept = counts > 0
+        self._means_B, self._counts_B = sums[kept] / counts[kept], counts[kept]
+
+    def effective_ratio(self, margin: float, bandwidth: float) -> float:
+        """R_eff of TrimSFT's weights."""
+        exponents_B = -np.square(self._means_B - margin) / (2 * bandwidth**2)
+        weights_B = np.exp(exponents_B - exponents_B.max(initial=-np.inf))  # the ratio knows no scale
+        total = self._counts_B @ weights_B
+        return float(total**2 / (self._counts_B.sum() * (self._counts_B @ np.square(weights_B))))
