@@ -227,7 +227,8 @@ def test_checkpointing_and_offloading_keep_less() -> None:
 
 SHAPES = {"qwen": (8192, 1536, 151_936), "llama": (8192, 4096, 128_256), "smollm2": (16_384, 576, 49_152)}
 MODES = {
-    "default": {}, "low_memory": {"low_memory": True}, "exact": {"skip_below": 0.0},
+    "default": {"low_memory": False}, "low_memory": {"low_memory": True},
+    "exact": {"skip_below": 0.0, "low_memory": False},
     "reference": {"head_backend": "reference", "skip_below": 0.0},
 }  # fmt: skip
 MEASURED_GIB = {
@@ -247,6 +248,17 @@ def test_the_head_takes_what_was_measured(monkeypatch, mode, shape) -> None:
     settings = {"bf16": True, "dtype": torch.bfloat16, "max_length": None, **MODES[mode]}
     result = estimated(config, lengths=(tokens // 4,) * 4, **settings)
     assert result.head_bytes / 2**30 == pytest.approx(MEASURED_GIB[mode, shape], rel=0.06)
+
+
+def test_the_head_takes_no_more_than_others_or_than_a_layer_does_in_any_case() -> None:
+    settings = {"bf16": True, "dtype": torch.bfloat16, "lengths": (2048,) * 16, "per_device_train_batch_size": 16}
+    settings |= {"objective": "sft", "max_length": None, "gradient_checkpointing": False}
+    everything, some, least = (estimated(QWEN, low_memory=low, **settings) for low in (False, None, True))
+    held = some.weights_bytes + some.optimizer_bytes + some.activation_bytes
+    assert least.head_bytes < some.head_bytes < everything.head_bytes
+    assert some.head_bytes == 6 * 151_936 * 1536 + held // 64
+    checkpointed = estimated(QWEN, **settings | {"gradient_checkpointing": True})
+    assert checkpointed.head_bytes == checkpointed.layer_bytes
 
 
 def test_masked_prompts_make_the_head_smaller() -> None:
@@ -341,7 +353,7 @@ def test_whole_steps_take_what_was_measured(monkeypatch, objective, batch) -> No
     # rows of one length need no mask
     result = estimated(
         QWEN, lengths=(2048,) * batch, dtype=torch.bfloat16, bf16=True, padding_free=True,
-        objective=objective, per_device_train_batch_size=batch, gradient_checkpointing=False,
+        objective=objective, per_device_train_batch_size=batch, gradient_checkpointing=False, low_memory=False,
         **({"skip_below": 0.0} if objective == "sft" else {}),
     )  # fmt: skip
     assert result.total_bytes / 2**30 == pytest.approx(MEASURED_STEPS[objective, batch], rel=0.02)

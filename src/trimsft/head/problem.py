@@ -59,10 +59,11 @@ class Problem:
     softcap: float | None
     skip_below: float
     with_entropy: bool
-    low_memory: bool
+    low_memory: bool | None
     wants_hidden: bool  # whether the gradient of the hidden states is needed; the next two likewise
     wants_weight: bool
     wants_bias: bool
+    buffer_bytes: int | None = None  # the most that logit gradients of several rows may take; None: any
 
     @property
     def wants_gradient(self) -> bool:

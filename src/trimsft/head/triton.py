@@ -7,9 +7,10 @@ With a fraction f of the rows kept there are two ways (one matmul = 2*T*H*V oper
     recomputed  1 + 3f matmuls: the logits of kept rows are computed again, one slice of the vocabulary at a time,
                 so that each slice of the weight's gradient is complete in one matmul, without an accumulator
 
-Rows go through the buffer as long as it has room; `low_memory` does without it. The host waits for the device
-twice a call: after the first chunk, to size the buffer, and at the end. The weight's gradient is written last,
-and until then its memory holds the logits of a chunk.
+Rows go through the buffer as long as it has room, which `memory.py` measures out; `low_memory` does without it. Where
+nothing is skipped and the buffer has no room for all, `parts.py` computes one part after the other. The host waits for
+the device twice a call: after the first chunk, to size the buffer, and at the end. The weight's gradient is written
+last, and until then its memory holds the logits of a chunk.
 
 Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
 """
@@ -24,6 +25,7 @@ import triton
 from torch import Tensor
 
 from trimsft.head import kernels
+from trimsft.head.memory import room_for_logit_gradients
 from trimsft.head.problem import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -41,10 +43,16 @@ from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
 
 
 def solve(problem: Problem) -> Solution:
+    from trimsft.head.parts import InParts, rows_of_a_part
+
+    if problem.low_memory is None and problem.wants_gradient:
+        room = room_for_logit_gradients(problem.hidden_TH, problem.weight_VH, problem.wants_weight)
+        problem = replace(problem, buffer_bytes=room)
+    in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
         try:
-            return _Solver(problem).run()
+            return (InParts if in_parts else _Solver)(problem).run()
         except torch.OutOfMemoryError:
             if problem.low_memory:
                 raise
@@ -296,6 +304,8 @@ class _Solver:
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
+        if self.problem.buffer_bytes is not None:
+            rows = min(rows, self.problem.buffer_bytes // (_padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize))
         while rows >= least:
             try:
                 return self._matrix(rows)

@@ -135,13 +135,13 @@ def estimate(plan: Plan, *, device_bytes: int | None = None, device_flops: float
         activations = 0  # they wait in the memory of the host
     # the last norm, its output and the gradient of that
     activations += (norm_bytes(shape.hidden, 1, plan.stream_bytes) + 2 * plan.stream_bytes * shape.hidden) * tokens
-    head = head_bytes(plan, model, shape)
     steps, epochs = steps_and_epochs(plan)
     flops = flops_per_epoch(plan, model, shape) * epochs
     is_half = plan.compute_bytes == 2
     # in a single backward pass gradients take the place of activations; accumulated ones, and DDP's buckets, are there
     waiting = plan.args.gradient_accumulation_steps > 1 or (plan.processes > 1 and not plan.sharded)
     grown = gradients + activations if waiting else max(gradients, activations)
+    head = head_bytes(plan, model, shape, held=weights + optimizer + grown, spare=working)
     total = weights + optimizer + grown + max(working, head)
     return Estimate(
         parameters=count(model),

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from trimsft.head import chunked
+from trimsft.head.memory import most_bytes
 from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, SLICE_BYTES
 from trimsft.objectives import OBJECTIVES
 from trimsft.train.config import TrimSFTConfig
@@ -270,8 +271,11 @@ def _attention_bytes(plan: Plan, shape: Shape) -> int:
 # ---- the head
 
 
-def head_bytes(plan: Plan, model: Any, shape: Shape) -> int:
-    """The fused head at work on the largest micro-batch: gradients, logits of a chunk, logit gradients of kept rows."""
+def head_bytes(plan: Plan, model: Any, shape: Shape, *, held: int, spare: int) -> int:
+    """The fused head at work on the largest micro-batch: gradients, logits of a chunk, logit gradients of kept rows.
+
+    held: what is in memory beside it; spare: what a layer in its backward pass will take on top of that.
+    """
     size, matrix = plan.compute_bytes, shape.vocabulary * shape.hidden
     tokens = plan.batch * plan.largest_row
     trained = math.ceil(tokens * plan.trained_tokens / plan.tokens)
@@ -288,14 +292,20 @@ def head_bytes(plan: Plan, model: Any, shape: Shape) -> int:
     if backend == "chunked":
         sums = 4 * matrix if weight.requires_grad else 0
         return rows + cast + sums + chunked.CHUNK_BYTES["cpu" if plan.args.use_cpu else "cuda"]
-    return cast + _triton_bytes(plan, trained, rows, size * matrix if weight.requires_grad else 0, shape)
+    gradient = size * matrix if weight.requires_grad else 0
+    least = _triton_bytes(plan, trained, rows, gradient, shape, low_memory=True)
+    if plan.args.low_memory:
+        return cast + least
+    most = _triton_bytes(plan, trained, rows, gradient, shape, low_memory=False)
+    if plan.args.low_memory is None:
+        most = min(most, max(least, most_bytes(gradient // size, size, held, spare)))
+    return cast + most
 
 
-def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Shape) -> int:
+def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Shape, *, low_memory: bool) -> int:
     size = plan.compute_bytes
     row = -(-shape.vocabulary * size // 128) * 128
-    exact, low_memory = not plan.skips, plan.args.low_memory
-    if exact and not low_memory:
+    if not plan.skips and not low_memory:
         return rows + gradient + trained * row
     chunk_rows = min(trained, max(CHUNK_ROWS, (3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES) // row))
     chunk = chunk_rows * row

@@ -87,7 +87,7 @@ class FusedHead:
 
     objective: Objective
     skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
-    low_memory: bool = False
+    low_memory: bool | None = None
     backend: Backend = "auto"
     entropy: bool = False  # whether `tokens.entropy` is filled in
     logit_scale: float = 1.0
@@ -100,7 +100,7 @@ def patch(
     objective: Objective,
     *,
     skip_below: float | None = None,
-    low_memory: bool = False,
+    low_memory: bool | None = None,
     backend: Backend = "auto",
     entropy: bool = False,
 ) -> Model:

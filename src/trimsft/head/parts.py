@@ -1,0 +1,63 @@
+"""CUDA, with nothing skipped and little memory: part by part, each with its logits, their gradients and its matmuls.
+
+Three matmuls, as with one buffer for all logit gradients; what it costs is to add up the weight's gradient in float32.
+
+Shapes: T trained tokens, C rows of a part.
+"""
+
+import torch
+from torch import Tensor
+
+from trimsft.head import triton
+from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, Problem, Solution
+
+
+def rows_of_a_part(problem: Problem) -> int:
+    """How many rows are computed at a time: all of them, if their logit gradients fit into the room that they have."""
+    rows, weight_VH, room = len(problem.hidden_TH), problem.weight_VH, problem.buffer_bytes
+    row_bytes = triton._padded(len(weight_VH), weight_VH) * weight_VH.itemsize
+    if room is None or rows * row_bytes <= room:
+        return rows
+    if problem.wants_weight:  # the sum takes more than the gradient
+        room -= weight_VH.numel() * max(0, 4 - weight_VH.itemsize)
+    least = max(CHUNK_ROWS, CHUNK_BYTES // row_bytes)
+    multiple = min(128, least)
+    parts = -(-rows // (max(least, room // row_bytes) // multiple * multiple))
+    return min(rows, -(-rows // (parts * multiple)) * multiple)
+
+
+class InParts(triton._Solver):
+    """Every row is kept, but never the logit gradients of all."""
+
+    def _chunk_space(self) -> Tensor:
+        return self._matrix(rows_of_a_part(self.problem))
+
+    def run(self) -> Solution:
+        problem, weight_VH = self.problem, self.weight_VH
+        places_T = torch.arange(self.T, dtype=torch.int32, device=weight_VH.device) % self.chunk_rows
+        sum_VH = torch.zeros_like(weight_VH, dtype=torch.float32) if problem.wants_weight else None
+        if problem.wants_hidden:
+            self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
+        if problem.wants_bias:
+            self.grad_bias_V = weight_VH.new_zeros(self.V, dtype=torch.float32)
+        for start in range(0, self.T, self.chunk_rows):
+            rows = slice(start, min(start + self.chunk_rows, self.T))
+            grad_CV = self._chunk_logits(start) if start else self.space_CV
+            self._statistics(grad_CV, rows)
+            self._weigh(rows)
+            self._claim_slots(rows)  # for what it counts
+            self._logit_gradients(grad_CV, grad_CV, places_T, self.weights_T, self.tokens, self.labels_T, start)
+            self._add(grad_CV, rows, sum_VH)
+        ledger = self._copy_to_host(self.ledger)
+        del grad_CV, self.space_CV
+        if sum_VH is not None:
+            self.grad_weight_VH = sum_VH.to(weight_VH.dtype)
+        return self._solution(kept=self.T, finite=triton._is_sound(ledger()))
+
+    def _add(self, grad_CV: Tensor, rows: slice, sum_VH: Tensor | None) -> None:
+        if sum_VH is not None:
+            triton._add_matmul(sum_VH, grad_CV.T, self.hidden_TH[rows])
+        if self.grad_hidden_TH is not None:
+            torch.mm(grad_CV, self.weight_VH, out=self.grad_hidden_TH[rows])
+        if self.grad_bias_V is not None:
+            self.grad_bias_V += grad_CV.sum(dim=0, dtype=torch.float32)

@@ -1,0 +1,103 @@
+"""How much the head may hold, and that a head with little room computes the same."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from trimsft import DFT, TrimSFT
+from trimsft.head import memory, parts, triton
+
+from .oracle import Head, assert_close, call, distance, exact, fused, make_head
+
+GIB = 2**30
+QWEN = (151_936, 1536)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> Any:
+    """Gives logit gradients room for so many rows of 300; returns the list of the matrices of logits that were made."""
+
+    def limit(rows: int) -> list[int]:
+        monkeypatch.setattr(triton, "room_for_logit_gradients", lambda *_: rows * 4 * 320)
+        monkeypatch.setattr(parts, "CHUNK_ROWS", 8)
+        monkeypatch.setattr(parts, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(triton._Solver, "_matrix", lambda self, rows: made.append(rows) or make(self, rows))
+        return made
+
+    made: list[int] = []
+    make = triton._Solver._matrix
+    return limit
+
+
+def test_with_little_room_everything_is_computed_in_parts(room) -> None:
+    head, options = make_head(20, bias=True), {"logit_scale": 0.7, "softcap": 8.0}
+    made = room(10)
+    got = fused(head, TrimSFT(), "triton", skip_below=0, entropy=True, **options)
+    assert max(made) <= 10 and got.kept == 20
+    assert_close(got, exact(head, TrimSFT(), **options))
+
+
+def test_parts_of_half_precision_add_up_in_float32(room) -> None:
+    head = make_head(17, dtype=torch.bfloat16)
+    objective: Any = lambda tokens: 0.5 * tokens.prob  # noqa: E731
+    whole = fused(head, objective, "triton", low_memory=False)
+    made = room(5)
+    got = fused(head, objective, "triton")
+    assert max(made) <= 10  # rows of half the size
+    assert torch.equal(got.hidden, whole.hidden) and torch.equal(got.tokens.gap, whole.tokens.gap)
+    assert distance(got.weight, whole.weight) < torch.finfo(torch.bfloat16).eps  # of two roundings of equal sums
+
+
+def test_a_frozen_head_in_parts(room) -> None:
+    head = make_head(20)
+    expected = exact(head, DFT())
+    made, hidden = room(8), head.hidden.clone().requires_grad_()
+    call(Head(hidden, head.weight, head.labels), DFT(), "triton").loss.backward()
+    assert max(made) == 8
+    assert distance(hidden.grad, expected.hidden) <= expected.rounding
+
+
+def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
+    head = make_head(24)
+    objective, options = TrimSFT(bandwidth=2.0), {"skip_below": 1e-3}
+    whole = fused(head, objective, "triton", low_memory=False, **options)
+    made = room(9)
+    got = fused(head, objective, "triton", **options)
+    assert max(made) <= 9 < got.kept == whole.kept < 24
+    assert_close(got, replace(whole, rounding=exact(head, objective).rounding))
+
+
+# ---- how much room there is
+
+
+def room_beside(
+    held: float, peak: float, tokens: int, weight: tuple[int, int] = QWEN, wants_weight: bool = True
+) -> Any:
+    """Room for logit gradients in GiB, where `held` GiB are in use and `peak` once were."""
+    allocated = {"allocated_bytes": {"all": {"current": int(held * GIB), "peak": int(peak * GIB)}}}
+    with pytest.MonkeyPatch.context() as patched, FakeTensorMode():
+        patched.setattr(torch.cuda.memory, "memory_stats_as_nested_dict", lambda device: allocated)
+        hidden, matrix = (
+            torch.empty(*size, dtype=torch.bfloat16, device="cuda") for size in ((tokens, weight[1]), weight)
+        )
+        room = memory.room_for_logit_gradients(hidden, matrix, wants_weight)
+        return None if room is None else room / GIB
+
+
+@pytest.mark.parametrize("tokens", [8192, 16_384, 32_768])
+def test_a_step_takes_less_than_two_percent_more_than_with_a_head_that_sums_in_float32(tokens) -> None:
+    held = 8.63 + 5.56 * tokens / 2048  # of docs/performance.md, "A training step": weights, Adam's state, activations
+    gradient, hidden = 2 * 151_936 * 1536 / GIB, 2 * 1536 * tokens / GIB
+    others = held + 3 * gradient + 3 * hidden  # in float32 and rounded, both gradients
+    assert held + gradient + 3 * hidden + room_beside(held, held, tokens) < 1.02 * others
+
+
+def test_what_the_backward_pass_takes_anyway_is_free() -> None:
+    assert room_beside(10, 30, 32_768) > 19
+    assert room_beside(10, 30, 32_768) - room_beside(10, 29, 32_768) == pytest.approx(1)
+    assert room_beside(10, 12, 32_768, wants_weight=False) == pytest.approx(2 - 3 * 2 * 1536 * 32_768 / GIB)
+    assert room_beside(20, 0, 2048) is None  # few tokens: all of their logit gradients are less than others take
+    assert room_beside(1, 1, 100_000, (1000, 64), wants_weight=False) == pytest.approx(0, abs=1 / 64)
