@@ -6,7 +6,7 @@
     python -m benchmarks.weights.real grade runs/weights --prepared prepared.npz --model SmolLM2-135M-Instruct \
         --results docs/results/weights_smollm2.json
 
-The model is a Llama or a Gemma-3 for text (`architectures.py`); measured are SmolLM2-135M-Instruct and Gemma-3-270m.
+The model is a Llama or a Gemma-3 for text (`architectures.py`); SmolLM2-135M-Instruct and Gemma-3-270m have been tried.
 Three steps, for machines of different kinds. `prepare` writes 7,000 rows of GSM8K and of a mix, and the prompts of
 GSM8K and MATH500, as token ids (3 MB); DATA has the files that prepared.py names. `run` needs torch, transformers and
 this folder alone, and for a GGUF the package gguf. It trains one epoch (batches of 24, learning rate 5e-5, bfloat16
