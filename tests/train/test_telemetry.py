@@ -5,6 +5,7 @@ import logging
 import math
 import re
 import time
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from tests.train.tiny import EOS, PAIRS, logged, make_ours, plain_loss, record_batches
@@ -370,3 +372,40 @@ def test_a_whole_training(tmp_path, capsys) -> None:
     )
     for line, pattern in zip(capsys.readouterr().out.splitlines(), patterns, strict=True):
         assert re.match(pattern, line)
+
+
+class Waits(TorchDispatchMode):
+    """Notes from where numbers were asked of the device between two logs, the head and masks of attention aside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default):
+            stack = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_stack(limit=40)]
+            if not any("trimsft/head/" in place or "masking_utils" in place for place in stack):
+                self.places.append(next(place for place in reversed(stack[:-1]) if "/torch/" not in place))
+        return func(*args, **kwargs or {})
+
+
+class Watching(TrainerCallback):
+    def __init__(self, waits: Waits) -> None:
+        self.waits = waits
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == 1:  # the first one looks at the model
+            self.waits.__enter__()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == 2:
+            self.waits.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("objective", ["trim", "auto-trim"])
+def test_nothing_but_the_head_waits_for_the_device_between_logs(tmp_path, objective) -> None:
+    waits = Waits()
+    settings = {"logging_nan_inf_filter": True, "optim": "adamw_torch_fused"}
+    settings |= {"objective": objective, "max_grad_norm": 1.0, "logging_steps": 10, "max_steps": 3}
+    make_ours(tmp_path, options={"callbacks": [Watching(waits)]}, **settings).train()
+    assert waits.places == []

@@ -225,13 +225,23 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTrainin
             self._is_fused = False
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        with self._fused():
-            return super().train(*args, **kwargs)
+        # the filter of logged losses has the host wait for every backward pass; the head lets no such loss through
+        filters = self.args.logging_nan_inf_filter
+        self.args.logging_nan_inf_filter = filters and (self._has_other_loss or self.aux_loss_enabled)
+        try:
+            with self._fused():
+                return super().train(*args, **kwargs)
+        finally:
+            self.args.logging_nan_inf_filter = filters
+
+    @property
+    def _has_other_loss(self) -> bool:
+        return self.compute_loss_func is not None or self.label_smoother is not None
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        if self.compute_loss_func is not None or self.label_smoother is not None:
+        if self._has_other_loss:
             inputs.pop(COLUMN, None)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         inputs["use_cache"] = False
