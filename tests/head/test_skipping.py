@@ -164,6 +164,20 @@ def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) ->
     assert_within_bound(got, exact(head.rows(rows), objective))
 
 
+@pytest.mark.parametrize(("seconds", "pays"), [(0.0, True), (1.0, False)])
+@pytest.mark.usefixtures("small_chunks")
+def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch) -> None:
+    """What the first chunk keeps decides; otherwise the gradients are the exact ones, bit for bit."""
+    from trimsft.head import triton
+
+    monkeypatch.setattr(triton, "SORTING_SECONDS", seconds)
+    head = spread_head(24, hidden_size=32, vocabulary=300)
+    got, whole = (fused(head, TrimSFT(), "triton", skip_below=skip_below) for skip_below in (HIGH, 0))
+    assert (got.kept < 24) is pays
+    if not pays:
+        assert torch.equal(got.hidden, whole.hidden) and torch.equal(got.weight, whole.weight)
+
+
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)
 light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).map(torch.tensor)
 thresholds = st.floats(0, 2)

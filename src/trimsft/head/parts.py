@@ -40,13 +40,12 @@ class InParts(triton._Solver):
             self.grad_hidden_TH = torch.empty_like(self.hidden_TH)
         if problem.wants_bias:
             self.grad_bias_V = weight_VH.new_zeros(self.V, dtype=torch.float32)
-        for start in range(0, self.T, self.chunk_rows):
-            rows = slice(start, min(start + self.chunk_rows, self.T))
-            grad_CV = self._chunk_logits(start) if start else self.space_CV
+        for number, rows in enumerate(self.chunks):
+            grad_CV = self._chunk_logits(number) if number else self._space_of(0)
             self._statistics(grad_CV, rows)
             self._weigh(rows)
             self._claim_slots(rows)  # for what it counts
-            self._logit_gradients(grad_CV, grad_CV, places_T, self.weights_T, self.tokens, self.labels_T, start)
+            self._logit_gradients(grad_CV, grad_CV, places_T, self.weights_T, self.tokens, self.labels_T, rows.start)
             self._add(grad_CV, rows, sum_VH)
         ledger = self._copy_to_host(self.ledger)
         del grad_CV, self.space_CV

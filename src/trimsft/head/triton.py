@@ -8,9 +8,10 @@ With a fraction f of the rows kept there are two ways (one matmul = 2*T*H*V oper
                 so that each slice of the weight's gradient is complete in one matmul, without an accumulator
 
 Rows go through the buffer as long as it has room, which `memory.py` measures out; `low_memory` does without it. Where
-nothing is skipped and the buffer has no room for all, `parts.py` computes one part after the other. The host waits for
-the device twice a call: after the first chunk, to size the buffer, and at the end. The weight's gradient is written
-last, and until then its memory holds the logits of a chunk.
+nothing is skipped and the buffer has no room for all, `parts.py` computes one part after the other. The host asks the
+device twice a call: after the first chunk, how many rows are kept, which sizes the buffer and says whether skipping
+pays at all; and after the last. Both times the device has work in the meantime: the logits of the second chunk, the
+logit gradients of the last. The weight's gradient is written last; until then its memory holds the logits of a chunk.
 
 Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
 """
@@ -40,6 +41,11 @@ from trimsft.head.problem import (
     weigh,
 )
 from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
+
+# what a Hopper chip does in practice; on slower ones skipping pays sooner
+MATMUL_RATE = 6e14  # operations a second
+MEMORY_RATE = 3e12  # bytes a second
+SORTING_SECONDS = 1e-4  # of the host and of small kernels, beside copying kept rows
 
 
 def solve(problem: Problem) -> Solution:
@@ -105,6 +111,7 @@ class _Solver:
         # the first matmul starts before everything else is made ready
         self.space_CV = self._chunk_space()
         self.chunk_rows = self.space_CV.shape[0]
+        self.chunks = self._cut_into_chunks()
         self._chunk_logits(0)
 
         floats_5T = self.hidden_TH.new_empty((5, self.T), dtype=torch.float32)
@@ -133,8 +140,7 @@ class _Solver:
         self.normalizer = problem.early_divisor
 
     def run(self) -> Solution:
-        self._forward()
-        ledger = self._copy_to_host(self.ledger)
+        ledger = self._forward()
         if not self.problem.wants_gradient:
             return self._solution(kept=0, finite=_is_sound(ledger()))
         # what the backward pass needs in any case is made ready while the device is still at the forward pass
@@ -174,28 +180,50 @@ class _Solver:
 
     # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
 
-    def _forward(self) -> None:
-        for start in range(0, self.T, self.chunk_rows):
-            logits_CV = self.space_CV[: self.T - start] if start == 0 else self._chunk_logits(start)
-            rows = slice(start, min(start + self.chunk_rows, self.T))
+    def _forward(self) -> Callable[[], list[float]]:
+        """What is returned waits for the ledger."""
+        ledger = None
+        for number, rows in enumerate(self.chunks):
+            logits_CV = self._space_of(number) if number < self.launched else self._chunk_logits(number)
             self._statistics(logits_CV, rows)
             if self._wants_buffer:
                 self._weigh(rows)
                 self._claim_slots(rows)
-                if self.buffer_BV is None and start == 0:
-                    self._make_buffer(seen=rows.stop)
+                if number == 0 and self.buffer_BV is None:
+                    counts = self._copy_to_host(self.ledger)
+                    if self.chunks[-1].start and self.chunks[1].start < self.chunk_rows:
+                        self._chunk_logits(1)
+                    self._make_buffer(seen=rows.stop, counts=counts())
+                if number + 1 == len(self.chunks):
+                    ledger = self._copy_to_host(self.ledger)
             if self.buffer_BV is not None:
                 self._logit_gradients(
-                    logits_CV, self.buffer_BV, self.slots_T, self.weights_T, self.tokens, self.labels_T, start
+                    logits_CV, self.buffer_BV, self.slots_T, self.weights_T, self.tokens, self.labels_T, rows.start
                 )
-        if not self._wants_buffer:
+        if ledger is None:
             self._weigh(slice(0, self.T))
             self._claim_slots(slice(0, self.T))
+            ledger = self._copy_to_host(self.ledger)
         del self.space_CV
+        return ledger
 
-    def _chunk_logits(self, start: int) -> Tensor:
-        logits_CV = self.space_CV[: self.T - start]
-        self._logits(self.hidden_TH[start : start + self.chunk_rows], slice(0, self.V), logits_CV)
+    def _cut_into_chunks(self) -> list[slice]:
+        """Of several the first two share the space: the second is under way while the host learns of the first."""
+        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
+        if stops and self._wants_buffer and self.problem.skip_below > 0:
+            stops = [self.chunk_rows // 2, *stops]
+        return [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
+
+    def _space_of(self, number: int) -> Tensor:
+        """Where the logits of a chunk go."""
+        rows = self.chunks[number]
+        first = rows.start if rows.start < self.chunk_rows else 0
+        return self.space_CV[first : first + rows.stop - rows.start]
+
+    def _chunk_logits(self, number: int) -> Tensor:
+        logits_CV = self._space_of(number)
+        self._logits(self.hidden_TH[self.chunks[number]], slice(0, self.V), logits_CV)
+        self.launched = number + 1
         return logits_CV
 
     def _chunk_space(self) -> Tensor:
@@ -279,28 +307,44 @@ class _Solver:
     @property
     def _is_exact(self) -> bool:
         """Every row is kept and in the buffer: no need to ask the device before the backward pass."""
-        return self.problem.skip_below == 0 and self._capacity == self.T
+        return self.skip_below == 0 and self._capacity == self.T
 
     @property
     def _capacity(self) -> int:
         return 0 if self.buffer_BV is None else self.buffer_BV.shape[0]
 
-    def _make_buffer(self, seen: int) -> None:
+    def _make_buffer(self, seen: int, counts: list[float]) -> None:
         """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
-        counted, _, *masses, _ = self.ledger.tolist()
+        counted, _, *masses, _ = counts
         kept, unseen = int(counted), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
         if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
             # small rows are so many that they matter: keep more of the first chunk, and of the others
             mass_C = gradient_mass(self.tokens[:seen], self.weights_T[:seen])
             self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
-            self.ledger[:6].zero_()
-            self._claim_slots(slice(0, seen))
-            kept = int(self.ledger[0])
+            kept = self._claim_again(seen)
         share = (kept + 1) / (seen + 2)
+        if not self._skipping_pays(share):
+            self.buffer_BV = self._allocate(self.T, least=self.T)
+            if self.buffer_BV is not None:
+                self.skip_below = 0.0
+                self._claim_again(seen)
+                return
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
         self.buffer_BV = self._allocate(kept + likely, least=kept)
+
+    def _skipping_pays(self, share: float) -> bool:
+        """Whether leaving rows out saves more than sorting them costs, if this share of them is kept."""
+        matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
+        sorting = SORTING_SECONDS + 8 * self.hidden_TH.nbytes / MEMORY_RATE
+        return 2 * (1 - share) * matmul > sorting
+
+    def _claim_again(self, seen: int) -> int:
+        """How many of the rows seen are kept with the threshold as it is now."""
+        self.ledger[:6].zero_()
+        self._claim_slots(slice(0, seen))
+        return seen if self.skip_below == 0 else int(self.ledger[0])
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
