@@ -1,12 +1,14 @@
-"""Training steps of TrimSFTTrainer against TRL's SFTTrainer, in one run: tokens a second, memory, utilisation.
+"""Training steps of TrimSFTTrainer against TRL's SFTTrainer: tokens a second, peak memory, utilisation.
 
-    python benchmarks/train_step.py --out docs/results/train_step_h200.json
-    python benchmarks/train_step.py --shape tiny --sizes 1 2 --out /tmp/tiny.json        # does it run at all
+    python benchmarks/train_step.py --out steps.json                                     # every method, plain
+    python benchmarks/train_step.py --out steps.json --only "TRL SFT, compile" --sizes 1 4 16
+    python benchmarks/train_step.py --out steps.json --variant lora --only "TRL SFT" TrimSFT
+    python benchmarks/train_step.py --out /tmp/tiny.json --tiny --only TrimSFT           # does it run at all, on a CPU
 
-Random weights, sequences packed to one length, learning rate 0 so that every method sees the same model at every
-step. A random model has its gaps far below any sensible margin; TrimSFT's band is put where it keeps the share of
-rows that the paper's diagnostics imply for a real one (--kept). Every size is run with every method in turn, so that
-a chip that slows down slows all of them.
+Every method has a process of its own, because Liger's layers and compiled ones stay in the one that made them; its
+results are appended to the file. Random weights, sequences of one length, every token trained, learning rate 0 so that
+every method sees the same model at every step. A random model has its gaps far below any sensible margin; TrimSFT's
+band is put where it keeps the share of rows that --kept says.
 """
 
 from __future__ import annotations
@@ -14,26 +16,19 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
+import importlib.util
 import json
 import math
+import os
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
-from datasets import Dataset
-from tokenizers import Tokenizer, models
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, TrainerCallback
-from trl import SFTConfig, SFTTrainer
-
-import trimsft
-from trimsft.bench.head import machine
-from trimsft.head import DEFAULT_SKIP_BELOW
-from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
 SHAPES = {
     "qwen2.5-1.5b": {
@@ -57,6 +52,8 @@ SHAPES = {
 }
 PEAK_FLOPS = 989e12  # H200, dense bfloat16
 WARM_UP = 3
+REGIONAL = {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
+VARIANTS = ("plain", "lora", "checkpointing", "packing", "packing, flash")
 
 
 @dataclass(frozen=True)
@@ -64,191 +61,314 @@ class Method:
     name: str
     ours: bool
     settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
 
 
-def methods(band: dict[str, float]) -> list[Method]:
-    liger = {"use_liger_kernel": True}
-    trim = {"objective": "trim", **band}
+def methods() -> list[Method]:
+    liger, compiled = {"use_liger_kernel": True}, {"torch_compile": True}
+    graphs = {**compiled, "torch_compile_mode": "reduce-overhead"}
+    both = {**liger, **compiled}
+    layers: dict[str, dict[str, Any]] = {"": {}, ", Liger": liger, ", compile": compiled, ", Liger, compile": both}
+    objectives = {"SFT, exact": "sft", "TrimSFT": "trim", "AutoTrim": "auto-trim"}
     return [
-        Method("TRL SFT", False),
+        *(Method(f"TRL SFT{name}", False, settings) for name, settings in layers.items()),
+        Method("TRL SFT, compile regional", False, compiled, REGIONAL),
         Method("TRL DFT", False, {"loss_type": "dft"}),
-        Method("TRL SFT, Liger layers", False, liger),
-        Method("TRL DFT, Liger layers", False, {"loss_type": "dft", **liger}),
-        Method("trimsft SFT, exact", True, {"objective": "sft", "skip_below": 0.0}),
-        Method("trimsft TrimSFT", True, trim),
-        Method("trimsft TrimSFT, Liger layers", True, {**trim, **liger}),
-        Method("trimsft TrimSFT, exact, Liger layers", True, {**trim, "skip_below": 0.0, **liger}),
+        *(
+            Method(f"{title}{name}", True, {"objective": objective, **settings})
+            for title, objective in objectives.items()
+            for name, settings in layers.items()
+        ),
+        Method("TrimSFT, compile, CUDA graphs", True, {"objective": "trim", **graphs}),
     ]
 
 
 def main() -> None:
     options = parse()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.manual_seed(0)
-    config = Qwen2Config(**SHAPES[options.shape], max_position_embeddings=2 * options.length)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    with torch.device(device):
-        base = AutoModelForCausalLM.from_config(config, dtype=dtype).cpu()
-    band = band_for(base, options, device)
-    report: dict[str, Any] = {
-        "machine": machine(),
-        "shape": options.shape,
-        "parameters": sum(p.numel() for p in base.parameters()),
-        "sequence_length": options.length,
-        "gradient_checkpointing": options.checkpointing,
-        "band": band,
-        "flops_per_token": flops_per_token(config, options.length),
-        "peak_flops": PEAK_FLOPS,
-        "results": [],
-    }
-    for result in cells(base, methods(band), options):
-        result["utilisation"] = result.get("tokens_per_second", 0) * report["flops_per_token"] / PEAK_FLOPS
-        report["results"].append(result)
-        print(json.dumps(result), flush=True)
-        options.out.write_text(json.dumps(report, indent=1) + "\n")  # a killed run keeps what it has
+    by_name = {method.name: method for method in methods()}
+    if options.list:
+        print("\n".join(by_name))
+    elif options.alone is not None:
+        measure(by_name[options.alone], options)
+    else:
+        for name in options.only or by_name:
+            run_alone(by_name[name], options)
 
 
 def parse() -> argparse.Namespace:
+    names = [method.name for method in methods()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("train_step.json"), help="results are appended to it")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="these methods, in this order")
+    parser.add_argument("--list", action="store_true", help="print the names of the methods")
+    parser.add_argument("--variant", choices=VARIANTS, default="plain", help="what all of them are trained with")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4, 8, 16], help="sequences in a micro-batch")
+    parser.add_argument("--steps", type=int, default=6, help="measured steps of each cell")
+    parser.add_argument("--kept", type=float, default=0.39, help="share of rows TrimSFT keeps")
     parser.add_argument("--shape", choices=SHAPES, default="qwen2.5-1.5b")
     parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--steps", type=int, default=8, help="measured steps of each cell")
-    parser.add_argument("--kept", type=float, default=0.39, help="share of rows TrimSFT keeps")
-    parser.add_argument("--only", default="", help="only methods whose name contains this")
-    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument("--tiny", action="store_true", help="a tiny model, short sequences, 2 steps")
+    parser.add_argument("--limit", type=float, default=300, help="seconds after which a method is stopped")
     parser.add_argument("--profile", action="store_true", help="time on the device too, at some cost to the rest")
-    return parser.parse_args()
+    parser.add_argument("--waits", action="store_true", help="count where the host waits for the device, likewise")
+    parser.add_argument("--alone", choices=names, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.tiny:
+        options.shape, options.length, options.steps, options.sizes = "tiny", 64, 2, [1, 2]
+    return options
 
 
-def cells(base: Any, chosen: list[Method], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    full = set()
+def run_alone(method: Method, options: argparse.Namespace) -> None:
+    """Measure a method in a process of its own, and record it if that dies."""
+    words = [sys.executable, __file__, *sys.argv[1:], "--alone", method.name]
+    environment = {**os.environ, **method.environment}
+    try:
+        code = subprocess.run(words, env=environment, timeout=options.limit, check=False).returncode
+        failed = f"ended with code {code}" if code else None
+    except subprocess.TimeoutExpired:
+        failed = f"took more than {options.limit:.0f} s"
+    if failed:
+        append(options, {"method": method.name, "variant": options.variant, "failed": failed})
+
+
+def append(options: argparse.Namespace, *cells: dict[str, Any], **facts: Any) -> None:
+    """Add results to the file, which is whole at any time; facts are what it says of all of them."""
+    report = json.loads(options.out.read_text()) if options.out.exists() else {}
+    report = {**report, **facts, "results": [*report.get("results", []), *cells]}
+    beside = options.out.with_suffix(".part")
+    beside.write_text(json.dumps(report, indent=1) + "\n")
+    beside.replace(options.out)
+    for cell in cells:
+        print(json.dumps(cell), flush=True)
+
+
+# ---- one method, in its own process
+
+
+def measure(method: Method, options: argparse.Namespace) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    from trimsft.bench.head import machine
+
+    if options.variant == "packing, flash" and not importlib.util.find_spec("flash_attn"):
+        append(options, {"method": method.name, "variant": options.variant, "failed": "flash_attn is not there"})
+        return
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    config = Qwen2Config(**SHAPES[options.shape], max_position_embeddings=2 * options.length)
+    attention = "flash_attention_2" if options.variant == "packing, flash" else "sdpa"
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    with torch.device(device):
+        base = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention).cpu()
+    facts = {
+        "shape": options.shape,
+        "parameters": sum(p.numel() for p in base.parameters()),
+        "sequence_length": options.length,
+        "peak_flops": PEAK_FLOPS,
+        "machine": machine(),
+    }
+    if method.settings.get("objective") == "trim":
+        facts["band"] = band = band_for(base, options, device)
+        method = replace(method, settings={**method.settings, **band})
+    for cell in cells(base, method, options):
+        append(options, cell, **facts)
+
+
+def cells(base: Any, method: Method, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    import torch
+
     for size in options.sizes:
-        for method in chosen:
-            if options.only.lower() not in method.name.lower() or method.name in full:
-                continue
-            cell: dict[str, Any] = {"method": method.name, "micro_batch": size}
-            try:
-                cell |= train(base, method, size, options)
-            except torch.OutOfMemoryError:
-                cell["failed"] = "out of memory"
-                full.add(method.name)
-            except ImportError as error:
-                cell["failed"] = str(error)
-                full.add(method.name)
-            gc.collect()
-            torch.cuda.empty_cache()
-            yield cell
-
-
-class Clock(TrainerCallback):
-    """Seconds and memory from the end of the warm-up to the last step; the device is waited for only there."""
-
-    def __init__(self, steps: int, profiles: bool) -> None:
-        self.steps = steps
-        self.seconds = math.nan
-        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if profiles else None
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step not in (WARM_UP, WARM_UP + self.steps):
+        cell: dict[str, Any] = {"method": method.name, "variant": options.variant, "micro_batch": size}
+        torch.compiler.reset()  # compiled for this size, as for the first
+        began = time.perf_counter()
+        try:
+            cell |= train(base, method, size, options)
+        except torch.OutOfMemoryError:
+            yield cell | {"failed": "out of memory"}
             return
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        if state.global_step == WARM_UP:
-            if self.profiler is not None:
-                self.profiler.start()
-            self.start = time.perf_counter()
-            if torch.cuda.is_available():
-                torch.cuda.reset_peak_memory_stats()
-        else:
-            self.seconds = time.perf_counter() - self.start
-            if self.profiler is not None:
-                self.profiler.stop()
-
-    def kernels(self) -> dict[str, float]:
-        """How long the device was at work in a step, and on how many kernels."""
-        if self.profiler is None:
-            return {}
-        averages = [average for average in self.profiler.key_averages() if average.self_device_time_total > 0]
-        microseconds = sum(average.self_device_time_total for average in averages)
-        return {
-            "kernel_milliseconds": microseconds / 1000 / self.steps,
-            "kernels": sum(average.count for average in averages) / self.steps,
-        }
+        except ImportError as error:
+            yield cell | {"failed": str(error)}
+            return
+        cell["seconds_in_all"] = time.perf_counter() - began
+        gc.collect()
+        torch.cuda.empty_cache()
+        yield cell
 
 
 def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> dict[str, Any]:
-    clock = Clock(options.steps, options.profile)
-    steps = WARM_UP + options.steps
+    import torch
+    from transformers import PrinterCallback
+    from trl import SFTConfig, SFTTrainer
+
+    from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+    clock, steps, on_cuda = clock_for(options), WARM_UP + options.steps, torch.cuda.is_available()
+    packing = options.variant.startswith("packing")
+    settings = {
+        "per_device_train_batch_size": size,
+        "max_steps": steps,
+        "learning_rate": 0.0,
+        "lr_scheduler_type": "constant",
+        "optim": "adamw_torch_fused",
+        "bf16": on_cuda,
+        "use_cpu": not on_cuda,
+        "gradient_checkpointing": options.variant == "checkpointing",
+        "max_length": options.length,
+        "packing": packing,
+        "dataset_kwargs": None if packing else {"skip_prepare_dataset": True},  # tokens of the right length already
+        "logging_steps": max(1, options.steps // 2),
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+        "dataloader_pin_memory": on_cuda,
+        **method.settings,
+    }
+    if settings.get("torch_compile") and not on_cuda:
+        settings["torch_compile_backend"] = "aot_eager"  # a CPU's compiler takes minutes
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TRL announces the end of use_liger_kernel
-        arguments = (TrimSFTConfig if method.ours else SFTConfig)(
-            output_dir=folder,
-            per_device_train_batch_size=size,
-            max_steps=steps,
-            learning_rate=0.0,
-            lr_scheduler_type="constant",
-            optim="adamw_torch_fused",
-            bf16=torch.cuda.is_available(),
-            gradient_checkpointing=options.checkpointing,
-            dataset_kwargs={"skip_prepare_dataset": True},  # tokens of the right length already
-            logging_steps=options.steps // 2,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            dataloader_pin_memory=torch.cuda.is_available(),
-            **method.settings,
-        )
         trainer = (TrimSFTTrainer if method.ours else SFTTrainer)(
             copy.deepcopy(base),
-            arguments,
-            train_dataset=sequences(base.config.vocab_size, options.length, size * steps),
+            (TrimSFTConfig if method.ours else SFTConfig)(output_dir=folder, **settings),
+            train_dataset=sequences(base.config.vocab_size, options.length, size * steps, packed=packing),
             processing_class=tokenizer(),
             callbacks=[clock],
+            peft_config=adapter() if options.variant == "lora" else None,
         )
+        for callback in [one for one in trainer.callback_handler.callbacks if isinstance(one, PrinterCallback)]:
+            trainer.remove_callback(callback)
         trainer.train()
     last = [record for record in trainer.state.log_history if "loss" in record][-1]
+    tokens_per_second = size * options.length * options.steps / clock.seconds
+    lora = options.variant == "lora"
+    of_all, of_kept = (
+        flops_per_token(base.config, options.length, kept=kept, lora=lora) * tokens_per_second / PEAK_FLOPS
+        for kept in (1.0, 1 - last.get("skipped", 0.0))
+    )
     result = {
-        "tokens_per_second": size * options.length * options.steps / clock.seconds,
+        "steps": options.steps,
+        "tokens_per_second": tokens_per_second,
         "step_milliseconds": 1000 * clock.seconds / options.steps,
+        "utilisation": of_all,  # skipped work counted as if it were done
+        "utilisation_done": of_kept,
         "loss": last["loss"],
         "skipped": last.get("skipped"),
-        **clock.kernels(),
+        **clock.details(),
     }
-    if torch.cuda.is_available():
+    if on_cuda:
         result["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return result
 
 
-def sequences(vocabulary: int, length: int, count: int) -> Dataset:
-    ids = torch.randint(4, vocabulary, (count, length), generator=torch.Generator().manual_seed(1)).tolist()
-    return Dataset.from_dict({"input_ids": ids, "labels": ids})
+def clock_for(options: argparse.Namespace) -> Any:
+    import torch
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        """Seconds and memory from the end of the warm-up to the last step; the device is waited for only there."""
+
+        seconds, waits = math.nan, 0
+        activities = (torch.profiler.ProfilerActivity.CUDA,)
+        profiler = torch.profiler.profile(activities=activities) if options.profile else None
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == WARM_UP:
+                self._begin()
+            elif state.global_step == WARM_UP + options.steps:
+                self._end()
+
+        def _begin(self) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+            if options.waits:
+                torch.cuda.set_sync_debug_mode("warn")
+                warnings.simplefilter("always")
+                warnings.showwarning = self._count
+            if self.profiler is not None:
+                self.profiler.start()
+            self.start = time.perf_counter()
+
+        def _end(self) -> None:
+            if options.waits:
+                torch.cuda.set_sync_debug_mode("default")
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self.seconds = time.perf_counter() - self.start
+            if self.profiler is not None:
+                self.profiler.stop()
+
+        def _count(self, message: Any, *_: Any, **__: Any) -> None:
+            self.waits += "synchronizing" in str(message)
+
+        def details(self) -> dict[str, float]:
+            """How long the device was at work in a step, on how many kernels, and how often the host waited for it."""
+            found: dict[str, float] = {"host_waits": self.waits / options.steps} if options.waits else {}
+            if self.profiler is not None:
+                averages = [one for one in self.profiler.key_averages() if one.self_device_time_total > 0]
+                microseconds = sum(one.self_device_time_total for one in averages)
+                found["kernel_milliseconds"] = microseconds / 1000 / options.steps
+                found["kernels"] = sum(one.count for one in averages) / options.steps
+            return found
+
+    return Clock()
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
+def sequences(vocabulary: int, length: int, count: int, *, packed: bool = False) -> Any:
+    """Rows of that length; to be packed, of a quarter, a half and three quarters of it, which fill rows to the end."""
+    import torch
+    from datasets import Dataset
+
+    rows = torch.randint(4, vocabulary, (count, length), generator=torch.Generator().manual_seed(1)).tolist()
+    if not packed:
+        return Dataset.from_dict({"input_ids": rows, "labels": rows})
+    cuts = [length // 2, length // 4]
+    parts = [part for number, row in enumerate(rows) for part in (row[: cuts[number % 2]], row[cuts[number % 2] :])]
+    return Dataset.from_dict({"input_ids": parts})
+
+
+def tokenizer() -> Any:
     """The trainers ask for one; the sequences are tokens already."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
     words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "<unk>": 2}, unk_token="<unk>"))
     return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>")
 
 
-@torch.no_grad()
+def adapter() -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
 def band_for(base: Any, options: argparse.Namespace, device: str) -> dict[str, float]:
     """The margin and bandwidth that keep the wanted share of the tokens of this random model."""
+    import torch
+
+    import trimsft
+    from trimsft.head import DEFAULT_SKIP_BELOW
+
     ids = torch.tensor(sequences(base.config.vocab_size, options.length, 2)["input_ids"], device=device)
     model = trimsft.patch(copy.deepcopy(base).to(device), trimsft.SFT())
-    gap = model(ids, labels=ids).tokens.gap
+    with torch.no_grad():
+        gap = model(ids, labels=ids).tokens.gap
     margin = gap.median()
     reach = (gap - margin).abs().quantile(options.kept)
     return {"margin": float(margin), "bandwidth": float(reach) / math.sqrt(-2 * math.log(DEFAULT_SKIP_BELOW))}
 
 
-def flops_per_token(config: Any, length: int) -> float:
-    """Forward and backward, nothing recomputed, nothing skipped: 6 a weight, and causal attention."""
-    hidden, layers = config.hidden_size, config.num_hidden_layers
+def flops_per_token(config: Any, length: int, *, kept: float, lora: bool) -> float:
+    """Forward and backward, nothing recomputed: 6 a weight (4 if it is frozen), and causal attention.
+
+    Of the head 2 in the forward pass, and 4 (2 if it is frozen) for the share of rows that are kept.
+    """
+    hidden, layers, backward = config.hidden_size, config.num_hidden_layers, 2.0 if lora else 4.0
     keys = hidden * config.num_key_value_heads // config.num_attention_heads
     weights = layers * (2 * hidden * hidden + 2 * hidden * keys + 3 * hidden * config.intermediate_size)
-    return 6.0 * (weights + hidden * config.vocab_size) + 6.0 * layers * hidden * length
+    head = (2 + kept * backward) * hidden * config.vocab_size
+    return (2 + backward) * weights + head + 6.0 * layers * hidden * length
 
 
 if __name__ == "__main__":
