@@ -62,6 +62,7 @@ class Method:
     ours: bool
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    whole: bool = False  # all layers are compiled as one graph, not one by one
 
 
 def methods() -> list[Method]:
@@ -79,6 +80,7 @@ def methods() -> list[Method]:
             for title, objective in objectives.items()
             for name, settings in layers.items()
         ),
+        Method("TrimSFT, compile whole", True, {"objective": "trim"}, whole=True),
         Method("TrimSFT, compile, CUDA graphs", True, {"objective": "trim", **graphs}),
     ]
 
@@ -238,6 +240,8 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
         )
         for callback in [one for one in trainer.callback_handler.callbacks if isinstance(one, PrinterCallback)]:
             trainer.remove_callback(callback)
+        if method.whole:
+            trainer.model.model.compile(backend="inductor" if on_cuda else "aot_eager")
         trainer.train()
     last = [record for record in trainer.state.log_history if "loss" in record][-1]
     tokens_per_second = size * options.length * options.steps / clock.seconds

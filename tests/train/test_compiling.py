@@ -1,6 +1,5 @@
 """`torch_compile` of a trainer, and accelerate's regional compilation of a patched model; traced, but not compiled."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
 from tests.train.tiny import (
+    ARCHITECTURES,
     BAND,
     assert_same_gradients,
     gradients_of,
@@ -72,7 +72,11 @@ def test_a_patched_model_compiled_by_accelerate_in_regions() -> None:
 
 
 def test_a_model_without_layers_is_refused(tmp_path) -> None:
-    model = make_model()
-    model.model.layers = torch.nn.Sequential(*copy.copy(model.model.layers))
-    with pytest.raises(UsageError, match="no list of layers that could be compiled"):
-        make_trainer(TrimSFTTrainer, model, tmp_path, ROWS, **COMPILED)
+    with pytest.raises(UsageError, match="LlamaForCausalLM has no layers that could be compiled"):
+        make_trainer(TrimSFTTrainer, make_model(num_hidden_layers=0), tmp_path, ROWS, **COMPILED)
+
+
+def test_layers_of_every_kind_are_found() -> None:
+    assert {kind: len(layers_of(make_model(kind))) for kind in ARCHITECTURES} == dict.fromkeys(ARCHITECTURES, 2)
+    lists = torch.nn.ModuleDict({"layers": torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)])})
+    assert layers_of(lists) == [*lists["layers"]]  # code from elsewhere

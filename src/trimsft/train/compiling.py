@@ -13,17 +13,20 @@ from typing import Any
 from accelerate.utils import DynamoBackend, TorchDynamoPlugin, parse_flag_from_env
 from accelerate.utils.other import is_repeated_blocks
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trimsft.errors import UsageError
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The decoder layers: members of the outermost lists of modules of one class."""
-    lists = [child for child in model.children() if is_repeated_blocks(child)]
-    rest = [child for child in model.children() if child not in lists]
-    return [layer for members in lists for layer in members.children()] + [
-        layer for child in rest for layer in layers_of(child)
-    ]
+    """The decoder layers: what transformers can checkpoint as a layer, or members of a list of one class; outermost."""
+    layers: list[nn.Module] = []
+    for child in model.children():
+        if isinstance(child, GradientCheckpointingLayer):
+            layers.append(child)
+        else:
+            layers += child.children() if is_repeated_blocks(child) else layers_of(child)
+    return layers
 
 
 class CompilesLayers:
@@ -43,7 +46,7 @@ class CompilesLayers:
         if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
             return settings
         if not layers_of(self.model):
-            problem = f"{type(self.model).__name__} has no list of layers that could be compiled"
+            problem = f"{type(self.model).__name__} has no layers that could be compiled"
             raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
         self._compile_settings = plugin.to_kwargs()
         return {**settings, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
