@@ -86,7 +86,7 @@ def test_default_skip_keeps_both_gradients(gaps, objective, backend) -> None:
     assert distance(got.hidden, whole.hidden) < 4e-3
     assert distance(got.weight, whole.weight) < 4e-3
     if isinstance(objective, TrimSFT) and lowest < 0:
-        assert got.kept < 2000
+        assert got.kept < 2500
 
 
 @pytest.mark.parametrize("backend", FUSED)
