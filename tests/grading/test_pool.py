@@ -96,7 +96,10 @@ def test_close_ends_the_processes(is_ready: bool, pool: Pool) -> None:
 
 def test_a_worker_that_cannot_start_is_a_failure_and_no_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_WORKER", tmp_path / "gone.py")
-    with Grader() as grader:  # which starts workers
+    with Grader() as grader:
+        grader.expect(["7", " -12 "])
+        assert grader._pool._workers[0]._process is None  # whole numbers are compared without one
+        grader.expect(["7", r"\frac12"])
         assert grader._pool._workers[0]._process is not None
         with pytest.raises(TrimSFTError, match="the grading worker did not start; run `"):
             grader.grade(r"\boxed{\int_0^1 2x dx}", "1")

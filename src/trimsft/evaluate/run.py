@@ -97,6 +97,7 @@ def evaluate(
         if left:
             kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
             grader = held.enter_context(Grader(os.cpu_count() or 1, kind=kind, scorer=scorer))
+            grader.expect(problem.answer for task in left for problem in task.problems)
         for task in left:
             if task in unfinished:
                 on_start(task.name, evaluations[task.name].prompts)

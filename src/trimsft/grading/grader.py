@@ -37,7 +37,8 @@ Item = tuple[str, str, Rules, bool]  # response, gold, rules, truncated
 Question = tuple[str, str, Rules]  # gold, answer, rules
 
 _CACHE_SIZE = 200_000
-_EARLY_WORKERS = 4  # started on entering, while a model still generates; the others when there is work for them
+_EARLY_WORKERS = 4  # started while a model still generates; the others when there is work for them
+_WHOLE = re.compile(r"\s*-?\d+\s*")
 _MOST_SLOW = 10  # responses that a pattern may time out on: each costs `seconds`, and a benchmark has thousands
 _DEFAULT = Rules()
 _OF_MATHEMATICS = ("multiple", "tolerance", "absolute", "unit")
@@ -83,12 +84,15 @@ class Grader:
         """Fields of `Rules` that problems declared and this kind of grader has no use for."""
 
     def __enter__(self) -> Grader:
-        if self._scorer is None:
-            self._pool.start(_EARLY_WORKERS)
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+    def expect(self, golds: Iterable[str]) -> None:
+        """Start workers early for golds that may need algebra; whole numbers hardly ever do."""
+        if self._scorer is None and not all(map(_WHOLE.fullmatch, golds)):
+            self._pool.start(_EARLY_WORKERS)
 
     def close(self) -> None:
         """End the worker processes; a later grade starts them again."""

@@ -135,6 +135,7 @@ LAB = Scale(
         "max_grad_norm": 1.0,
         "max_length": 256,
         "train_sampling_strategy": "group_by_length",  # a third of the time goes into padding otherwise
+        "gradient_checkpointing": False,  # TRL's default computes each layer twice; here activations are small
         "bf16": False,
         "logging_steps": 1,
         "save_strategy": "no",
