@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trimsft.errors import RunError
 from trimsft.evaluate import samples as samples_module
 from trimsft.evaluate.problems import Problem, fingerprint, write_problems
-from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, Sample, SampleRecord, WantedKeys
 
 from .scripted_run import complete
 
@@ -49,8 +49,9 @@ def begun(record: SampleRecord) -> SampleRecord:
 
 
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
-    keys = wanted_keys(SETTINGS, ["a", "b"])
-    assert keys == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)]
+    keys = WantedKeys(SETTINGS, ["a", "b"])
+    assert list(keys) == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)] and len(keys) == 6
+    assert Key("b", 1) in keys and Key("b", 2) not in keys and Key("c", 0) not in keys
     record.append(sample("a", 1))
     record.append(sample("b", GREEDY))
     for reader in (record, SampleRecord(record.folder)):
@@ -168,7 +169,7 @@ def test_killed_while_growing_the_smaller_evaluation_is_whole(
     record: SampleRecord, writes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before either file is written, or between them: the old settings hold, and both sizes can go on."""
-    for key in wanted_keys(SETTINGS, ["a", "b"]):
+    for key in WantedKeys(SETTINGS, ["a", "b"]):
         record.append(sample(*key))
     more = [*PROBLEMS, Problem("c", "3+3?", "6")]
     real, left = samples_module.write_whole, [writes]

@@ -11,7 +11,7 @@ the same, because the seed of a sample depends on the evaluation's seed, the pro
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from trimsft.errors import RunError
 from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompt, Prompts
-from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
+from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, WantedKeys
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.evaluate.shots import describe_shots, read_shots
 
@@ -59,12 +59,12 @@ class Evaluation:
             "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
 
-    def wanted(self) -> list[Key]:
+    def wanted(self) -> WantedKeys:
         """Every sample that is asked for, in the order of the problems."""
         protocol = {"greedy": self.protocol.greedy, "samples": self.protocol.samples}
-        return wanted_keys(protocol, (problem.id for problem in self.problems))
+        return WantedKeys(protocol, [problem.id for problem in self.problems])
 
-    def requests(self, keys: Sequence[Key]) -> dict[Key, Request]:
+    def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """The requests for these samples."""
         sampled = self._sampling()
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)

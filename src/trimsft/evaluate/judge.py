@@ -10,17 +10,20 @@ says what the two were made of, so that only what is new is graded, and nothing 
 """
 
 import functools
+import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from trimsft.evaluate.graded import GRADES, Graded, GradeLine
 from trimsft.evaluate.problems import Problem, describe_gradings
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.grading import Grader, Rules
-from trimsft.runs import write_whole
+from trimsft.runs.files import written_beside
 from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
 from trimsft.scoring.records import read_scores, write_scores
 from trimsft.scoring.scores import BenchmarkScore, score
@@ -42,11 +45,10 @@ def judge(record: SampleRecord, grader: Grader, graded_as: Sequence[Problem] = (
         before = Graded.read(record.folder)
         kept = before.grades(record, grader.name, grader.version) if before else {}
         grader.ignored_rules |= set(before.ignored_rules) if before and kept else set()
-        found, note = _results(record, keys, kept, problems, rules, grader)
-        results = [found[key] for key in keys]
+        results, note = _results(record, keys, kept, problems, rules, grader)
         equivalents = _equivalents(results, kept, rules, grader)
-        votes = _votes(results, equivalents)
-        write_whole(record.folder / GRADES, b"".join(_lines(keys, results, votes)))
+        with written_beside(record.folder / GRADES) as beside, open(beside, "wb") as file:
+            file.writelines(_lines(results, equivalents))
         name, groups = record.settings()["benchmark"], _groups(problems)
         scores = score(
             name, results, grader.equivalent, by_problem=equivalents.__getitem__, expected=problems, groups=groups
@@ -76,40 +78,43 @@ def scores_as_recorded(record: SampleRecord, kind: str, version: str) -> Benchma
 
 def _results(
     record: SampleRecord,
-    keys: Sequence[Key],
+    keys: Collection[Key],
     kept: Mapping[Key, GradeLine],
     problems: Mapping[str, Problem],
     rules: Mapping[str, Rules],
     grader: Grader,
-) -> tuple[dict[Key, SampleResult], str | None]:
-    """A graded answer for every sample that is asked for, and a note where the samples look as if none was drawn."""
-    wanted, drawn, results = set(keys), _Drawn(), dict[Key, SampleResult]()
+) -> tuple[list[SampleResult], str | None]:
+    """A graded answer for every sample that is asked for, in the order of the keys, and a note where the samples look
+    as if none was drawn."""
+    drawn = _Drawn()
+    by_problem: dict[str, list[SampleResult]] = {name: [] for name in problems}
+
+    def add(sample: Sample, status: str, answer: str | None) -> None:
+        is_correct, name = status == "correct", problems[sample.problem].id  # one text for all samples of a problem
+        more = (sample.tokens, sample.truncated, sample.greedy)
+        result = SampleResult(name, sample.sample, is_correct, sys.intern(status), answer, *more)
+        by_problem[name].append(result)
 
     def grade(batch: Sequence[Sample]) -> None:
         items = [(s.text, problems[s.problem].answer, rules[s.problem], s.truncated) for s in batch]
         for sample, graded in zip(batch, grader.grade_many(items), strict=True):
-            results[sample.key] = _result(sample, graded.status, graded.answer)
+            add(sample, graded.status, graded.answer)
 
     waiting: list[Sample] = []
     for sample in record:
-        if sample.key not in wanted:
+        if sample.key not in keys:
             continue
         drawn.add(sample)
         if before := kept.get(sample.key):
-            results[sample.key] = _result(sample, before.status, before.answer)
+            add(sample, before.status, before.answer)
             continue
         waiting.append(sample)
         if len(waiting) == AT_ONCE:
             grade(waiting)
             waiting = []
     grade(waiting)
-    return results, drawn.note()
-
-
-def _result(sample: Sample, status: str, answer: str | None) -> SampleResult:
-    is_correct = status == "correct"
-    more = (sample.tokens, sample.truncated, sample.greedy)
-    return SampleResult(sample.problem, sample.sample, is_correct, status, answer, *more)
+    in_order = (sorted(of_problem, key=attrgetter("sample")) for of_problem in by_problem.values())
+    return list(itertools.chain.from_iterable(in_order)), drawn.note()
 
 
 class _Drawn:
@@ -158,27 +163,19 @@ def _together(clusters: Mapping[str | None, int | None], a: str, b: str) -> bool
     return clusters[a] == clusters[b]
 
 
-def _votes(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent]) -> dict[Key, int | None]:
-    """The cluster of each drawn sample; `score` makes the same ones again, from what the grader remembers."""
-    drawn: dict[str, list[SampleResult]] = {}
-    for result in results:
-        if not result.greedy:
-            drawn.setdefault(result.problem, []).append(result)
-    votes: dict[Key, int | None] = {}
-    for name, sampled in drawn.items():
-        numbers = cluster([result.answer for result in sampled], equivalents[name])
-        votes |= {_key(result): number for result, number in zip(sampled, numbers, strict=True)}
-    return votes
+def _lines(results: Sequence[SampleResult], equivalents: Mapping[str, Equivalent]) -> Iterator[bytes]:
+    """Grades with the cluster of each drawn sample; `score` makes the same again, from what the grader remembers."""
+    for name, of_problem in itertools.groupby(results, attrgetter("problem")):
+        every = list(of_problem)
+        votes = iter(cluster([result.answer for result in every if not result.greedy], equivalents[name]))
+        for result in every:
+            vote = None if result.greedy else next(votes)
+            line = GradeLine(result.problem, result.sample, result.status, result.answer, vote)
+            yield (json.dumps(asdict(line)) + "\n").encode()
 
 
 def _key(result: SampleResult) -> Key:
     return Key(result.problem, result.sample)
-
-
-def _lines(keys: Sequence[Key], results: Sequence[SampleResult], votes: Mapping[Key, int | None]) -> Iterator[bytes]:
-    for key, result in zip(keys, results, strict=True):
-        line = GradeLine(key.problem, key.sample, result.status, result.answer, votes.get(key))
-        yield (json.dumps(asdict(line)) + "\n").encode()
 
 
 def _groups(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:

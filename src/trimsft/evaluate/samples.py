@@ -16,7 +16,7 @@ with record.lock():
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -70,6 +70,19 @@ class Sample:
         return self.sample == GREEDY
 
 
+class _Keys:
+    """A set of keys in little memory: for each problem the bits of its samples."""
+
+    def __init__(self) -> None:
+        self._bits: dict[str, int] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return bool(self._bits.get(key.problem, 0) >> (key.sample - GREEDY) & 1)
+
+    def add(self, key: Key) -> None:
+        self._bits[key.problem] = self._bits.get(key.problem, 0) | 1 << (key.sample - GREEDY)
+
+
 @dataclass(frozen=True)
 class _Problems:
     count: int
@@ -97,7 +110,7 @@ class SampleRecord:
         self.samples_path = self.folder / "samples.jsonl"
         self._samples = JsonLines(self.samples_path)
         self._errors = JsonLines(self.folder / "errors.jsonl")
-        self._known: set[Key] | None = None
+        self._known: _Keys | None = None
 
     def lock(self) -> RunLock:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
@@ -175,11 +188,11 @@ class SampleRecord:
 
     def __iter__(self) -> Iterator[Sample]:
         """All recorded samples, in the order in which they came, one at a time."""
-        seen: set[Key] = set()
+        seen = _Keys()
         for number, line in enumerate(self._samples, start=1):
             place = f"{self._samples.path}, line {number}"
             sample = checked(Sample, line, where=place, hint="restore or remove this line")
-            if sample.sample < GREEDY or not 0 <= sample.tokens < 2**31:
+            if not GREEDY <= sample.sample < MOST_SAMPLES or not 0 <= sample.tokens < 2**31:
                 raise RunError(f"{place}: this is no sample", hint="restore or remove this line")
             if sample.key in seen:
                 twice = f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice"
@@ -187,11 +200,11 @@ class SampleRecord:
             seen.add(sample.key)
             yield sample
 
-    def wanted(self) -> list[Key]:
+    def wanted(self) -> "WantedKeys":
         """Every sample that the settings ask for, in the order of the problems."""
-        return wanted_keys(self.settings(), (problem.id for problem in self.problems()))
+        return WantedKeys(self.settings(), [problem.id for problem in self.problems()])
 
-    def require_complete(self, wanted: Sequence[Key]) -> None:
+    def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""
         if missing := self.missing(wanted):
             errors = [str(line.get("error")) for line in self._errors]
@@ -228,19 +241,33 @@ class SampleRecord:
         self._samples.close()
         self._errors.close()
 
-    def _recorded(self) -> set[Key]:
+    def _recorded(self) -> _Keys:
         if self._known is None:
-            self._known = {sample.key for sample in self}
+            known = _Keys()
+            for sample in self:
+                known.add(sample.key)
+            self._known = known
         return self._known
 
     def _is_empty(self) -> bool:
         return next(iter(self._samples), None) is None
 
 
-def wanted_keys(settings: Mapping[str, Any], problems: Iterable[str]) -> list[Key]:
-    """Every sample that the settings ask for, greedy first."""
-    numbers = [*([GREEDY] if settings["greedy"] else []), *range(settings["samples"])]
-    return [Key(problem, number) for problem in problems for number in numbers]
+class WantedKeys(Collection[Key]):
+    """Every sample that the settings ask for, greedy first; made anew whenever they are gone through."""
+
+    def __init__(self, settings: Mapping[str, Any], problems: Sequence[str]) -> None:
+        self._problems = dict.fromkeys(problems)
+        self._numbers = range(GREEDY if settings["greedy"] else 0, settings["samples"])
+
+    def __iter__(self) -> Iterator[Key]:
+        return (Key(problem, number) for problem in self._problems for number in self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._problems) * len(self._numbers)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, Key) and key.problem in self._problems and key.sample in self._numbers
 
 
 # ---- whether a record may go on under new settings: it may grow, and nothing else

@@ -9,7 +9,7 @@
 Each file is read when it is asked for first, and once; what a run lacks is empty or None.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -158,11 +158,12 @@ class Run:
         means = macros([self.scores[name] for name in benchmarks], known) if known else {}
         return {metric: in_percent(interval) for metric, interval in means.items()}
 
-    def samples(self, benchmark: str) -> list[Written]:
-        """Texts and grades of all samples of a benchmark; greedy is number -1."""
+    def samples(self, benchmark: str, problems: Collection[str]) -> list[Written]:
+        """Texts and grades of all samples of these problems; greedy is number -1."""
         folder = self.directory.eval_dir / benchmark
-        grades = {(one.problem, one.sample): one for one in _read_lines(folder / "grades.jsonl", Grade)}
-        samples = _read_lines(folder / "samples.jsonl", Written)
+        lines = (one for one in _each_line(folder / "grades.jsonl", Grade) if one.problem in problems)
+        grades = {(one.problem, one.sample): one for one in lines}
+        samples = (one for one in _each_line(folder / "samples.jsonl", Written) if one.problem in problems)
         return [replace(one, grade=grades.get((one.problem, one.sample), one.grade)) for one in samples]
 
     def has_samples(self, benchmark: str) -> bool:
@@ -173,7 +174,7 @@ class Run:
     def problems(self) -> Mapping[str, Mapping[str, Asked]]:
         """The problems of each benchmark by id, as they were asked; none where the file is gone."""
         paths = {name: self.directory.eval_dir / name / "problems.jsonl" for name in self.scores}
-        return {name: {asked.id: asked for asked in _read_lines(path, Asked)} for name, path in paths.items()}
+        return {name: {asked.id: asked for asked in _each_line(path, Asked)} for name, path in paths.items()}
 
 
 def read_run(label: str, folder: Path) -> Run:
@@ -257,6 +258,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     return read_json(path, dict[str, Any]) if path.is_file() else {}
 
 
-def _read_lines(path: Path, kind: type[Kind]) -> list[Kind]:
-    lines = JsonLines(path).read() if path.is_file() else []
-    return checked(list[kind], lines, where=str(path))  # type: ignore[valid-type]
+def _each_line(path: Path, kind: type[Kind]) -> Iterator[Kind]:
+    for number, line in enumerate(JsonLines(path) if path.is_file() else (), start=1):
+        yield checked(kind, line, where=f"{path}, line {number}")

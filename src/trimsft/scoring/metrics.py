@@ -165,7 +165,7 @@ def _require_subset(n: int, k: int) -> None:
 # ---- one problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SampleResult:
     """One graded answer of a model."""
 

@@ -77,8 +77,7 @@ def signed(value: float) -> str:
 
 
 def test_votes_by_hand(three) -> None:
-    samples = read_run("Base", three["Base"]).samples("easy")
-    answers = answers_of([sample for sample in samples if sample.problem == "e1"])
+    answers = answers_of(read_run("Base", three["Base"]).samples("easy", ["e1"]))
     assert [sample.sample for sample in answers.samples] == [-1, 0, 1, 2, 3]
     shown = [(vote.answer, vote.size, vote.right, vote.wins) for vote in answers.votes]
     assert sorted(shown) == [("1", 1, True, False), ("7", 2, False, True)]
@@ -88,7 +87,7 @@ def test_votes_by_hand(three) -> None:
 
 def test_an_older_record_groups_equal_texts_and_says_so(tmp_path) -> None:
     make_evaluated(tmp_path / "a", "easy", {"e1": "1 7 7' -"}, clusters=False)
-    answers = answers_of(read_run("a", tmp_path / "a").samples("easy"))
+    answers = answers_of(read_run("a", tmp_path / "a").samples("easy", ["e1"]))
     assert not answers.recorded and sorted(vote.answer for vote in answers.votes) == ["1", "7", "7'"]
     assert all(vote.wins for vote in answers.votes)  # a tie
     # grades that contradict themselves are not taken for votes
@@ -238,6 +237,8 @@ def test_what_does_not_fit_is_left_out_largest_change_first(tmp_path, three, mon
     assert some.size <= whole.size // 3
     assert len(json.dumps(some.data())) <= whole.size // 3 + 200
     assert pack_answers(rows, read, (1, 2), budget=10).problems == {}
+    monkeypatch.setattr(answers_module, "AT_ONCE", 10)  # two problems are read at once, with their four samples
+    assert pack_answers(rows, read, (1, 2), budget=100_000).data() == whole.data()
     monkeypatch.setattr(evaluation, "BUDGET", 10)
     assert "all answers on 5 of 5 problems" in page_of(tmp_path, three).words
 

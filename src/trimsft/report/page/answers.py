@@ -13,8 +13,9 @@ full, and the page says what is left out.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from trimsft.report.runs import Asked, Run, Written
@@ -23,6 +24,7 @@ from trimsft.text.visible import visible
 
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text
+AT_ONCE = 16_384  # samples of a run whose texts are in memory together
 STEP = 240  # characters of a step in the list of problems that flipped
 
 Samples = Sequence[Written]
@@ -179,18 +181,30 @@ def has_answers(run: Run, row: ProblemRow, place: int) -> bool:
 
 
 class RunAnswers:
-    """What a run wrote on each problem, each benchmark read once."""
+    """What a run wrote on problems, asked for in the order of these rows; it holds about `AT_ONCE` samples."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._samples: dict[str, dict[str, list[Written]]] = {}
+    def __init__(self, run: Run, rows: Iterable[ProblemRow]) -> None:
+        self._run, self._rows = run, iter(rows)
+        self._held: dict[str, dict[str, list[Written]]] = {}
 
     def __call__(self, row: ProblemRow) -> Answers:
-        if row.benchmark not in self._samples:
-            by_problem = self._samples[row.benchmark] = {}
-            for sample in self._run.samples(row.benchmark):
-                by_problem.setdefault(sample.problem, []).append(sample)
-        return answers_of(self._samples[row.benchmark].get(row.name, []))
+        while row.name not in self._held.get(row.benchmark, {}):
+            samples = max(outcome.samples for outcome in row.outcomes if outcome)
+            if not (following := list(islice(self._rows, AT_ONCE // (samples + 1)))):
+                raise ValueError(f"row: {row.name!r} comes out of order")
+            if row in following:
+                self._held = self._read(following)
+        return answers_of(self._held[row.benchmark][row.name])
+
+    def _read(self, rows: Sequence[ProblemRow]) -> dict[str, dict[str, list[Written]]]:
+        """By benchmark and problem; each file is gone through once."""
+        held: dict[str, dict[str, list[Written]]] = {}
+        for row in rows:
+            held.setdefault(row.benchmark, {})[row.name] = []
+        for benchmark, problems in held.items():
+            for sample in self._run.samples(benchmark, problems):
+                problems[sample.problem].append(sample)
+        return held
 
 
 # ---- where a wrong answer leaves a right one
@@ -320,12 +334,11 @@ def pack_answers(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[in
     """As many problems with all samples as the budget has room for."""
     scored = [place for place, run in enumerate(runs) if run.scores]
     groups = [list(pair), [place for place in scored if place not in pair]] if pair else [scored]
-    order = list(range(len(rows)))
+    order, packed = list(range(len(rows))), Packed()
     if pair is not None:
         order.sort(key=lambda place: (not rows[place].differs(*pair), -abs(rows[place].change(*pair))))
-    packed = Packed()
     for group in groups:
-        written = {place: RunAnswers(runs[place]) for place in group}
+        written = {place: RunAnswers(runs[place], (rows[at] for at in order)) for place in group}
         for place in order:
             row = rows[place]
             answers = {number: written[number](row) for number in group if has_answers(runs[number], row, number)}

@@ -319,7 +319,7 @@ def _flip_parts(rows: Sequence[ProblemRow], runs: Sequence[Run], pair: tuple[int
     written = [row for row in flipped if any(has_answers(runs[place], row, place) for place in pair)]
     gained = [row for row in written if row.change(*pair) > 0][:OPENED]
     lost = [row for row in written if row.change(*pair) < 0][:OPENED]
-    written_by = [RunAnswers(runs[place]) for place in pair]
+    written_by = [RunAnswers(runs[place], gained + lost) for place in pair]
     labels = [runs[place].label for place in pair]
     return {
         "flips": [(row, *(row.outcomes[place] for place in pair)) for row in flipped[:LISTED]],
