@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 NAME = "trimsft_slots"
-_SCORES = 2**27  # attention scores that are written out at once, where that has to be
+_SCORES = 2**26  # attention scores that are written out at once, where that has to be
 
 seen_windows: set[int | None] = set()
 """Windows that layers have asked for since it was last emptied: a window that a model has only in its masks, which we
@@ -128,19 +128,19 @@ def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, sc
     seen = seen.expand(rows, 1, tokens, positions)
     out = query.new_empty(rows, heads, tokens, value.shape[-1])
     at_once = max(1, _SCORES // (heads * tokens * positions))
-    for part in torch.arange(rows).split(at_once):
-        rows_of = slice(int(part[0]), int(part[-1]) + 1)
-        shared = query[rows_of].unflatten(1, (key_heads, -1))
-        scores = (shared @ key[rows_of, :, None].transpose(-1, -2) * scale).flatten(1, 2)
+    for start in range(0, rows, at_once):
+        part = slice(start, start + at_once)
+        shared = query[part].unflatten(1, (key_heads, -1))
+        scores = (shared @ key[part, :, None].transpose(-1, -2) * scale).flatten(1, 2)
         if twist.cap is not None:
             scores = twist.cap * (scores / twist.cap).tanh()
-        scores = scores.masked_fill(~seen[rows_of], -torch.inf)
+        scores = scores.masked_fill(~seen[part], -torch.inf)
         if twist.sinks is not None:
-            sinks = twist.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(part), -1, tokens, 1)
+            sinks = twist.sinks.to(scores.dtype).view(1, -1, 1, 1).expand(len(scores), -1, tokens, 1)
             scores = torch.cat([scores, sinks], dim=-1)
         wide = torch.promote_types(scores.dtype, torch.float32)
         shares = scores.softmax(dim=-1, dtype=wide)[..., :positions].to(value.dtype)
-        out[rows_of] = (shares.unflatten(1, (key_heads, -1)) @ value[rows_of, :, None]).flatten(1, 2)
+        out[part] = (shares.unflatten(1, (key_heads, -1)) @ value[part, :, None]).flatten(1, 2)
     return out
 
 
