@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from trimsft import DFT, SFT, TrimSFT, TrimSFTEasy, linear_cross_entropy
 from trimsft.head import IGNORED
+from trimsft.head.rows import TrainedRows
 
 from . import oracle
 from .oracle import BACKENDS, FUSED, Head, assert_close, call, device_of, distance, exact, fused, make_head
@@ -220,3 +221,14 @@ def test_compiling_the_module_around_the_head() -> None:
         results.append((loss, *(parameter.grad for parameter in module.parameters())))
     for eager, compiled in zip(*results, strict=True):
         torch.testing.assert_close(compiled, eager)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_labels_may_be_counted_before_the_hidden_states_are_there(backend) -> None:
+    head = make_head().to(device_of(backend))
+    head.labels[3:6] = IGNORED
+    trained = TrainedRows(head.labels, 300)
+    early, late = (call(head, DFT(), backend, **more) for more in ({"trained": trained}, {}))
+    assert torch.equal(early.loss, late.loss) and torch.equal(early.labels, late.labels) and len(early.labels) == 12
+    with pytest.raises(ValueError, match=r"^trained: was made of other labels"):
+        call(head.rows(slice(4)), DFT(), backend, trained=trained)

@@ -16,6 +16,7 @@ from torch._compile import _disable_dynamo
 from trimsft.head import chunked
 from trimsft.head import reference as plain
 from trimsft.head.problem import IGNORED, BackendUnavailable, Problem, Solution, has_triton, skip_below_of
+from trimsft.head.rows import TrainedRows
 from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 from trimsft.objectives.base import without
 
@@ -52,6 +53,7 @@ def linear_cross_entropy(
     entropy: bool = False,
     low_memory: bool | None = None,
     backend: Backend = "auto",
+    trained: TrainedRows | None = None,
 ) -> LossOutput:
     """Weighted cross-entropy of a linear head, without float32 logits of all tokens.
 
@@ -84,6 +86,8 @@ def linear_cross_entropy(
             many as have room beside what else is in memory (`trimsft.head.memory`), which raises the peak of a training
             step by less than 2 %; it changes gradients by no more than rounding does.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
+        trained: `trimsft.head.rows.TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden
+            states were computed, so that the host need not wait for them to learn how many labels there are.
     """
     for name, value in (("hidden", hidden), ("weight", weight), ("labels", labels)):
         if not isinstance(value, Tensor):
@@ -103,8 +107,10 @@ def linear_cross_entropy(
     entropy = entropy or "entropy" in needs
     solve = choose_backend(backend, hidden, low_memory)
 
-    hidden_NH, labels_N = hidden.reshape(-1, hidden.shape[-1]), labels.reshape(-1).long()
-    rows = _trained_rows(labels_N, ignore_index, weight.shape[0])
+    trained = TrainedRows(labels, weight.shape[0], ignore_index) if trained is None else trained
+    if not trained.is_of(labels, weight.shape[0], ignore_index):
+        raise ValueError("trained: was made of other labels, another vocabulary or another ignore_index")
+    hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
     count = (labels_N if rows is None else rows).shape[0]
     if count == 0:
         return _nothing_to_train(hidden_NH, weight, bias, entropy, reference is not None)
@@ -221,25 +227,6 @@ def _nothing_to_train(
     more = (none if entropy else None, none.long(), none if reference else None)
     tokens = TokenStats(none, none, none, none.long(), *more)
     return LossOutput(loss.to(torch.promote_types(loss.dtype, torch.float32)), tokens, none, none.long(), 0)
-
-
-def _trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> Tensor | None:
-    """Indices of the labels to train on, or None for all of them; one wait for the device."""
-    if labels_N.is_cuda and has_triton():
-        from trimsft.head.triton import trained_rows
-
-        rows, bad = trained_rows(labels_N.contiguous(), ignore_index, vocabulary)
-    else:
-        rows = (labels_N != ignore_index).nonzero().flatten()
-        bad = int((labels_N[rows].clamp(0, vocabulary - 1) != labels_N[rows]).sum())
-    if bad:
-        outside = (labels_N != ignore_index) & (labels_N.clamp(0, vocabulary - 1) != labels_N)
-        first = int(outside.nonzero()[0])
-        raise ValueError(
-            f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {vocabulary - 1}; ignore_index is "
-            f"{ignore_index}), first {int(labels_N[first])} at position {first}"
-        )
-    return None if len(rows) == len(labels_N) else rows
 
 
 def _check_tensors(hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None) -> None:

@@ -45,9 +45,10 @@ class InParts(triton._Solver):
             self._statistics(grad_CV, rows)
             self._weigh(rows)
             self._claim_slots(rows)  # for what it counts
+            if rows.stop == self.T:
+                ledger = self._copy_to_host(self.ledger)
             self._logit_gradients(grad_CV, grad_CV, places_T, self.weights_T, self.tokens, self.labels_T, rows.start)
             self._add(grad_CV, rows, sum_VH)
-        ledger = self._copy_to_host(self.ledger)
         del grad_CV, self.space_CV
         if sum_VH is not None:
             self.grad_weight_VH = sum_VH.to(weight_VH.dtype)

@@ -5,7 +5,7 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 
 import functools
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,6 +224,22 @@ class Matmul:
         if name not in self._spaces:
             self._spaces[name] = self.weight_VH.new_empty((self.chunk_rows, len(self.weight_VH)), dtype=self.wide)
         return self._spaces[name][:rows]
+
+
+def copy_to_host(tensor: Tensor) -> Callable[[], list[float]]:
+    """Start copying; the function returned waits for this copy, not for work launched after it."""
+    if not tensor.is_cuda:
+        return tensor.tolist
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.copy_(tensor, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record()
+
+    def wait() -> list[float]:
+        copied.synchronize()
+        return host.tolist()
+
+    return wait
 
 
 @functools.cache

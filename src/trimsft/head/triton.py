@@ -34,6 +34,7 @@ from trimsft.head.problem import (
     BackendUnavailable,
     Problem,
     Solution,
+    copy_to_host,
     gradient_mass,
     rows_to_keep,
     threshold_for,
@@ -77,16 +78,15 @@ def require_usable(hidden: Tensor) -> None:
         )
 
 
-def trained_rows(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, int]:
-    """Indices of the labels that are not ignored, and how many of them are outside the vocabulary."""
-    rows_N = torch.empty_like(labels_N, dtype=torch.int64)
+def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Indices of the labels that are not ignored; how many these are, and how many of them outside the vocabulary."""
+    rows_N = torch.empty_like(labels_N)
     counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
     with torch.cuda.device_of(labels_N):
         kernels.find_trained[(1,)](
             labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
         )
-    count, outside = counts.tolist()
-    return rows_N[:count], outside
+    return rows_N, counts
 
 
 def scale_(tensor: Tensor, factor: Tensor) -> None:
@@ -163,20 +163,7 @@ class _Solver:
         self._backward(buffered, hidden_BH, rest)
         return self._solution(kept=buffered + rest.shape[0], finite=True)
 
-    def _copy_to_host(self, tensor: Tensor) -> Callable[[], list[float]]:
-        """Start copying; the function returned waits for this copy, not for work launched after it."""
-        if not tensor.is_cuda:
-            return tensor.tolist
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        host.copy_(tensor, non_blocking=True)
-        copied = torch.cuda.Event()
-        copied.record()
-
-        def wait() -> list[float]:
-            copied.synchronize()
-            return host.tolist()
-
-        return wait
+    _copy_to_host = staticmethod(copy_to_host)
 
     # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
 

@@ -25,6 +25,7 @@ from transformers.utils import ModelOutput
 
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
+from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Adapts, Objective, TokenStats
 
@@ -211,8 +212,9 @@ def _fused_forward(
         shift_labels = shifted(labels)
         if reference_logprobs is not None:
             reference_logprobs = shifted(reference_logprobs, fill=0)
-    call = _Call(settings, shift_labels, num_items_in_batch, reference_logprobs)
-    with call.through(_uncompiled(self.get_output_embeddings())):
+    head = _uncompiled(self.get_output_embeddings())
+    call = _Call(settings, shift_labels, num_items_in_batch, reference_logprobs, _start_counting(head, shift_labels))
+    with call.through(head):
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
     if len(call.results) != 1:
@@ -227,6 +229,15 @@ def _fused_forward(
     if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
         settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
+
+
+@_disable_dynamo
+def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
+    """Count trained labels while the layers are at work; not if the head is elsewhere, or yet to be gathered (ZeRO)."""
+    weight = getattr(head, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or len(weight) < 2 or weight.device != labels.device:
+        return None
+    return TrainedRows(labels, len(weight))
 
 
 def _uncompiled(module: Any) -> Any:
@@ -256,6 +267,7 @@ class _Call:
     labels: Tensor
     normalizer: Tensor | float | None
     reference: Tensor | None
+    trained: TrainedRows | None
     results: list[LossOutput] = field(default_factory=list)
     placeholder: Tensor = field(default_factory=lambda: torch.empty(0))  # what stood for logits, after the head's hooks
 
@@ -295,6 +307,7 @@ class _Call:
             entropy=settings.entropy,
             low_memory=settings.low_memory,
             backend=settings.backend,
+            trained=self.trained,
         )
         self.results.append(result)
         # the loss, so that hooks on the output are on its way back, and once the probe
