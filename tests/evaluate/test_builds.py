@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GenerationConfig
+from transformers import DynamicCache, GenerationConfig
 
 from trimsft.evaluate.engines import Request, Sampling
+from trimsft.evaluate.engines.builds import count_cached_numbers
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
 from .model_kinds import IN_BATCHES, IN_SLOTS, make_kind
@@ -99,3 +100,11 @@ def test_the_text_before_does_not_matter() -> None:
     with pytest.warns(UserWarning, match="one prompt length"):
         first = decode(engine, prompts)
     assert [decode(engine, [prompt])[0] for prompt in prompts] == first
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2, learned positions", "gemma4, window and borrowed keys"])
+def test_memory_is_reckoned_with_what_the_cache_holds(name: str) -> None:
+    model, cache = make_kind(name), DynamicCache()
+    model(input_ids=torch.arange(3, 8)[None], past_key_values=cache, use_cache=True)
+    held = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert 5 * count_cached_numbers(model.config) == held

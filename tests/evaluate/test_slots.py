@@ -13,7 +13,7 @@ from .model_kinds import make_kind
 from .tiny_model import make_model, make_tokenizer
 
 KINDS = ("llama", "mistral, window")
-GPU_KINDS = (*KINDS, "qwen2, window in one layer", "gemma2, window and soft cap", "gpt-oss, window and sinks")
+GPU_KINDS = (*KINDS, "qwen2, window in one layer", "gemma2, window and soft cap", "gemma3, window and two bases")
 
 
 def make_requests(prompts: int = 6, samples: int = 3, **sampling: Any) -> list[Request]:
