@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from trimsft.train.adapting import AdvanceObjective, advance
     from trimsft.train.callback import TrimCallback
     from trimsft.train.config import TrimSFTConfig
-    from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
+    from trimsft.train.outputs import TrimOutput
+    from trimsft.train.patching import FusedHead, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
     from trimsft.train.settings import Settings, make_settings, parse
     from trimsft.train.trainer import TrimSFTTrainer
@@ -37,7 +38,8 @@ _HOMES = {
     "TrimSFTConfig": "config",
     "TrimSFTTrainer": "trainer",
     **dict.fromkeys(("AdvanceObjective", "advance"), "adapting"),
-    **dict.fromkeys(("FusedHead", "TrimOutput", "patch", "unpatch"), "patching"),
+    "TrimOutput": "outputs",
+    **dict.fromkeys(("FusedHead", "patch", "unpatch"), "patching"),
     **dict.fromkeys(("TrainResult", "train", "train_model"), "run"),
     **dict.fromkeys(("Settings", "make_settings", "parse"), "settings"),
 }

@@ -21,13 +21,12 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.distributed.tensor import DTensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.utils import ModelOutput
 
-from trimsft.errors import UsageError
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import Adapts, Objective, TokenStats
+from trimsft.objectives import Adapts, Objective
+from trimsft.train.outputs import trim_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,49 +36,6 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound=nn.Module)
 _MASKED = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()) - set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with the right logit_scale and softcap."
-
-
-class NoLogits(Tensor):
-    """Stands where an evaluation looks for logits; whoever makes use of it learns that there are none."""
-
-    def __new__(cls) -> NoLogits:
-        # of integers: FSDP casts floating-point numbers on the way out
-        return Tensor._make_wrapper_subclass(cls, (0,), dtype=torch.int64)
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        return "NoLogits()"
-
-    @classmethod
-    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
-        raise UsageError(
-            "a patched model makes none when it is given labels",
-            field="logits",
-            hint="call it without labels; for compute_metrics use TrimSFTTrainer",
-        )
-
-
-@dataclass
-class TrimOutput(ModelOutput):  # type: ignore[misc]
-    """What a patched model returns when it is given labels; there are no logits."""
-
-    # always filled in; the defaults are ModelOutput's wish
-    loss: Tensor = None  # type: ignore[assignment]
-    """token_loss, and what the model's configuration adds to it (router losses)."""
-    token_loss: Tensor = None  # type: ignore[assignment]
-    """sum_t sg(w_t) * nll_t / (num_items_in_batch, or the number of trained tokens)."""
-    aux_loss: Tensor | None = None
-    tokens: TokenStats = None  # type: ignore[assignment]
-    """Statistics of the trained tokens, in order; likewise the next two."""
-    weights: Tensor = None  # type: ignore[assignment]
-    labels: Tensor = None  # type: ignore[assignment]
-    kept: int = None  # type: ignore[assignment]
-    """How many of them took part in the head's backward pass."""
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-    logits: None = None
-    """Always: trainers that log a token accuracy of their own look whether there are any."""
-    no_logits: NoLogits | None = None
-    """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
 
 @dataclass(kw_only=True)
@@ -225,7 +181,7 @@ def _fused_forward(
     if not settings.checked:
         check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
-    output = _output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
+    output = trim_output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
     if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
         settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
@@ -348,26 +304,6 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
     if call is None:
         return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
     return call.loss_in_place_of_logits(self, hidden)
-
-
-def _output(model: Any, outputs: Any, token_loss: Tensor, result: LossOutput) -> TrimOutput:
-    aux_loss = getattr(outputs, "aux_loss", None)
-    loss = token_loss
-    if aux_loss is not None:
-        coefficient = getattr(model.config.get_text_config(), "router_aux_loss_coef", 0.0)
-        loss = token_loss + coefficient * aux_loss.to(token_loss.device)
-    return TrimOutput(
-        loss=loss,
-        token_loss=token_loss,
-        aux_loss=aux_loss,
-        tokens=result.tokens,
-        weights=result.weights,
-        labels=result.labels,
-        kept=result.kept,
-        hidden_states=getattr(outputs, "hidden_states", None),
-        attentions=getattr(outputs, "attentions", None),
-        no_logits=None if torch.is_grad_enabled() else NoLogits(),
-    )
 
 
 def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:

@@ -32,7 +32,8 @@ from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.compiling import CompilesLayers
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
-from trimsft.train.patching import TrimOutput, attach, fused_head, unpatch
+from trimsft.train.outputs import TrimOutput
+from trimsft.train.patching import attach, fused_head, unpatch
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
 from trimsft.train.stopping import keep_workers
