@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, slot_attention, slots
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, shared_lines, slot_attention, slots
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
@@ -32,6 +32,13 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
     return [completions[index] for index in range(len(requests))]
 
 
+@pytest.fixture
+def a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No slot shares the line of another, as on a GPU."""
+    monkeypatch.setattr(shared_lines, "SharingDecoder", slots.SlotDecoder)
+
+
+@pytest.mark.usefixtures("a_line_each")
 @pytest.mark.parametrize("name", KINDS)
 def test_the_texts_are_those_of_generate(name: str) -> None:
     model, requests = make_kind(name), make_requests()
@@ -41,6 +48,34 @@ def test_the_texts_are_those_of_generate(name: str) -> None:
         assert complete(model, requests, batch_size=rows) == plain
 
 
+def test_texts_that_begin_alike_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two prompts that differ in their last token, and one of one token; samples part at once, late or never."""
+    model, rows = make_model(), list[int]()
+    run_model = slots.SlotDecoder._run_model
+
+    def counted(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
+        rows.append(len(token))
+        return run_model(self, token)
+
+    monkeypatch.setattr(slots.SlotDecoder, "_run_model", counted)
+    kinds = [Sampling(temperature=heat) for heat in (0.0, 0.0, 0.5, 0.5, 0.5, 1.0)]
+    prompts = [prompt for prompt in ((5, 6, 7), (5, 6, 8), (9,)) for _ in kinds]
+    jobs = [slots.Job(at, prompt, at, kind) for at, (prompt, kind) in enumerate(zip(prompts, kinds * 3, strict=True))]
+
+    def decode(kind: type[slots.SlotDecoder], count: int) -> dict[int, list[int]]:
+        rows.clear()
+        stops = range(1, 262, 16)
+        return dict(kind(model, rows=count, longest_prompt=3, max_tokens=24, stops=stops).run(jobs))
+
+    alone = decode(slots.SlotDecoder, 18)
+    begun = {(prompts[at], *text[:end]) for at, text in alone.items() for end in range(len(text))}
+    assert len(begun) < 0.9 * sum(map(len, alone.values()))
+    assert decode(shared_lines.SharingDecoder, 18) == alone
+    assert sum(rows) == len(begun)
+    assert decode(shared_lines.SharingDecoder, 5) == alone
+
+
+@pytest.mark.usefixtures("a_line_each")
 def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "LEAST_ROWS", 2)
     sizes: list[int] = []
@@ -63,10 +98,10 @@ def test_rows_shrink_once_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_stop_text_is_seen_across_tokens() -> None:
     model = make_model()
-    requests = make_requests(samples=20, max_tokens=30)
+    requests = make_requests(samples=8, max_tokens=30)
     whole = max((c.text for c in complete(model, requests)), key=lambda text: len(text.encode("ascii", "ignore")))
     at = next(at for at in range(1, len(whole) - 2) if whole[at : at + 2].isascii() and whole[at : at + 2].strip())
-    stopped = make_requests(samples=20, max_tokens=30, stop=(whole[at : at + 2],))
+    stopped = make_requests(samples=8, max_tokens=30, stop=(whole[at : at + 2],))
     found = complete(model, stopped, batch_size=8)
     assert found == complete(model, stopped, decoding="batches")
     assert any(c.finish == "stop" for c in found)
@@ -233,8 +268,18 @@ def attention_case(dtype: torch.dtype, device: str = "cpu", width: int = 40) -> 
     return (*states, torch.tensor(lengths, dtype=torch.int32, device=device), lengths)
 
 
-@pytest.mark.parametrize("twist", TWISTS)
-@pytest.mark.parametrize("window", [None, 1, 64, 70])
+@pytest.mark.parametrize(
+    ("window", "twist"),
+    [
+        (None, "plain"),
+        (1, "plain"),
+        (64, "plain"),
+        (70, "plain"),
+        (None, "capped"),
+        (1, "with sinks"),
+        (70, "with sinks"),
+    ],
+)
 @pytest.mark.parametrize("backend", ["masked", "triton"])
 def test_attention_agrees_with_float64(backend: str, window: int | None, twist: str) -> None:
     query, key, value, lengths, counts = attention_case(torch.float32)
