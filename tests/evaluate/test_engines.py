@@ -10,7 +10,16 @@ import torch
 from scipy import stats
 
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import (
+    Completion,
+    Engine,
+    EngineError,
+    Request,
+    Sampling,
+    ScriptedEngine,
+    shared_lines,
+    slots,
+)
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 from trimsft.evaluate.engines.vllm_engine import VllmEngine
@@ -161,6 +170,7 @@ def test_without_any_stop_token_length_is_a_reason_to_end() -> None:
 
 @pytest.mark.parametrize(("decoding", "method"), [("slots", "forward"), ("batches", "generate")])
 def test_out_of_memory_halves_the_rows(decoding: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_lines, "SharingDecoder", slots.SlotDecoder)  # as on a GPU
     engine = TransformersEngine(make_model(), make_tokenizer(), batch_size=8, decoding=decoding)
     whole = complete(engine, make_requests())
     sizes: list[int] = []

@@ -9,7 +9,7 @@ a step is one CUDA graph, and a prompt is read once for all of its samples.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,23 +129,26 @@ class SlotDecoder:
             return
         rows = free[: len(waiting)]
         jobs = [waiting.pop() for _ in rows]
-        self._read_prompts(rows, jobs)
-        where = torch.tensor(rows, device=self.device)
+        where = self._tensor(rows)
+        self._place(where, jobs)
         self.token[where] = self._tensor([job.prompt[-1] for job in jobs])
-        self.cache.position[where] = self._tensor([len(job.prompt) - 1 for job in jobs])
         self.made[where] = 0
         self.active[where] = True
         self.drawer.assign(rows, [job.seed for job in jobs], [job.sampling for job in jobs])
         for row, job in zip(rows, jobs, strict=True):
             self._jobs[row] = job
 
-    def _read_prompts(self, rows: Sequence[int], jobs: Sequence[Job]) -> None:
-        """Fill the cache with all of each prompt but its last token, which the next step takes."""
+    def _place(self, rows: Tensor, jobs: Sequence[Job]) -> None:
+        """Give rows of the cache to jobs."""
         users: dict[tuple[int, ...], list[int]] = {}
-        for row, job in zip(rows, jobs, strict=True):
+        for row, job in zip(rows.tolist(), jobs, strict=True):
             users.setdefault(job.prompt[:-1], []).append(row)
-        users.pop((), None)
-        prompts = list(users)
+        self._read_prompts(users)
+        self.cache.position[rows] = self._tensor([len(job.prompt) - 1 for job in jobs])
+
+    def _read_prompts(self, users: Mapping[tuple[int, ...], Sequence[int]]) -> None:
+        """Fill rows of the cache with all of their prompts but the last token, which the next step takes."""
+        prompts = [prompt for prompt in users if prompt]
         while prompts:
             at_once = max(1, PROMPT_TOKENS_AT_ONCE.get(self.device.type, 2**12) // max(map(len, prompts)))
             part, prompts = prompts[:at_once], prompts[at_once:]
@@ -174,23 +177,32 @@ class SlotDecoder:
 
     def _step(self) -> None:
         """One token for each row. All of it stays on the device and in place, so that a graph can replay it."""
-        cache, rows = self.cache, self.cache.range
-        lengths = (cache.position + 1).to(torch.int32).view(-1, 1, 1, 1)
-        logits = self.model(
-            input_ids=self.token[:, None],
-            position_ids=cache.position[:, None],
-            attention_mask=lengths,
-            past_key_values=cache,
-            use_cache=True,
-        ).logits[:, -1]
-        self._logits = logits
+        logits = self._logits = self._logits_of_slots()
         drawn = self.drawer.choose(logits, self.made)
-        self.history[rows, self.made] = drawn  # of an idle row: behind its text
+        self.history.scatter_(1, self.made[:, None], drawn[:, None])  # of an idle row: behind its text
         self.made += self.active
         self.active &= (self.made < self.max_tokens) & ~torch.isin(drawn, self.stops)
         self.token.copy_(drawn)
-        # an idle row goes on at position 0 of its own slot
-        cache.position.copy_((cache.position + 1).where(self.active, 0))
+        self._move_on()
+
+    def _logits_of_slots(self) -> Tensor:
+        return self._run_model(self.token)
+
+    def _run_model(self, token: Tensor) -> Tensor:
+        """(rows, vocabulary) logits after one token more in each row of the cache."""
+        lengths = (self.cache.position + 1).to(torch.int32).view(-1, 1, 1, 1)
+        out = self.model(
+            input_ids=token[:, None],
+            position_ids=self.cache.position[:, None],
+            attention_mask=lengths,
+            past_key_values=self.cache,
+            use_cache=True,
+        )
+        return out.logits[:, -1]  # type: ignore[no-any-return]
+
+    def _move_on(self) -> None:
+        """An idle row goes on at position 0 of its own slot."""
+        self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
@@ -214,8 +226,7 @@ class SlotDecoder:
         over = [row for row in taken if not active[row]]
         if self._is_over is not None:
             cut = self._rows_cut([row for row in taken if active[row]], self._is_over)
-            self.active[cut] = False
-            self.cache.position[cut] = 0
+            self._stop(cut)
             over += cut
         if not over:
             return []
@@ -228,6 +239,10 @@ class SlotDecoder:
             assert job is not None
             ended.append((job.index, text[:count]))
         return ended
+
+    def _stop(self, rows: list[int]) -> None:
+        self.active[rows] = False
+        self.cache.position[rows] = 0
 
     def _rows_cut(self, rows: list[int], is_over: Callable[[list[int]], bool]) -> list[int]:
         """Rows that are over by what they say."""
@@ -249,11 +264,14 @@ class SlotDecoder:
         kept = (taken + idle)[:size]
         where = self._tensor(kept)
         self._graph, self._steps = None, 1  # it holds on to the old buffers
-        self.cache.keep(where)
+        self._keep(where)
         self.drawer.keep(where)
         for name in ("token", "made", "active", "history"):
             setattr(self, name, getattr(self, name)[where])
         self._jobs = [self._jobs[row] for row in kept]
+
+    def _keep(self, rows: Tensor) -> None:
+        self.cache.keep(rows)
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)

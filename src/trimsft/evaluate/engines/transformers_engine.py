@@ -132,8 +132,10 @@ class TransformersEngine:
         """Takes from the group what it completes."""
         import torch
 
+        from trimsft.evaluate.engines.shared_lines import SharingDecoder
         from trimsft.evaluate.engines.slots import Job, SlotDecoder
 
+        kind = SharingDecoder if self.model.device.type == "cpu" else SlotDecoder
         sampling = next(iter(group.values())).sampling
         jobs = {i: Job(i, tuple(self._tokens(r)), r.seed, r.sampling) for i, r in group.items()}
         look_back = max((len(stop.encode()) for stop in sampling.stop), default=0)
@@ -142,7 +144,7 @@ class TransformersEngine:
             longest = max(len(job.prompt) for job in jobs.values())
             rows = min(self._rows_that_fit(longest, sampling.max_tokens), len(jobs))
             try:
-                decoder = SlotDecoder(
+                decoder = kind(
                     self.model,
                     rows=rows,
                     longest_prompt=longest,
