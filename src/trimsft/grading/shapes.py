@@ -171,7 +171,7 @@ def _interval(shape: Shape) -> Shape | None:
 
 def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
     """`x > 2, x < 5` as (2, 5): joined by "or" these two would be every number, which no answer means."""
-    if len(parts) != 2 or any(part.kind != "brackets" for part in parts):
+    if len(parts) != 2 or any(part.kind != "brackets" or len(part.parts) != 2 for part in parts):
         return None
     upper = next((part for part in parts if part.parts[0].text == "-" + _INFINITY), None)
     lower = next((part for part in parts if part.parts[1].text == _INFINITY), None)
