@@ -154,16 +154,18 @@ def test_quantiles_are_within_a_bin(gaps, parts) -> None:
     assert "eos_weight" not in figures
 
 
-@given(GAPS, st.integers(0, 50))
-def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut) -> None:
+@given(GAPS, st.integers(0, 50), st.sampled_from([1, 20, 1000]))
+def test_how_the_tokens_are_cut_into_batches_does_not_matter(gaps, cut, pending) -> None:
     objective = TrimSFT()
     labels = torch.arange(len(gaps)) % 3
     whole, parts = (Telemetry(PAPER, (EOS, 2)) for _ in range(2))
     tokens = stats(gaps)
     whole.add(tokens, objective.weights(tokens), labels, kept=3, seen=torch.tensor(90))
-    for rows in (slice(None, cut), slice(cut, None)):
-        some = tokens[rows]
-        parts.add(some, objective.weights(some), labels[rows], kept=1, seen=45)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("trimsft.train.telemetry._PENDING", pending)  # counted after each part, some, or all of them
+        for rows in (slice(None, cut), slice(cut, None)):
+            some = tokens[rows]
+            parts.add(some, objective.weights(some), labels[rows], kept=1, seen=45)
     parts.add(stats([]), torch.empty(0), torch.empty(0, dtype=torch.long), kept=1, seen=0)
     assert {part.pending_tokens(torch.device("cpu")).item() for part in (parts, whole)} == {90}
     expected, got = collect(whole), collect(parts)

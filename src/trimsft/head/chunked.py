@@ -7,12 +7,21 @@ w * (softmax - onehot) and its two matmuls. Nothing of size [tokens, vocabulary]
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Matmul, Problem, Solution, all_finite, gradient_mass, rows_to_keep, softcapped, weigh
+from trimsft.head.problem import (
+    Matmul,
+    Problem,
+    Solution,
+    all_finite,
+    gradient_mass,
+    joined,
+    rows_to_keep,
+    softcapped,
+    weigh,
+)
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 512 << 20}
@@ -33,7 +42,7 @@ def solve(problem: Problem) -> Solution:
         if problem.wants_gradient:
             matmuls.add_rows(problem, chunk, weights[-1], rows, keeps[-1])
         del chunk  # before the next one is made
-    tokens, weights_T, kept_T = _concatenate(chunks), torch.cat(weights), torch.cat(keeps)
+    tokens, weights_T, kept_T = joined(chunks), torch.cat(weights), torch.cat(keeps)
     kept = int(kept_T.sum())
     if problem.wants_gradient:
         kept += _revive(problem, matmuls, tokens, weights_T, kept_T)
@@ -153,9 +162,3 @@ class _Matmuls(Matmul):
             torch.addmm(self.grad_weight_VH, grad_KV.T, hidden_KH, out_dtype=self.wide, out=self.grad_weight_VH)
         else:
             self.grad_weight_VH.addmm_(grad_KV.T, hidden_KH.to(self.wide))
-
-
-def _concatenate(chunks: list[TokenStats]) -> TokenStats:
-    columns = zip(*(vars(chunk).values() for chunk in chunks), strict=True)
-    values: list[Any] = [None if parts[0] is None else torch.cat(parts) for parts in columns]
-    return TokenStats(*values)

@@ -5,7 +5,7 @@ Shapes: T trained tokens, H hidden size, V vocabulary. Labels equal to `ignore_i
 
 import functools
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,13 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
 def _versions(tokens: TokenStats) -> list[int]:
     """How often each tensor was written to; torch does not count that in its inference mode."""
     return [one._version for one in vars(tokens).values() if one is not None and not one.is_inference()]
+
+
+def joined(parts: Iterable[TokenStats]) -> TokenStats:
+    """All tokens of several; without what one of them lacks."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    values: list[Any] = [None if any(one is None for one in column) else torch.cat(column) for column in columns]
+    return TokenStats(*values)
 
 
 def gradient_mass(tokens: TokenStats, weights: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
+from trimsft.head.problem import joined
 from trimsft.objectives import TokenStats
 from trimsft.runs import JsonLines
 
@@ -35,6 +36,7 @@ _SUMS = [
     "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
     "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "kept", "seen",
 ]  # fmt: skip
+_PENDING = 1 << 16  # so many tokens are counted in one go: each small operation on the device costs the host some 20 us
 _LOWEST, _HIGHEST, _BIN = -40.0, 40.0, 0.05
 _BINS = round((_HIGHEST - _LOWEST) / _BIN) + 2  # one more at either end for what lies beyond
 
@@ -59,24 +61,36 @@ class Telemetry:
         """Those of `fixed`, ids that every row has, which hardly count and are not known either; of the last log."""
         # the sums, then how many gaps fell into each bin, then count, weight and probability of each fixed part
         self._totals: Tensor | None = None
+        self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
         self._since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
-        """Count one micro-batch; `seen` is how many tokens went through the model, prompts included.
+        """Take note of one micro-batch; `seen` is how many tokens went through the model, prompts included.
 
         Nothing here waits for the device.
         """
+        self._pending.append((tokens, weights, labels, kept, seen))
+        if sum(len(one[0]) for one in self._pending) >= _PENDING:
+            self._count()
+
+    def _count(self) -> None:
+        """Add what is pending to the sums."""
+        if not self._pending:
+            return
+        parts, all_weights, all_labels, kept, seen = zip(*self._pending, strict=True)
+        self._pending = []
+        tokens, weights, labels = joined(parts), torch.cat(all_weights), torch.cat(all_labels)
         totals = self._totals_on(weights.device)
         rows = self._rows(tokens, weights, labels)
         totals[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=totals.dtype)
-        totals[_SUMS.index("kept")] += kept
-        totals[_SUMS.index("seen")] += seen
+        totals[_SUMS.index("kept")] += sum(kept)
+        totals[_SUMS.index("seen")] += sum(seen)
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
         totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
         if self.fixed:
             is_fixed = (labels[:, None] == self._fixed_on(labels.device)).to(totals.dtype)
-            parts = torch.stack([torch.ones_like(weights), weights, tokens.prob]).to(totals.dtype)
-            totals[len(_SUMS) + _BINS :] += (parts @ is_fixed).flatten()
+            counted = torch.stack([torch.ones_like(weights), weights, tokens.prob]).to(totals.dtype)
+            totals[len(_SUMS) + _BINS :] += (counted @ is_fixed).flatten()
 
     def _totals_on(self, device: torch.device) -> Tensor:
         if self._totals is None:
@@ -92,6 +106,7 @@ class Telemetry:
 
     def pending_tokens(self, device: torch.device) -> Tensor:
         """How many tokens this rank has seen since the last `collect`."""
+        self._count()
         return self._totals_on(device)[_SUMS.index("seen")]
 
     def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
@@ -124,6 +139,7 @@ class Telemetry:
 
         Empty if there were no tokens, only the speed if none of them was trained on.
         """
+        self._count()
         everything = reduce(self._totals_on(device)).tolist()  # a rank that had nothing still takes part
         seconds, self._since = time.perf_counter() - self._since, time.perf_counter()
         self.reset()
@@ -137,7 +153,7 @@ class Telemetry:
 
     def reset(self) -> None:
         """Forget what was counted since the last `collect`."""
-        self._totals = None
+        self._totals, self._pending = None, []
 
     def restart_clock(self) -> None:
         """Leave out of `tokens_per_second` what has passed since the last log."""
