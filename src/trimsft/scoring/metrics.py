@@ -179,7 +179,7 @@ class SampleResult:
     greedy: bool = False  # decoded greedily: reported on its own, never mixed with the samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProblemScore:
     """Counts over the samples of one problem; greedy decoding apart."""
 

@@ -5,6 +5,8 @@ Shares are in percent where a note or column says so, as the paper prints them.
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from trimsft.objectives import Objective
 from trimsft.report.table import Records, Value
 from trimsft.tokens.statistics.calibration import Calibration, calibration
@@ -70,8 +72,7 @@ def groups(tables: Tables, tenths: Mapping[str, list[Group]], band: Mapping[str,
 def examples(label: str, table: TokenTable, parameters: Mapping[str, float]) -> Records:
     """The examples of the first run; the most trimmed first."""
     each = per_example(table, objective_of("trim", parameters))
-    order = sorted(range(len(each.example)), key=lambda at: (-each.trimmed_mass_percent[at], at))
-    order = order[:MOST_EXAMPLES]
+    order = np.argsort(-each.trimmed_mass_percent, kind="stable")[:MOST_EXAMPLES]
     fields = ("example", "tokens", "mean_nll", "mean_weight", "first_choice_percent", "trimmed_mass_percent")
     rows: Rows = [{_column(field): getattr(each, field)[at].item() for field in fields} for at in order]
     note = f"Run {label}; trimmed mass is the percent of SFT's gradient mass that TrimSFT takes away."

@@ -75,13 +75,14 @@ def write_study(
         load: objectives of one's own whose code may be loaded; weights of others are not drawn.
     """
     folder = StudyFolder(out)
-    results = load_results(cells, out, partial=True) if study.need == SCORES else {}
+    every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
+    loaded = load_results(dict.fromkeys([*every, *(cells if study.need == SCORES else ())]), out, partial=True)
+    results = {cell: loaded[cell] for cell in cells if cell in loaded} if study.need == SCORES else {}
     tables = _token_tables(folder, cells) if study.need == TOKENS else {}
     if not results and not tables:
         hint = f"run it with trimsft study run {study.name} --out {out}"
         raise RunError(f"{out}: no cell of {study.name!r} is finished", hint=hint)
-    every = belonging([*folder.asked_for(), *cells], STUDIES.values(), scale)  # and not of sweeps in this folder
-    everything = load_results(every, out, partial=True)
+    everything = {cell: loaded[cell] for cell in every if cell in loaded}
     judged = claims(everything, _token_tables(folder, every), resamples=resamples)
     finished = results if study.need == SCORES else list(filter(folder.has_tokens, cells))
     missing = [cell for cell in cells if cell not in finished]
