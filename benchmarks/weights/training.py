@@ -30,6 +30,8 @@ SMALL_VOCABULARY = 4096
 """Up to here the logits of all models are computed at once; above, the fused head takes one model after the other."""
 
 Pair = tuple[list[int], list[int]]  # prompt and completion
+Watch = Callable[[int, StackedModel, Sequence[Any]], None]
+"""(updates done, the models, their objectives as they are now)."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,14 @@ def train(
     compute: torch.dtype = torch.float32,
     reference: StackedModel | None = None,
     fused: bool | None = None,
+    watch: Watch = lambda update, model, objectives: None,
 ) -> Trained:
     """Train one copy of the base for each job; all have as many rows.
 
     Args:
         reference: models, one for each job, whose log-probabilities the objectives compare with.
         fused: take the fused head for each model; by default where the vocabulary is large.
+        watch: is shown the models before each update, and after the last.
     """
     model = StackedModel.of(base, len(jobs), device, compute).trainable()
     fused = base.vocabulary > SMALL_VOCABULARY if fused is None else fused
@@ -117,6 +121,7 @@ def train(
     optimizer, rate = _optimizer(model, updates, schedule.learning_rate)
     traces = _Traces(len(jobs))
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
+        watch(update, model, objectives)
         known = None if reference is None else _log_probabilities(reference, batch, head)
         outcomes = head(model, model.hidden(batch.ids_MBL, batch.real_MP), batch, objectives, known)
         sum(one.loss for one in outcomes).backward()  # type: ignore[union-attr]
@@ -129,6 +134,7 @@ def train(
         for at, outcome in enumerate(outcomes):
             if isinstance(objectives[at], Adapts):
                 objectives[at] = objectives[at].observe(outcome.tokens).advance((update + 1) / updates)
+    watch(updates, model, objectives)
     del optimizer, rate
     torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
     return Trained(model, traces.lists())
