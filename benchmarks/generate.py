@@ -111,6 +111,7 @@ class Bench:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **source)
             self.stops = [int(self.tokenizer.eos_token_id)]
             self.prompts = read_prompts(options.problems, self.tokenizer)
+        self.ends = set(self.stops)
         self.model = model.to(options.device).eval()
 
     def measure(self, name: str, work: Callable[[], Texts], prompts: Prompts, round_number: int = 0) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Bench:
                 "samples_per_second": len(texts) / seconds,
                 "tokens_per_second": count / seconds,
                 "mean_tokens": count / len(texts),
-                "cut_off": sum(text[-1] not in self.stops for text in texts) / len(texts),
+                "cut_off": sum(text[-1] not in self.ends for text in texts) / len(texts),
                 "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None,
                 **self.score(texts, prompts),
             }
@@ -230,7 +231,7 @@ class Bench:
         return results
 
     def until_stop(self, row: list[int]) -> list[int]:
-        end = next((at for at, token in enumerate(row) if token in self.stops), len(row))
+        end = next((at for at, token in enumerate(row) if token in self.ends), len(row))
         return row[: end + 1]
 
     def score(self, texts: Texts, prompts: Prompts) -> dict[str, float]:
