@@ -56,7 +56,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     low_memory: bool | None = _setting(
         None,
         "On CUDA: true computes logits of kept tokens twice instead of keeping their gradients, false keeps them all. "
-        "By default as many are kept as raise the peak memory of a step by less than 2 percent.",
+        "By default as many are kept as have room: see Memory of the head in docs/training.md.",
     )
     head_backend: str = _setting(
         "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
