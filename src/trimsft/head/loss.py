@@ -83,8 +83,8 @@ def linear_cross_entropy(
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
         low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again; for
             TrimSFT a third to two thirds of the memory, about a fifth more time. False keeps all of them. None keeps as
-            many as have room (`trimsft.head.memory`): it is meant to hold the peak of a training step within 2 % of that
-            with a head that sums the weight's gradient in float32; gradients change by no more than rounding.
+            many as have room (`trimsft.head.memory`): it is meant to hold the peak of a training step within 2 % of
+            that with a head that sums the weight's gradient in float32; gradients change by no more than rounding.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
         trained: `trimsft.head.rows.TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden
             states were computed, so that the host need not wait for them to learn how many labels there are.
