@@ -158,6 +158,8 @@ def measure(method: Method, options: argparse.Namespace) -> None:
         return
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and (options.profile or options.waits):
+        raise SystemExit("--profile and --waits look at a CUDA device, and there is none")
     config = Qwen2Config(**SHAPES[options.shape], max_position_embeddings=2 * options.length)
     attention = "flash_attention_2" if options.variant == "packing, flash" else "sdpa"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
