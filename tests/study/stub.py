@@ -72,6 +72,8 @@ class StubJob(CellJob):
 class InlineCrew:
     """A crew without processes; a cell that would kill its own is said to have done so."""
 
+    cores = 0
+
     def __init__(self, job: CellJob) -> None:
         self._job = job
 
@@ -84,7 +86,7 @@ class InlineCrew:
     def work(self, waiting: list[str]) -> Iterator[Message | None]:
         while waiting:
             name = waiting.pop(0)
-            cell = self._job.cells[name]
+            cell = self._job.cell(name)
             if cell.model == "dying":
                 folder = self._job.folder.run(cell)
                 folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.running import checks, execution
 from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, Outcome, in_order
+from trimsft.study.running.job import CellJob
 from trimsft.study.running.watch import read_status
 from trimsft.study.scales import ModelAt, Scale
 
@@ -61,6 +62,33 @@ def test_a_cell_that_fails_is_tried_again_and_costs_no_other(tmp_path: Path) -> 
     again = run_cells(asked, SCALE, tmp_path, retries=0)  # what is done stays, the rest is tried
     assert again.done.keys() == outcome.done.keys() and again.failed.keys() == outcome.failed.keys()
     assert [attempts(tmp_path, cell) for cell in asked] == [1, 2, 3, 3]
+
+
+@inline
+def test_the_last_trainings_go_before_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two a core: then no core waits for the training of another. What is trained already is evaluated in its turn."""
+    steps: list[str] = []
+
+    class Stepwise(CellJob):
+        def _timed(self, cell: Cell, step: str, tell: object) -> float:
+            steps.append(f"{step} {cell.seed}")
+            if step == "train":
+                RunDirectory(self.folder.run(cell)).mark_finished()
+            else:
+                finish(self, cell)
+            return 1.0
+
+    monkeypatch.setattr(execution, "CellJob", Stepwise)
+    monkeypatch.setattr(InlineCrew, "cores", 1)
+    asked = cells("good", seeds=5)
+    RunDirectory(StudyFolder(tmp_path).run(asked[3])).mark_finished()
+    outcome = run_cells(asked, SCALE, tmp_path)
+    whole = ["train 0", "evaluate 0", "train 1", "evaluate 1"]
+    assert steps == [*whole, "train 2", "evaluate 3", "train 4", "evaluate 2", "evaluate 4"]
+    assert set(outcome.done) == set(asked) and outcome.seconds[asked[4]] == {"train": 1.0, "evaluate": 1.0}
+    steps.clear()
+    run_cells(asked, replace(SCALE, keep_weights=False), tmp_path / "dropped")  # weights of one cell at a time
+    assert steps[-6:] == [f"{step} {seed}" for seed in (3, 4) for step in ("train", "evaluate", "tokens")]
 
 
 @inline

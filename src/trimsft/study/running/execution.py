@@ -23,7 +23,7 @@ from trimsft.runs import holder_of
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import refuse_changed_objectives, refuse_lost_weights, with_attention
-from trimsft.study.running.job import CellJob, all_needs
+from trimsft.study.running.job import FIRST, CellJob, all_needs
 from trimsft.study.running.training import updates_of
 from trimsft.study.running.workers import Busy, Done, Failed, Message, Team, Told
 from trimsft.study.scales import Scale
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trimsft.study.running.ray import RayCrew
 
 EXECUTORS = ("local", "ray")
+ROUNDS = 2  # trainings a core, the last ones of a study, that go before evaluations: no core then waits for another
 POLL = 5.0  # seconds between two looks at cells that others work on
 logger = logging.getLogger("trimsft")
 
@@ -110,7 +111,7 @@ def run_cells(
         folder.remember(cells, needs)
         waiting = campaign.begin()
         if crew is not None:
-            campaign.work(crew, waiting)
+            campaign.work(crew, campaign.trained_first(waiting, ROUNDS * crew.cores if scale.keep_weights else 0))
     return campaign.outcome
 
 
@@ -153,6 +154,12 @@ class _Campaign:
                 self._settle(cell, "before")
         return missing
 
+    def trained_first(self, waiting: list[str], most: int) -> list[str]:
+        """The same cells; of those at the end whose trainings are missing, at most so many, the training is first."""
+        untrained = [name for name in waiting if self._job.missing(self._job.cells[name])[0] == "train"]
+        late = untrained[max(0, len(untrained) - most) :]
+        return [FIRST + name if name in late else name for name in waiting]
+
     def work(self, crew: Team | RayCrew, waiting: list[str]) -> None:
         while waiting:
             for message in crew.work(waiting):
@@ -165,7 +172,7 @@ class _Campaign:
                     time.sleep(POLL)
 
     def _take(self, message: Message, waiting: list[str]) -> None:
-        cell = self._job.cells[message.name]
+        cell = self._job.cell(message.name)
         self._training.pop(message.name, None)
         match message:
             case Told(stage="training"):
@@ -174,8 +181,12 @@ class _Campaign:
                 self._tell(cell, "running", message.stage, message.done, message.total)
             case Done():
                 if message.seconds:
-                    self.outcome.seconds[cell] = message.seconds
-                self._settle(cell)
+                    self.outcome.seconds.setdefault(cell, {}).update(message.seconds)
+                if message.name.startswith(FIRST) and self._job.missing(cell):
+                    waiting.append(cell.name)
+                    self._tell(cell, "waiting", "trained")
+                else:
+                    self._settle(cell)
             case Busy():
                 self._elsewhere.add(message.name)
                 self._tell(cell, "elsewhere", message.holder)
@@ -210,17 +221,17 @@ class _Campaign:
         for one in failed - self.outcome.failed.keys():
             self.outcome.failed[one] = error
             self._tell(one, "failed", error)
-        like = [name for name in waiting if _setup(self._job.cells[name]) == _setup(cell)]
-        left = [name for name in like if not self._job.cells[name].is_base]
+        like = [name for name in waiting if _setup(self._job.cell(name)) == _setup(cell)]
+        left = {name: self._job.cell(name) for name in like if not self._job.folder.is_trained(self._job.cell(name))}
         waiting[:] = [name for name in waiting if name not in left]
-        if untried := len({*left} - {one.name for one in failed}):
+        if untried := len({*left.values()} - failed):
             logger.warning("%s: %d more trainings would fail alike and stay missing", cell.model, untried)
 
     def _come_back(self) -> list[str]:
         """What others have finished is done; what they have left undone is for us."""
         free = []
         for name in sorted(self._elsewhere):
-            cell = self._job.cells[name]
+            cell = self._job.cell(name)
             if not self._job.missing(cell):
                 self._elsewhere.remove(name)
                 self._settle(cell, "elsewhere")
@@ -231,7 +242,7 @@ class _Campaign:
 
     def _follow_training(self) -> None:
         for name, before in self._training.items():
-            cell = self._job.cells[name]
+            cell = self._job.cell(name)
             now = self._job.folder.updates_done(cell)
             if now != before:
                 self._training[name] = now

@@ -39,6 +39,7 @@ from trimsft.study.running.workers import SHARE, Taken, ended_by
 from trimsft.study.scales import Scale
 
 Tell = Callable[..., None]  # called with the stage and how far it is: tell("evaluating", done=120, total=1080)
+FIRST = "first "  # before a cell's name: only its training is asked for now
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
 
@@ -61,22 +62,27 @@ class CellJob:
     def environment(self) -> dict[str, str]:
         return {"HF_HUB_OFFLINE": "1"} if self.scale.is_lab else {}
 
+    def cell(self, name: str) -> Cell:
+        """The cell that is called so, or whose training is."""
+        return self.cells[name.removeprefix(FIRST)]
+
     def log(self, name: str) -> Path:
-        return self.folder.log(self.cells[name])
+        return self.folder.log(self.cell(name))
 
     def missing(self, cell: Cell) -> list[str]:
         """The steps that are still to do, in order."""
         return self.folder.missing(cell, self.scale, self.needs)
 
     def do(self, name: str, tell: Tell) -> dict[str, float]:
-        """Everything that one cell still lacks; raises `Taken` where somebody else is at it."""
-        cell = self.cells[name]
+        """Everything that one cell still lacks, or its training alone; raises `Taken` where somebody else is at it."""
+        cell, only_training = self.cell(name), name.startswith(FIRST)
         try:
             lock = RunLock(self.folder.claim(cell))
         except RunInUse as error:
             raise Taken(str(error.holder or "another process")) from None
         with lock:
-            seconds = {step: self._timed(cell, step, tell) for step in self.missing(cell)}
+            steps = [step for step in self.missing(cell) if step == "train" or not only_training]
+            seconds = {step: self._timed(cell, step, tell) for step in steps}
             self._drop_weights(cell)
             self.folder.forget_failure(cell)
         return seconds

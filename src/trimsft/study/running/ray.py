@@ -32,6 +32,8 @@ logger = logging.getLogger("trimsft")
 class RayCrew:
     """Tasks on a cluster; with `workers`, at most so many at once."""
 
+    cores = 0
+
     def __init__(self, job: CellJob, workers: int | None = None) -> None:
         try:
             import ray

@@ -120,7 +120,7 @@ class CoreSlots:
     """One core each, and no GPU, so that figures are the same everywhere."""
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._free = self.count = count
 
     def take(self, name: str) -> Mapping[str, str] | None:
         """Variables of the process that does this cell; None where there is no room now."""
