@@ -42,17 +42,17 @@ if not torch.cuda.is_available():
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 rows (chunked) or 8 rows (triton) at a time, instead of thousands."""
-    from trimsft.head import chunked, triton
+    from trimsft.head import chunked, solver
 
     monkeypatch.setattr(chunked, "CHUNK_BYTES", dict.fromkeys(chunked.CHUNK_BYTES, 1))
-    monkeypatch.setattr(triton, "CHUNK_ROWS", 8)
-    monkeypatch.setattr(triton, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(solver, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(solver, "CHUNK_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)
 def skipping_always_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems skip rows, too, although sorting them out takes longer than it saves."""
-    from trimsft.head import triton
+    from trimsft.head import solver
 
-    monkeypatch.setattr(triton, "SORTING_SECONDS", 0.0)
-    monkeypatch.setattr(triton, "MEMORY_RATE", float("inf"))
+    monkeypatch.setattr(solver, "SORTING_SECONDS", 0.0)
+    monkeypatch.setattr(solver, "MEMORY_RATE", float("inf"))

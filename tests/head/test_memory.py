@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trimsft import DFT, TrimSFT
-from trimsft.head import memory, parts, triton
+from trimsft.head import memory, parts, solver, triton
 
 from .oracle import Head, assert_close, call, distance, exact, fused, make_head
 
@@ -24,11 +24,11 @@ def room(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> Any:
         monkeypatch.setattr(triton, "room_for_logit_gradients", lambda *_: rows * 4 * 320)
         monkeypatch.setattr(parts, "CHUNK_ROWS", 8)
         monkeypatch.setattr(parts, "CHUNK_BYTES", 1)
-        monkeypatch.setattr(triton._Solver, "_matrix", lambda self, rows: made.append(rows) or make(self, rows))
+        monkeypatch.setattr(solver.Solver, "_matrix", lambda self, rows: made.append(rows) or make(self, rows))
         return made
 
     made: list[int] = []
-    make = triton._Solver._matrix
+    make = solver.Solver._matrix
     return limit
 
 

@@ -168,9 +168,9 @@ def test_where_the_kept_rows_stand_does_not_matter(objective, order, backend) ->
 @pytest.mark.usefixtures("small_chunks")
 def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch) -> None:
     """What the first chunk keeps decides; otherwise the gradients are the exact ones, bit for bit."""
-    from trimsft.head import triton
+    from trimsft.head import solver
 
-    monkeypatch.setattr(triton, "SORTING_SECONDS", seconds)
+    monkeypatch.setattr(solver, "SORTING_SECONDS", seconds)
     head = spread_head(24, hidden_size=32, vocabulary=300)
     got, whole = (fused(head, TrimSFT(), "triton", skip_below=skip_below) for skip_below in (HIGH, 0))
     assert (got.kept < 24) is pays

@@ -209,7 +209,7 @@ def _require_finite(solution: Solution, problem: Problem) -> None:
 def _scale_(gradient: Tensor, factor: Tensor) -> None:
     """gradient *= factor, for free where the factor is 1, and without asking the device what it is."""
     if gradient.is_cuda and gradient.is_contiguous() and has_triton():
-        from trimsft.head.triton import scale_
+        from trimsft.head.records import scale_
 
         scale_(gradient, factor)
     elif gradient.is_cuda or factor != 1:

@@ -45,7 +45,7 @@ class TrainedRows:
         return rows, int((labels_T.clamp(0, self.vocabulary - 1) != labels_T).sum())
 
     def _on_cuda(self) -> Callable[[], tuple[Tensor, int]]:
-        from trimsft.head.triton import find_trained
+        from trimsft.head.records import find_trained
 
         rows_N, counts = find_trained(self.labels_N.contiguous(), self.ignore_index, self.vocabulary)
         with torch.cuda.device_of(counts):

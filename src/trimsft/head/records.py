@@ -1,0 +1,150 @@
+"""Launches of the Triton kernels: what one call of the head knows of its rows, and how it comes to know it.
+
+Shapes: T trained tokens, V vocabulary, C rows of a chunk, K rows and S columns of any piece of the logits.
+"""
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from trimsft.head import kernels
+from trimsft.head.problem import Problem, weigh
+from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
+
+
+def find_trained(labels_N: Tensor, ignore_index: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Indices of the labels that are not ignored; how many these are, and how many of them outside the vocabulary."""
+    rows_N = torch.empty_like(labels_N)
+    counts = torch.empty(2, dtype=torch.int32, device=labels_N.device)
+    with torch.cuda.device_of(labels_N):
+        kernels.find_trained[(1,)](
+            labels_N, rows_N, counts, len(labels_N), ignore_index, vocabulary, BLOCK=4096, num_warps=8
+        )
+    return rows_N, counts
+
+
+def scale_(tensor: Tensor, factor: Tensor) -> None:
+    """tensor *= factor (a scalar on the device); one short launch where the factor is 1."""
+    with torch.cuda.device_of(tensor):
+        kernels.scale_in_place[(1024,)](tensor, factor, tensor.numel(), BLOCK=4096, num_warps=8)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the logit gradients of some rows are made of, and the slot that each of them goes to; -1: none."""
+
+    tokens: TokenStats
+    weights: Tensor
+    labels: Tensor
+    slots: Tensor
+
+
+class RowRecords:
+    """Statistics, weight and slot of each row of a problem, whose tensors must be contiguous."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        labels_T, hidden_TH = problem.labels_T, problem.hidden_TH
+        floats_5T = hidden_TH.new_empty((5, len(labels_T)), dtype=torch.float32)
+        self.tokens = TokenStats(
+            nll=floats_5T[0],
+            gap=floats_5T[1],
+            gold_logit=floats_5T[2],
+            competitor=torch.empty_like(labels_T),
+            entropy=floats_5T[3] if problem.with_entropy else None,
+            gold=labels_T,
+            reference=problem.reference_T,
+        )
+        self.weights_T = floats_5T[4]
+        self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
+        self.row_of_slot_T = torch.zeros_like(labels_T)
+        # rows kept, rows that are not finite, mass of all rows and of skipped ones, the same of squares; and the
+        # normalizer: read with them, it costs no wait for the device to learn whether it is 0
+        self.ledger = hidden_TH.new_zeros(7, dtype=torch.float64)
+        self.ledger[6:] = problem.divisor
+        self._objective, self._parameters = _as_kernel(problem.objective)
+        self._gates_T = self._exponent = self.weights_T
+        if isinstance(problem.objective, AutoTrim):
+            self._gates_T = problem.objective.gates(self.weights_T, labels_T).contiguous()
+            self._exponent = problem.objective.exponent_now(self.weights_T)
+        self._normalizer = problem.early_divisor
+        self._compiled: dict[Any, Any] = {}
+
+    def find_statistics(self, logits_CV: Tensor, rows: slice) -> None:
+        """Those of some rows from their logits, and the weights of objectives that the kernel knows."""
+        problem, tokens, bias_V = self.problem, self.tokens, self.problem.bias_V
+        vocabulary, hidden_size = problem.weight_VH.shape
+        self._launch(
+            kernels.row_statistics, (rows.stop - rows.start, 1, 1),
+            logits_CV, logits_CV.stride(0), problem.hidden_TH, problem.weight_VH,
+            problem.weight_VH if bias_V is None else bias_V, problem.labels_T, self._gates_T, self._exponent,
+            tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor,
+            tokens.nll if tokens.entropy is None else tokens.entropy, self.weights_T,
+            rows.start, vocabulary, hidden_size, problem.logit_scale, problem.softcap or 1.0, *self._parameters,
+            bias_V is not None, problem.softcap is not None, problem.with_entropy, self._objective,
+            256, 8, 512, 4,
+        )  # fmt: skip
+
+    def weigh(self, rows: slice) -> None:
+        """The weights of some rows under any other objective."""
+        if self._objective == "function":
+            self.weights_T[rows] = weigh(self.problem.objective, self.tokens[rows])
+
+    def claim_slots(self, rows: slice, skip_below: float, capacity: int, block: int) -> None:
+        """Number the rows worth a backward pass, after those of earlier calls, and count them in the ledger."""
+        self._launch(
+            kernels.claim_slots, (1, 1, 1),
+            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.ledger,
+            rows.start, rows.stop, skip_below, capacity, min(8192, triton.next_power_of_2(block)),
+        )  # fmt: skip
+
+    def picked(self, rows_K: Tensor) -> Rows:
+        """Some rows in a place of their own each."""
+        places_K = torch.arange(len(rows_K), dtype=torch.int32, device=rows_K.device)
+        return Rows(self.tokens[rows_K], self.weights_T[rows_K], self.problem.labels_T[rows_K], places_K)
+
+    def all(self, slots_T: Tensor) -> Rows:
+        return Rows(self.tokens, self.weights_T, self.problem.labels_T, slots_T)
+
+    def logit_gradients(
+        self, logits_KS: Tensor, rows: Rows, out: Tensor, *, first_row: int = 0, first_column: int = 0
+    ) -> None:
+        """Those of K of the rows, from the first one given on, and of S columns; each into its slot of `out`."""
+        problem, tokens = self.problem, rows.tokens
+        (count, columns), block = logits_KS.shape, 4096
+        self._launch(
+            kernels.logit_gradients, (count, triton.cdiv(columns, block), 1),
+            logits_KS, logits_KS.stride(0), out, out.stride(0), rows.slots, rows.weights, rows.labels,
+            tokens.nll, tokens.gap, tokens.gold_logit, tokens.competitor, self._normalizer,
+            first_row, columns, first_column, problem.logit_scale, problem.softcap or 1.0,
+            problem.softcap is not None, block,
+        )  # fmt: skip
+
+    def _launch(self, kernel: Any, grid: tuple[int, int, int], *arguments: Any) -> None:
+        """Launch a kernel of 8 warps. Only the first launch of a call goes through Triton's slow lookup: the later
+        ones differ in nothing it looks at (integers that vary are marked `do_not_specialize`)."""
+        compiled = self._compiled.get(kernel)
+        if compiled is None:
+            self._compiled[kernel] = kernel[grid](*arguments, num_warps=8)
+        else:
+            compiled[grid](*arguments)
+
+
+def is_sound(ledger: list[float]) -> bool:
+    """Whether every row is finite, and the normalizer a number above 0."""
+    return not ledger[1] and 0 < ledger[6] < float("inf")
+
+
+def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:
+    """Name and parameters of an objective that the kernel computes itself; "function" for any other."""
+    for name, kind in PAPER_OBJECTIVES.items():
+        if type(objective) is kind:
+            first, second, *_ = (*map(float, astuple(objective)), 0.0, 0.0)
+            # a bandwidth that float32 rounds to 0 would make 0/0 of a gap on the margin
+            return name, (first, max(second, torch.finfo(torch.float32).tiny))
+    if type(objective) is AutoTrim:
+        return "auto-trim", (0.0, 0.0)
+    return "function", (0.0, 0.0)

@@ -1,0 +1,303 @@
+"""CUDA: cuBLAS matmuls, Triton row kernels, and a backward pass over the rows that matter only.
+
+With a fraction f of the rows kept there are two ways (one matmul = 2*T*H*V operations):
+
+    buffered    1 + 2f matmuls: logits in chunks of rows; the logit gradients of kept rows are collected in one
+                compact buffer, which then feeds a single matmul for each gradient
+    recomputed  1 + 3f matmuls: the logits of kept rows are computed again, one slice of the vocabulary at a time,
+                so that each slice of the weight's gradient is complete in one matmul, without an accumulator
+
+Rows go through the buffer as long as it has room, which `memory.py` measures out; `low_memory` does without it. Where
+nothing is skipped and the buffer has no room for all, `parts.py` computes one part after the other. The host asks the
+device twice a call: after the first chunk, how many rows are kept, which sizes the buffer and says whether skipping
+pays at all; and after the last. Both times the device has work in the meantime: the logits of the second chunk, the
+logit gradients of the last. The weight's gradient is written last; until then its memory holds the logits of a chunk.
+
+Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import triton
+from torch import Tensor
+
+from trimsft.head.problem import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    SLICE_BYTES,
+    Problem,
+    Solution,
+    copy_to_host,
+    gradient_mass,
+    rows_to_keep,
+    threshold_for,
+    too_much_skipped,
+)
+from trimsft.head.records import RowRecords, is_sound
+
+# what a Hopper chip does in practice; on slower ones skipping pays sooner
+MATMUL_RATE = 6e14  # operations a second
+MEMORY_RATE = 3e12  # bytes a second
+SORTING_SECONDS = 1e-4  # of the host and of small kernels, beside copying kept rows
+
+
+class Solver:
+    """One call of the head."""
+
+    def __init__(self, problem: Problem) -> None:
+        whole = {name: getattr(problem, name).contiguous() for name in ("hidden_TH", "weight_VH", "labels_T")}
+        bias_V = None if problem.bias_V is None else problem.bias_V.contiguous()
+        self.problem = problem = replace(problem, bias_V=bias_V, **whole)
+        self.hidden_TH, self.weight_VH = problem.hidden_TH, problem.weight_VH
+        self.T, self.V = self.hidden_TH.shape[0], self.weight_VH.shape[0]
+        self.skip_below = problem.skip_below
+        self.buffer_BV: Tensor | None = None
+        self.grad_hidden_TH: Tensor | None = None
+        self.grad_weight_VH: Tensor | None = None
+        self.grad_bias_V: Tensor | None = None
+        # the first matmul starts before everything else is made ready
+        self.space_CV = self._chunk_space()
+        self.chunk_rows = self.space_CV.shape[0]
+        self.chunks = self._cut_into_chunks()
+        self._chunk_logits(0)
+        self.records = RowRecords(problem)
+
+    def run(self) -> Solution:
+        ledger = self._forward()
+        if not self.problem.wants_gradient:
+            return self._solution(kept=0, finite=is_sound(ledger()))
+        # what the backward pass needs in any case is made ready while the device is still at the forward pass
+        if self.problem.wants_weight and self.grad_weight_VH is None:
+            self.grad_weight_VH = torch.empty_like(self.weight_VH)
+        slots = self.records.row_of_slot_T[: self._capacity]
+        copy_rows = self.problem.wants_weight and not self._is_exact
+        hidden_BH = self.hidden_TH[slots] if copy_rows else self.hidden_TH
+        if self._is_exact:
+            self._backward(self.T, hidden_BH, rest=slots[:0])
+            return self._solution(kept=self.T, finite=is_sound(ledger()))
+        kept, _, *masses, _ = sums = ledger()
+        if not is_sound(sums):
+            return self._solution(kept=0, finite=False)
+        buffered = min(int(kept), self._capacity)
+        rest = self.records.row_of_slot_T[buffered : int(kept)]
+        if too_much_skipped(masses):
+            keep_T = rows_to_keep(gradient_mass(self.records.tokens, self.records.weights_T), self.problem.skip_below)
+            rest = keep_T.index_fill_(0, slots[:buffered], False).nonzero().flatten()
+        self._backward(buffered, hidden_BH, rest)
+        return self._solution(kept=buffered + rest.shape[0], finite=True)
+
+    # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
+
+    def _forward(self) -> Callable[[], list[float]]:
+        """What is returned waits for the ledger."""
+        ledger = None
+        for number, rows in enumerate(self.chunks):
+            logits_CV = self._space_of(number) if number < self.launched else self._chunk_logits(number)
+            self.records.find_statistics(logits_CV, rows)
+            if self._wants_buffer:
+                self.records.weigh(rows)
+                self._claim_slots(rows)
+                if number == 0 and self.buffer_BV is None:
+                    counts = copy_to_host(self.records.ledger)
+                    if self.chunks[-1].start and self.chunks[1].start < self.chunk_rows:
+                        self._chunk_logits(1)
+                    self._make_buffer(seen=rows.stop, counts=counts())
+                if number + 1 == len(self.chunks):
+                    ledger = copy_to_host(self.records.ledger)
+            if self.buffer_BV is not None:
+                everything = self.records.all(self.records.slots_T)
+                self.records.logit_gradients(logits_CV, everything, self.buffer_BV, first_row=rows.start)
+        if ledger is None:
+            self.records.weigh(slice(0, self.T))
+            self._claim_slots(slice(0, self.T))
+            ledger = copy_to_host(self.records.ledger)
+        del self.space_CV
+        return ledger
+
+    def _cut_into_chunks(self) -> list[slice]:
+        """Of several the first two share the space: the second is under way while the host learns of the first."""
+        stops = list(range(self.chunk_rows, self.T, self.chunk_rows))
+        if stops and self._wants_buffer and self.problem.skip_below > 0:
+            stops = [self.chunk_rows // 2, *stops]
+        return [slice(start, stop) for start, stop in zip([0, *stops], [*stops, self.T], strict=True)]
+
+    def _space_of(self, number: int) -> Tensor:
+        """Where the logits of a chunk go."""
+        rows = self.chunks[number]
+        first = rows.start if rows.start < self.chunk_rows else 0
+        return self.space_CV[first : first + rows.stop - rows.start]
+
+    def _chunk_logits(self, number: int) -> Tensor:
+        logits_CV = self._space_of(number)
+        self._logits(self.hidden_TH[self.chunks[number]], slice(0, self.V), logits_CV)
+        self.launched = number + 1
+        return logits_CV
+
+    def _chunk_space(self) -> Tensor:
+        """Where the logits of a chunk go: the buffer itself, the weight's gradient, or space of their own."""
+        problem = self.problem
+        if self._wants_buffer and problem.skip_below == 0:
+            self.buffer_BV = self._allocate(self.T, least=self.T)
+            if self.buffer_BV is not None:
+                return self.buffer_BV
+        stride = padded(self.V, self.weight_VH)
+        least_bytes = CHUNK_BYTES if self._wants_buffer else 3 * CHUNK_BYTES // 2
+        rows = min(max(CHUNK_ROWS, least_bytes // (stride * self.weight_VH.itemsize)), self.T)
+        if problem.wants_weight and self.weight_VH.numel() >= rows * stride:
+            self.grad_weight_VH = torch.empty_like(self.weight_VH)
+            return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
+        return self._matrix(rows)
+
+    def _logits(self, hidden_KH: Tensor, columns: slice, out_KS: Tensor) -> None:
+        """Raw logits of some rows and columns, in the dtype of the hidden states."""
+        if self.problem.bias_V is None:
+            torch.mm(hidden_KH, self.weight_VH[columns].T, out=out_KS)
+        else:
+            torch.addmm(self.problem.bias_V[columns], hidden_KH, self.weight_VH[columns].T, out=out_KS)
+
+    def _claim_slots(self, rows: slice) -> None:
+        # before the buffer exists, every row of the first chunk gets a slot: the buffer will have room for those
+        capacity = self.T if rows.start == 0 and self._wants_buffer else self._capacity
+        self.records.claim_slots(rows, self.skip_below, capacity, block=self.chunk_rows)
+
+    # ---- the buffer
+
+    @property
+    def _wants_buffer(self) -> bool:
+        return self.problem.wants_gradient and not self.problem.low_memory
+
+    @property
+    def _is_exact(self) -> bool:
+        """Every row is kept and in the buffer: no need to ask the device before the backward pass."""
+        return self.skip_below == 0 and self._capacity == self.T
+
+    @property
+    def _capacity(self) -> int:
+        return 0 if self.buffer_BV is None else self.buffer_BV.shape[0]
+
+    def _make_buffer(self, seen: int, counts: list[float]) -> None:
+        """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
+        counted, _, *masses, _ = counts
+        kept, unseen = int(counted), self.T - seen
+        # where more rows follow, room for chance; without it the rows missing at the end would be computed again
+        if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
+            # small rows are so many that they matter: keep more of the first chunk, and of the others
+            mass_C = gradient_mass(self.records.tokens[:seen], self.records.weights_T[:seen])
+            self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
+            kept = self._claim_again(seen)
+        share = (kept + 1) / (seen + 2)
+        if not self._skipping_pays(share):
+            self.buffer_BV = self._allocate(self.T, least=self.T)
+            if self.buffer_BV is not None:
+                self.skip_below = 0.0
+                self._claim_again(seen)
+                return
+        spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
+        likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
+        self.buffer_BV = self._allocate(kept + likely, least=kept)
+
+    def _skipping_pays(self, share: float) -> bool:
+        """Whether leaving rows out saves more than sorting them costs, if this share of them is kept."""
+        matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
+        sorting = SORTING_SECONDS + 8 * self.hidden_TH.nbytes / MEMORY_RATE
+        return 2 * (1 - share) * matmul > sorting
+
+    def _claim_again(self, seen: int) -> int:
+        """How many of the rows seen are kept with the threshold as it is now."""
+        self.records.ledger[:6].zero_()
+        self._claim_slots(slice(0, seen))
+        return seen if self.skip_below == 0 else int(self.records.ledger[0])
+
+    def _allocate(self, rows: int, least: int) -> Tensor | None:
+        """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
+        if self.problem.buffer_bytes is not None:
+            rows = min(rows, self.problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize))
+        while rows >= least:
+            try:
+                return self._matrix(rows)
+            except torch.OutOfMemoryError:
+                rows //= 2
+        return None
+
+    def _matrix(self, rows: int) -> Tensor:
+        """[rows, V], its rows aligned whatever V is."""
+        return self.hidden_TH.new_empty((rows, padded(self.V, self.hidden_TH)))[:, : self.V]
+
+    # ---- backward: the two gradients
+
+    def _backward(self, buffered: int, hidden_BH: Tensor, rest: Tensor) -> None:
+        """`buffered` rows from the buffer, the `rest` by computing their logits again."""
+        if self.problem.wants_bias:
+            self.grad_bias_V = self.weight_VH.new_zeros(self.V, dtype=torch.float32)
+        if buffered:
+            self._backward_buffered(buffered, hidden_BH)
+        elif self.grad_weight_VH is not None and rest.shape[0] == 0:
+            self.grad_weight_VH.zero_()
+        self.buffer_BV = None
+        if self.problem.wants_hidden and self.grad_hidden_TH is None:
+            self.grad_hidden_TH = torch.zeros_like(self.hidden_TH)
+        if rest.shape[0]:
+            self._backward_recomputed(rest, onto_buffered=buffered > 0)
+
+    def _backward_buffered(self, kept: int, hidden_BH: Tensor) -> None:
+        assert self.buffer_BV is not None
+        grad_KV = self.buffer_BV[:kept]
+        if self.grad_weight_VH is not None:
+            torch.mm(grad_KV.T, hidden_BH[:kept], out=self.grad_weight_VH)
+        if self.problem.wants_hidden:
+            self.grad_hidden_TH = torch.mm(grad_KV, self.weight_VH)
+            if kept < self.T:
+                rows_K, grad_hidden_KH = self.records.row_of_slot_T[:kept], self.grad_hidden_TH
+                self.grad_hidden_TH = torch.zeros_like(self.hidden_TH).index_copy_(0, rows_K, grad_hidden_KH)
+        if self.grad_bias_V is not None:
+            self.grad_bias_V += grad_KV.sum(dim=0, dtype=torch.float32)
+
+    def _backward_recomputed(self, rows_K: Tensor, onto_buffered: bool) -> None:
+        hidden_KH, picked = self.hidden_TH[rows_K], self.records.picked(rows_K)
+        sum_KH = torch.zeros_like(hidden_KH, dtype=torch.float32)
+        # slices of about SLICE_BYTES, as even as alignment allows
+        slices = triton.cdiv(self.V, max(1024, SLICE_BYTES // (len(rows_K) * self.hidden_TH.itemsize)))
+        width = triton.cdiv(self.V, slices * 128) * 128
+        space_KS = self.hidden_TH.new_empty((len(rows_K), width))
+        for start in range(0, self.V, width):
+            columns = slice(start, min(start + width, self.V))
+            grad_KS = space_KS[:, : columns.stop - start]
+            self._logits(hidden_KH, columns, grad_KS)
+            self.records.logit_gradients(grad_KS, picked, grad_KS, first_column=start)
+            if self.grad_weight_VH is not None:
+                out_SH = self.grad_weight_VH[columns]
+                torch.addmm(out_SH, grad_KS.T, hidden_KH, beta=float(onto_buffered), out=out_SH)
+            if self.grad_hidden_TH is not None:
+                add_matmul(sum_KH, grad_KS, self.weight_VH[columns])
+            if self.grad_bias_V is not None:
+                self.grad_bias_V[columns] += grad_KS.sum(dim=0, dtype=torch.float32)
+        if self.grad_hidden_TH is not None:
+            self.grad_hidden_TH.index_copy_(0, rows_K, sum_KH.to(self.grad_hidden_TH.dtype))
+
+    def _solution(self, kept: int, finite: bool) -> Solution:
+        return Solution(
+            tokens=self.records.tokens,
+            weights=self.records.weights_T,
+            kept=kept,
+            finite=finite,
+            grad_hidden_TH=self.grad_hidden_TH,
+            grad_weight_VH=self.grad_weight_VH,
+            grad_bias_V=None if self.grad_bias_V is None else self.grad_bias_V.to(self.weight_VH.dtype),
+        )
+
+
+def padded(columns: int, like: Tensor) -> int:
+    """The row stride at which every row of a matrix starts on a 128-byte line."""
+    line = 128 // like.itemsize
+    return int(triton.cdiv(columns, line)) * line
+
+
+def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:
+    """sum += a @ b, added up in float32."""
+    if a_KS.is_cuda and a_KS.dtype != torch.float32:
+        torch.addmm(sum_KH, a_KS, b_SH, out_dtype=torch.float32, out=sum_KH)
+    else:
+        sum_KH.addmm_(a_KS.float(), b_SH.float())
