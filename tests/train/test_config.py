@@ -43,6 +43,11 @@ def test_the_objective_it_describes(settings, objective) -> None:
         ({"head_backend": "cuda"}, "head_backend: unknown name 'cuda'; .*known: auto"),
         ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
+        ({"sort_micro_batches": True}, "sort_micro_batches: has no effect with gradient_accumulation_steps=1"),
+        (
+            {"sort_micro_batches": True, "padding_free": True, "gradient_accumulation_steps": 2},
+            "sort_micro_batches: has no effect without padding",
+        ),
         (
             {"global_batch": 24, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
             "gradient_accumulation_steps: 4 has no place beside global_batch=24, which makes it 6",

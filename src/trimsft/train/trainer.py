@@ -36,6 +36,7 @@ from trimsft.train.outputs import TrimOutput
 from trimsft.train.patching import attach, fused_head, unpatch
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
+from trimsft.train.sorting import SortsMicroBatches
 from trimsft.train.stopping import keep_workers
 from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
 
@@ -56,7 +57,7 @@ logger = logging.getLogger("trimsft")
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTraining, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTraining, SortsMicroBatches, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
