@@ -120,7 +120,7 @@ class CoreSlots:
     """One core each, and no GPU, so that figures are the same everywhere."""
 
     def __init__(self, count: int) -> None:
-        self._free = self.count = count
+        self._free = self.cores = count
 
     def take(self, name: str) -> Mapping[str, str] | None:
         """Variables of the process that does this cell; None where there is no room now."""
@@ -135,6 +135,8 @@ class CoreSlots:
 
 class GpuSlots:
     """Some GPUs each; those that need one may share it, those that need several have them to themselves."""
+
+    cores = 0
 
     def __init__(self, devices: Sequence[str], need: Callable[[str], int], *, together: int = 1) -> None:
         if not devices:

@@ -80,7 +80,7 @@ class Team:
     def __init__(self, job: CellJob, slots: CoreSlots | GpuSlots) -> None:
         self._job, self._slots = job, slots
         self._workers: dict[Connection, _Worker] = {}
-        self.cores: int = getattr(slots, "count", 0)
+        self.cores = slots.cores
         """How many cells go side by side, one on each core; 0 where they have GPUs."""
 
     def __enter__(self) -> Team:
