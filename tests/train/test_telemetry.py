@@ -22,16 +22,8 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from tests.train.tiny import EOS, PAIRS, logged, make_ours, plain_loss, record_batches
 from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train.telemetry import (
-    QUANTILES,
-    Band,
-    LogEarly,
-    ReadablePrinter,
-    ReadableProgress,
-    Telemetry,
-    gradient_norm,
-    warnings_for,
-)
+from trimsft.train.printing import LogEarly, ReadablePrinter, ReadableProgress
+from trimsft.train.telemetry import QUANTILES, Band, Telemetry, gradient_norm, warnings_for
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)

@@ -37,11 +37,11 @@ from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoin
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import log_estimate
 from trimsft.train.lost_ranks import naming_lost_ranks
+from trimsft.train.printing import LogEarly
 from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
-from trimsft.train.telemetry import LogEarly
 from trimsft.train.trainer import TrimSFTTrainer
 
 logger = logging.getLogger("trimsft")

@@ -21,24 +21,26 @@ from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
 from trimsft.errors import DataError, UsageError
-from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TrimSFT, TrimSFTEasy
+from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.text.encoding import Keep
 from trimsft.text.reference import COLUMN
 from trimsft.text.training_data import LengthReport, measure_lengths
-from trimsft.train.adapting import FollowsTraining, RestoreObjective, fixed_parts
+from trimsft.train.adapting import RestoreObjective, fixed_parts
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.compiling import CompilesLayers
 from trimsft.train.config import TrimSFTConfig
+from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.outputs import TrimOutput
 from trimsft.train.patching import attach, fused_head, unpatch
+from trimsft.train.printing import replace_printers
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
 from trimsft.train.sorting import SortsMicroBatches
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry, replace_printers, warnings_for
+from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
@@ -54,10 +56,9 @@ if TYPE_CHECKING:
     )
 
 logger = logging.getLogger("trimsft")
-_OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTraining, SortsMicroBatches, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, SortsMicroBatches, SFTTrainer):  # type: ignore[misc]
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -156,8 +157,7 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTrainin
         eos_ids = _eos_ids(self.model, self._tokenizer)
         others = tuple(token for token in fixed if token not in eos_ids)  # eos has figures of its own
         self._telemetry = {mode: Telemetry(band, eos_ids, others) for mode in ("train", "eval")}
-        self._said: set[str] = set()
-        self._evaluating: str | None = None
+        self._said = set()
         self._micro_batch = (-1, 0)
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
@@ -290,76 +290,6 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, FollowsTrainin
         steps = self.current_gradient_accumulation_steps if accumulates else 1
         coefficient: float = self.router_aux_loss_coef / steps
         return aux_loss * coefficient
-
-    # telemetry --------------------------------------------------------------------------------------------------
-
-    def _observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
-        seen = inputs["input_ids"].numel()
-        if "attention_mask" in inputs:
-            seen = inputs["attention_mask"].sum()
-        mode = "train" if self.model.training else "eval"
-        self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
-
-    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        refuse_no_rows(eval_dataset=eval_dataset)
-        with self._measuring(metric_key_prefix):
-            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
-
-    def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
-        refuse_no_rows(test_dataset=test_dataset)
-        with self._measuring(metric_key_prefix):
-            return super().predict(test_dataset, ignore_keys, metric_key_prefix)
-
-    @contextmanager
-    def _measuring(self, prefix: str) -> Iterator[None]:
-        """Within, the figures of evaluation are those of one dataset; several nest."""
-        outer, self._evaluating = self._evaluating, prefix
-        self._telemetry["eval"].reset()
-        try:
-            with self._fused():
-                yield
-        finally:
-            self._evaluating = outer
-            self._telemetry["train"].restart_clock()
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        # figures are summed over ranks only with Trainer's own records, which every rank gets to; a user's log() may
-        # be on one rank only and must not wait for the others
-        if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
-            figures = self._collect("train")
-            if isinstance(self.objective, Adapts):
-                figures |= self.objective.figures()
-            self._total_train_tokens += int(figures.pop("seen_tokens", 0))
-            logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
-        elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
-            for name, value in self._collect("eval").items():
-                if name not in _OF_TRAINING:
-                    logs[f"{self._evaluating}_{name}"] = value
-        super().log(logs, start_time)
-
-    def _sum_over_ranks(self, sums: Tensor) -> Tensor:
-        return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
-
-    def _peak_memory(self) -> dict[str, float]:
-        """The most any rank has held, in GiB."""
-        if self.args.device.type != "cuda":
-            return {}
-        peak = torch.tensor([torch.cuda.max_memory_allocated()], device=self.args.device, dtype=torch.float64)
-        return {"peak_memory_gib": self.accelerator.gather(peak).max().item() / 2**30}
-
-    def _collect(self, mode: str) -> dict[str, float]:
-        """The figures since the last log, and each warning about them once."""
-        figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
-        if "trained_tokens" not in figures:
-            return figures
-        trims_low, weighs = isinstance(self.objective, TrimSFT | TrimSFTEasy), not isinstance(self.objective, SFT)
-        starved = [self._tokenizer.decode([token]) for token in self._telemetry[mode].starved] if weighs else []
-        said = warnings_for(figures, self._telemetry["train"].band, starved, trims_low=trims_low, weighs=weighs)
-        for name, text in said.items():
-            if name not in self._said and self.is_world_process_zero():
-                logger.warning("%s", text)
-            self._said.add(name)
-        return figures
 
     # what is saved ----------------------------------------------------------------------------------------------
 

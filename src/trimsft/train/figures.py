@@ -1,0 +1,107 @@
+"""The figures of the telemetry in a Trainer's logs: those of training, those of each evaluation, and warnings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trimsft.objectives import SFT, Adapts, TrimSFT, TrimSFTEasy
+from trimsft.train.adapting import FollowsTraining
+from trimsft.train.forms import refuse_no_rows
+from trimsft.train.outputs import TrimOutput
+from trimsft.train.telemetry import Telemetry, warnings_for
+
+logger = logging.getLogger("trimsft")
+_OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
+
+
+class LogsFigures(FollowsTraining):
+    """For a Trainer, before it among the bases."""
+
+    args: Any
+    model: Any
+    _telemetry: dict[str, Telemetry]
+    """What is counted in training, "train", and in evaluation, "eval"."""
+    _said: set[str]
+    """Names of the warnings that were given."""
+    _evaluating: str | None = None
+    _tokenizer: Any
+    _total_train_tokens: int
+    _tp_size: int
+
+    def _fused(self) -> AbstractContextManager[None]:
+        """Within, the model computes its loss by the fused head."""
+        raise NotImplementedError
+
+    def _observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
+        seen = inputs["input_ids"].numel()
+        if "attention_mask" in inputs:
+            seen = inputs["attention_mask"].sum()
+        mode = "train" if self.model.training else "eval"
+        self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        refuse_no_rows(eval_dataset=eval_dataset)
+        with self._measuring(metric_key_prefix):
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+
+    def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
+        refuse_no_rows(test_dataset=test_dataset)
+        with self._measuring(metric_key_prefix):
+            return super().predict(test_dataset, ignore_keys, metric_key_prefix)  # type: ignore[misc]
+
+    @contextmanager
+    def _measuring(self, prefix: str) -> Iterator[None]:
+        """Within, the figures of evaluation are those of one dataset; several nest."""
+        outer, self._evaluating = self._evaluating, prefix
+        self._telemetry["eval"].reset()
+        try:
+            with self._fused():
+                yield
+        finally:
+            self._evaluating = outer
+            self._telemetry["train"].restart_clock()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        # figures are summed over ranks only with Trainer's own records, which every rank gets to; a user's log() may
+        # be on one rank only and must not wait for the others
+        if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
+            figures = self._collect("train")
+            if isinstance(self.objective, Adapts):
+                figures |= self.objective.figures()
+            self._total_train_tokens += int(figures.pop("seen_tokens", 0))
+            logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
+        elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
+            for name, value in self._collect("eval").items():
+                if name not in _OF_TRAINING:
+                    logs[f"{self._evaluating}_{name}"] = value
+        super().log(logs, start_time)  # type: ignore[misc]
+
+    def _sum_over_ranks(self, sums: Tensor) -> Tensor:
+        return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
+
+    def _peak_memory(self) -> dict[str, float]:
+        """The most any rank has held, in GiB."""
+        if self.args.device.type != "cuda":
+            return {}
+        peak = torch.tensor([torch.cuda.max_memory_allocated()], device=self.args.device, dtype=torch.float64)
+        return {"peak_memory_gib": self.accelerator.gather(peak).max().item() / 2**30}
+
+    def _collect(self, mode: str) -> dict[str, float]:
+        """The figures since the last log, and each warning about them once."""
+        figures = self._telemetry[mode].collect(self._sum_over_ranks, self.args.device)
+        if "trained_tokens" not in figures:
+            return figures
+        trims_low, weighs = isinstance(self.objective, TrimSFT | TrimSFTEasy), not isinstance(self.objective, SFT)
+        starved = [self._tokenizer.decode([token]) for token in self._telemetry[mode].starved] if weighs else []
+        said = warnings_for(figures, self._telemetry["train"].band, starved, trims_low=trims_low, weighs=weighs)
+        for name, text in said.items():
+            if name not in self._said and self.args.process_index == 0:
+                logger.warning("%s", text)
+            self._said.add(name)
+        return figures
