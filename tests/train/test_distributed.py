@@ -50,13 +50,13 @@ AUTO = (
     # bounds between which the gate of this model moves
     ("objective_parameters", (("closed_below", 0.0), ("open_above", 30.0))),
 )  # fmt: skip
-ALL_USED = (("ddp_find_unused_parameters", False),)
 EXACT = (("skip_below", 0.0),)
+SORTED = (*EXACT, ("ddp_find_unused_parameters", False), ("sort_micro_batches", True))
 
 CASES = {
     "ddp": Case(micro_batch=4),
     "ddp, untied": Case(micro_batch=4, tied=False),
-    "ddp, accumulated": Case(micro_batch=2, accumulation=2, settings=ALL_USED),
+    "ddp, accumulated and sorted": Case(micro_batch=2, accumulation=2, settings=SORTED),
     "ddp, adam and clipping": Case(micro_batch=4, settings=ADAM),
     "ddp, auto-trim": Case(micro_batch=2, accumulation=2, settings=AUTO),
     "fsdp2": Case(micro_batch=4, fsdp=True),
@@ -151,7 +151,7 @@ def assert_same_training(got: Trained, expected: Trained) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_two_ranks_train_as_one_process_with_the_same_pieces(name, two, one) -> None:
     case = CASES[name]
-    settings = case.settings if case.settings in (ADAM, AUTO) else ()
+    settings = case.settings if case.settings in (ADAM, AUTO) else EXACT if case.settings == SORTED else ()
     pieces = Case(tied=case.tied, micro_batch=case.micro_batch, accumulation=2 * case.accumulation, settings=settings)
     expected = one(pieces)
     assert two[name].is_sharded == case.fsdp
