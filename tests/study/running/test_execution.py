@@ -184,6 +184,17 @@ def test_what_others_have_taken_is_left_to_them_and_taken_over_if_they_end(tmp_p
     assert [attempts(tmp_path, cell) for cell in (finished, dropped, ours)] == [0, 1, 1]
 
 
+@inline
+def test_a_cell_that_others_finish_at_the_start_is_done(tmp_path: Path) -> None:
+    def follow(event: Event) -> None:
+        if event.state == "waiting":
+            finish(job_of(tmp_path), event.cell)
+
+    asked = cells("good", seeds=2)
+    assert set(run_cells(asked, SCALE, tmp_path, on_event=follow).done) == set(asked)
+    assert [attempts(tmp_path, cell) for cell in asked] == [0, 0]
+
+
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -47,6 +47,7 @@ class Launching:
             raise Taken("process 1 on the moon")
         if name == "fails":
             raise ValueError("no\nluck")
+        (self.out / f"{name}.pid").write_text(str(os.getpid()))
         sys.stdout.write(f"{name} {os.environ['GIVEN']} {os.environ['OMP_NUM_THREADS']}\n")
         return {"step": 1.0}
 
@@ -72,6 +73,8 @@ def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_item_alone
     ]
     assert (tmp_path / "one.log").read_text() == "one by the job 1\n"
     assert "ValueError" in (tmp_path / "fails.log").read_text()
+    two, three = ((tmp_path / f"{name}.pid").read_text() for name in ("two", "three"))
+    assert two == three, "a new process imports everything again"
     assert multiprocessing.active_children() == []
 
 

@@ -156,8 +156,8 @@ class _Campaign:
 
     def trained_first(self, waiting: list[str], most: int) -> list[str]:
         """The same cells; of those at the end whose trainings are missing, at most so many, the training is first."""
-        untrained = [name for name in waiting if self._job.missing(self._job.cells[name])[0] == "train"]
-        late = untrained[max(0, len(untrained) - most) :]
+        untrained = [name for name in waiting if not self._job.folder.is_trained(self._job.cells[name])]
+        late = {*untrained[max(0, len(untrained) - most) :]}
         return [FIRST + name if name in late else name for name in waiting]
 
     def work(self, crew: Team | RayCrew, waiting: list[str]) -> None:

@@ -106,9 +106,11 @@ class Team:
             for pipe in ready:
                 worker = self._workers[pipe]  # type: ignore[index]
                 message = worker.receive()
-                if worker.current is None:
+                if not worker.is_usable:
                     self._go_on(worker, waiting)
-                yield message
+                yield message  # what comes of it may be more work, for which a new process would import all anew
+                if worker.is_usable and worker.current is None:
+                    self._go_on(worker, waiting)
             if not ready:
                 yield None
 
