@@ -60,6 +60,17 @@ def test_a_frozen_head_in_parts(room) -> None:
     assert distance(hidden.grad, expected.hidden) <= expected.rounding
 
 
+def test_a_frozen_head_with_a_single_chunk_keeps_its_logits_even_beyond_the_room(room, monkeypatch) -> None:
+    """They are in memory in any case."""
+    head = make_head(8)
+    expected = exact(head, DFT())
+    made, hidden = room(3), head.hidden.clone().requires_grad_()
+    monkeypatch.setattr(solver.Solver, "_backward_recomputed", None)
+    call(Head(hidden, head.weight, head.labels), DFT(), "triton").loss.backward()
+    assert made == [8]
+    assert distance(hidden.grad, expected.hidden) <= expected.rounding
+
+
 def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
     head = make_head(24)
     objective, options = TrimSFT(bandwidth=2.0), {"skip_below": 1e-3}

@@ -149,7 +149,10 @@ class Solver:
         if problem.wants_weight and self.weight_VH.numel() >= rows * stride:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
             return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
-        return self._matrix(rows)
+        space_CV = self._matrix(rows)
+        if self._wants_buffer and problem.skip_below == 0 and rows == self.T:
+            self.buffer_BV = space_CV  # all logits are there anyway: no need to compute them again
+        return space_CV
 
     def _logits(self, hidden_KH: Tensor, columns: slice, out_KS: Tensor) -> None:
         """Raw logits of some rows and columns, in the dtype of the hidden states."""
