@@ -102,6 +102,24 @@ def test_the_text_before_does_not_matter() -> None:
     assert [decode(engine, [prompt])[0] for prompt in prompts] == first
 
 
+def test_prompts_of_one_length_do_not_hide_what_padding_changes() -> None:
+    name, prompts = "minimax, linear attention", make_prompts()
+    engine = TransformersEngine(make_kind(name), TOKENIZER, decoding="batches")
+    with pytest.warns(UserWarning, match="one prompt length"):
+        first = decode(engine, prompts[1:2])
+    assert first + decode(engine, prompts) == generate_alone(name, [prompts[1], *prompts])
+
+
+def test_the_trial_of_company_needs_no_more_positions_than_there_are() -> None:
+    model = make_kind("gpt2, learned positions")
+    prompt = tuple(range(3, 3 + model.config.n_positions - 1))
+    engine = TransformersEngine(model, TOKENIZER, decoding="batches")
+    request = Request("", 0, Sampling(max_tokens=1, temperature=0.0), prompt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nor a warning: padding does this model no harm
+        assert [completion.tokens for completion in engine.generate([request])] == [1]
+
+
 @pytest.mark.parametrize("name", ["qwen3", "gpt2, learned positions", "gemma4, window and borrowed keys"])
 def test_memory_is_reckoned_with_what_the_cache_holds(name: str) -> None:
     model, cache = make_kind(name), DynamicCache()

@@ -8,6 +8,7 @@ padding disturbs some models (MiniMax, RecurrentGemma, Doge), and some rotary em
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -100,13 +101,20 @@ def count_cached_numbers(config: Any) -> int:
 
 
 def find_company(model: Any, short: Sequence[int], long: Sequence[int]) -> Company:
-    """Which rows may share a batch, found by trial: each must get the logits that it gets alone."""
+    """Which rows may share a batch, found by trial: each must get the logits that it gets alone.
+
+    Where both prompts have one length, the second one is made longer: later prompts may need padding.
+    """
+    config = model.config.get_text_config()
+    limits = [count_positions(config) or sys.maxsize, *(limit for _, limit in _shared_lengths(config))]
+    longer = [*long, *long][: min(len(short) + _TRIED_PADDING, min(limits) - _TRIED_TOKENS)]
+    short = short[: max(1, len(longer) - 1)]
     alone = _first_logits(model, [short])
     require_finite(alone[0], short, model.dtype)
     beside_itself = _error_of_first(_first_logits(model, [short, short]), alone)
     if not beside_itself <= largest_error(model.dtype):
         return "alone"
-    beside_long = _error_of_first(_first_logits(model, [short, long[: len(short) + _TRIED_PADDING]]), alone)
+    beside_long = _error_of_first(_first_logits(model, [short, longer]), alone)
     # padding takes other kernels, whose rounding is of the same size; what it does wrong is of the size of the spread
     rounding = max(LARGEST_ERROR, 0.2 * largest_error(model.dtype)) + 4 * beside_itself
     return "any" if beside_long <= rounding else "one length"
