@@ -45,6 +45,10 @@ def test_the_objective_it_describes(settings, objective) -> None:
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"sort_micro_batches": True}, "sort_micro_batches: has no effect with gradient_accumulation_steps=1"),
         (
+            {"sort_micro_batches": True, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 2},
+            "sort_micro_batches: has no effect with per_device_train_batch_size=1",
+        ),
+        (
             {"sort_micro_batches": True, "padding_free": True, "gradient_accumulation_steps": 2},
             "sort_micro_batches: has no effect without padding",
         ),

@@ -258,6 +258,14 @@ def test_model_data_and_out_are_called_as_in_other_commands(tmp_path) -> None:
         make_settings({"model": "m", "model_name_or_path": "n"})
 
 
+def test_low_memory_may_be_left_open_and_without_a_value_is_true() -> None:
+    words = ["--model", "m", "--data", "d.jsonl", "--out", "run"]
+    given = ([], ["--low_memory"], ["--low_memory", "true"], ["--low_memory", "false"])
+    assert [parse([*words, *more]).args.low_memory for more in given] == [None, True, True, False]
+    made = [make_settings({"model": "m", "data": "d", "out": "run", "low_memory": low}) for low in (None, True, False)]
+    assert [settings.args.low_memory for settings in made] == [None, True, False]
+
+
 def test_a_word_without_its_field_gets_a_guess(tmp_path) -> None:
     (tmp_path / "rows.jsonl").touch()
     for word, guess in ((tmp_path, "for a model: --model"), (tmp_path / "rows.jsonl", "for data: --data")):

@@ -1,6 +1,7 @@
 """Micro-batches sorted by length: the same update with less padding."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -54,10 +55,12 @@ def test_rows_and_sizes_stay_and_columns_of_padding_go() -> None:
     ("changes", "says"),
     [
         ({"attention_mask": torch.tensor([[0, 1]])}, "padded on the right"),
+        ({"attention_mask": torch.tensor([[1, 0, 1]])}, "padded on the right"),
         ({"pixel_values": torch.zeros(1, 3, 4, 4)}, "this one has pixel_values"),
+        ({"names": ["a row"]}, "this one has names"),
     ],
 )
-def test_what_cannot_be_sorted_is_refused(changes: dict[str, torch.Tensor], says: str) -> None:
+def test_what_cannot_be_sorted_is_refused(changes: dict[str, Any], says: str) -> None:
     batch = {"input_ids": torch.ones(1, 2), "attention_mask": torch.ones(1, 2), **changes}
     with pytest.raises(UsageError, match=f"sort_micro_batches: .*{says}.*turn it off"):
         sorted_by_length([batch, batch])

@@ -62,6 +62,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         None,
         "On CUDA: true computes logits of kept tokens twice instead of keeping their gradients, false keeps them all. "
         "By default as many are kept as have room: see Memory of the head in docs/training.md.",
+        nargs="?",  # without a value it means true, as with every other switch
+        const=True,
     )
     head_backend: str = _setting(
         "auto", "Which implementation of the fused head; auto is right everywhere.", choices=list(BACKENDS)
@@ -136,6 +138,11 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise ValueError(
                 "sort_micro_batches: has no effect with gradient_accumulation_steps=1, where an update is one "
                 "micro-batch; remove it"
+            )
+        if self.train_batch_size == 1:
+            raise ValueError(
+                "sort_micro_batches: has no effect with per_device_train_batch_size=1, where a row is never padded; "
+                "remove it"
             )
 
     def make_objective(self) -> Objective:
