@@ -19,7 +19,7 @@ from trimsft.tokens.statistics import groups, intervals
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.gaps import density, movement
 from trimsft.tokens.statistics.quantiles import Column, median, quantiles
-from trimsft.tokens.statistics.weighting import confidence, diagnose, objectives_of
+from trimsft.tokens.statistics.weighting import confidence, diagnose, objectives_of, weights_of
 from trimsft.tokens.stored import StoredTable, open_token_table
 from trimsft.tokens.table import TokenTable, incomparable, read_token_table, writing
 from trimsft.tokens.verdict import judge_table
@@ -115,6 +115,7 @@ def test_statistics_are_those_of_the_table_in_memory(path: Path) -> None:
         lambda table: astuple(calibration(table, by="mass"))[:-1],
         lambda table: astuple(next(iter(intervals.weight_intervals(table).values()))["r_eff"]),
         lambda table: density(Column(table, "gap"), np.linspace(-4, 8, 30)),
+        lambda table: weights_of(TrimSFT(), table),
     ):
         assert of(large) == same(of(small))
     assert asdict(diagnose(large, TrimSFT(), **BAND))["mass_percent"] == same(

@@ -116,13 +116,13 @@ class TokenTable:
 
     def stats(self, rows: slice = slice(None)) -> TokenStats:
         """What objectives weigh; the gold logit itself is not in the table, and none of the package asks for it."""
-        gap = torch.from_numpy(self.columns["gap"][rows].copy())
+        gap = torch.from_numpy(self["gap"][rows].copy())
         return TokenStats(
-            nll=torch.from_numpy(self.columns["nll"][rows].copy()),
+            nll=torch.from_numpy(self["nll"][rows].copy()),
             gap=gap,
             gold_logit=torch.full_like(gap, torch.nan),
-            competitor=torch.from_numpy(self.columns["competitor_id"][rows].astype(np.int64)),
-            entropy=torch.from_numpy(self.columns["entropy"][rows].copy()),
+            competitor=torch.from_numpy(self["competitor_id"][rows].astype(np.int64)),
+            entropy=torch.from_numpy(self["entropy"][rows].copy()),
         )
 
 

@@ -3,9 +3,9 @@
     sums = ByExample(table, lambda part: [np.ones(len(part)), part["nll"]])
     sums.interval(lambda means: means[:, 1] / means[:, 0])          # of the mean nll
 
-Every such quantity is a function of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
-More than `MOST_ROWS` examples are dealt at random into that many equal groups first, and a group is a row: the groups
-are as independent as the examples, and the variance of their mean is the same.
+Every such quantity is a ratio of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
+More than `MOST_ROWS` examples are dealt at random into that many groups first, whose sizes differ by one at most, and
+a group is a row: the groups are as independent as the examples, and the variance of a ratio of sums is the same.
 Those of the paper's appendix tables, with the values of `weighting.diagnose` and `groups`:
 
     weight_intervals(table)[Setting(1, 1)]["r_eff"]
@@ -72,7 +72,10 @@ class ByExample:
         self._sums_EK = rows_of_examples(table, sums)
 
     def value(self, statistic: Callable[[Array], Array]) -> float:
-        """The statistic of the table as it is; it takes [R, K] means of the columns and gives [R]."""
+        """The statistic of the table as it is; it takes [R, K] means of the columns and gives [R].
+
+        Means are over examples or over groups of them, so a statistic must not depend on their scale; no ratio does.
+        """
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(statistic(self._sums_EK.mean(axis=0, keepdims=True))[0])
 

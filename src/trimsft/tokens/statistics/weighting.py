@@ -129,13 +129,14 @@ def weights_of(objective: Objective, table: TokenTable) -> Array:
     """The weight of each token of a table, by the objective's own formula, which knows one token at a time."""
     if "reference" in needs_of(objective):
         raise UsageError(f"{objective!r} needs a reference model, of which a token table knows nothing")
-    weights: Array = np.empty(len(table))
-    for rows in table.slices():
+    pieces: list[Array] = [np.empty(0)]
+    for stats in (part.stats(rows) for part in table.parts() for rows in part.slices()):
         try:
-            weights[rows] = weigh(objective, table.stats(rows)).numpy()
+            pieces.append(weigh(objective, stats).numpy())
         except Exception as error:  # whatever the code of others does
             problem = f"{objective!r} cannot weigh a token table ({type(error).__name__}: {one_line(error)})"
             raise UsageError(problem, hint=_KNOWN) from error
+    weights: Array = np.concatenate(pieces, dtype=np.float64)
     if not np.isfinite(weights).all():
         raise UsageError(f"{objective!r} gives tokens a weight that is not finite", hint=_KNOWN)
     return weights
