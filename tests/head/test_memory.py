@@ -112,3 +112,12 @@ def test_what_the_backward_pass_takes_anyway_is_free() -> None:
     assert room_beside(10, 12, 32_768, wants_weight=False) == pytest.approx(2 - 3 * 2 * 1536 * 32_768 / GIB)
     assert room_beside(20, 0, 2048) is None  # few tokens: all of their logit gradients are less than others take
     assert room_beside(1, 1, 100_000, (1000, 64), wants_weight=False) == pytest.approx(0, abs=1 / 64)
+
+
+def test_where_torch_is_to_be_deterministic_the_room_is_the_same_whatever_is_held() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        rooms = [room_beside(held, peak, 32_768) for held, peak in ((10, 12), (10, 30), (20, 20))]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert rooms == pytest.approx([(4 * 151_936 * 1536 - 3 * 2 * 1536 * 32_768) / GIB] * 3)

@@ -28,7 +28,10 @@ def most_bytes(weight_size: int, itemsize: int, held: int, spare: int = 0) -> in
 
 
 def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool) -> int | None:
-    """How many bytes of logit gradients the head may keep at a time; None where all of them are little."""
+    """How many bytes of logit gradients the head may keep at a time; None where all of them are little.
+
+    How a sum is cut up changes its rounding, so where torch is to be deterministic, what is held does not count.
+    """
     if not hidden_TH.is_cuda:
         return None
     size, itemsize = weight_VH.numel() if wants_weight else 0, weight_VH.itemsize
@@ -37,6 +40,8 @@ def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight:
     everything = len(hidden_TH) * len(weight_VH) * itemsize
     if everything + taken <= most_bytes(size, itemsize, held=0):
         return None
-    allocated = torch.cuda.memory.memory_stats_as_nested_dict(hidden_TH.device)["allocated_bytes"]["all"]
-    held, peak = allocated["current"], allocated["peak"]
-    return max(0, most_bytes(size, itemsize, held, spare=peak - held) - taken)
+    held = spare = 0
+    if not torch.are_deterministic_algorithms_enabled():  # a run that is resumed has other marks than one that is not
+        allocated = torch.cuda.memory.memory_stats_as_nested_dict(hidden_TH.device)["allocated_bytes"]["all"]
+        held, spare = allocated["current"], allocated["peak"] - allocated["current"]
+    return max(0, most_bytes(size, itemsize, held, spare) - taken)
