@@ -151,8 +151,9 @@ def _point(name: str, series: Series, size: int, folder: Path, device: str) -> d
 def _machine(device: str) -> dict[str, str]:
     import torch
 
-    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
-    return {"device": name, "python": platform.python_version(), "torch": torch.__version__}
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    return {"device": name, **versions, "threads": str(torch.get_num_threads())}
 
 
 if __name__ == "__main__":
