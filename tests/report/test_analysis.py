@@ -18,7 +18,7 @@ from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
 from trimsft.report.table import escape_markdown
 from trimsft.report.tables import paper as paper_tables
-from trimsft.tokens.table import TokenTable, read_token_table
+from trimsft.tokens.table import TokenTable, read_token_table, writing
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
@@ -126,10 +126,14 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     table = make_table(tmp_path / "one.parquet", TEXTS)
     other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
     make_eval(tmp_path / "scored", "amc", [3])
+    with writing(tmp_path / "empty.parquet", {}):
+        pass
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
+    runs["Empty"] = tmp_path / "empty.parquet"
     (reason,) = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}).incomparable.values()
     index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
     assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
+    assert "Empty has an empty tokens.parquet." in index
     assert "Movement to Other\\|data: its table cannot be compared with that of Base." in index
     assert "'Base' and 'Other|data' are not about the same tokens" in reason
     assert f"## Not comparable\n\n- {escape_markdown(reason)}\n" in index

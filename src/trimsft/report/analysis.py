@@ -87,11 +87,12 @@ class _Writer:
     left_out: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.tables = {run.label: run.table for run in self.runs if run.table is not None}
+        self.tables = {run.label: run.table for run in self.runs if run.table}  # and it is not empty
         self.incomparable = {label: str(error) for label, error in incomparable(self.tables).items()}
         self.objectives = {run.label: run.objective for run in self.runs}
         self.band = {name: self.parameters[name] for name in ("margin", "bandwidth")}
-        self.left_out += [f"{run.label} has no tokens.parquet." for run in self.runs if run.label not in self.tables]
+        without = [(run.label, "no" if run.table is None else "an empty") for run in self.runs if not run.table]
+        self.left_out += [f"{label} has {which} tokens.parquet." for label, which in without]
         self.left_out += [f"{run.label} has no scores." for run in self.runs if not run.scores]
 
     def write(self, *records: Records | None) -> None:
