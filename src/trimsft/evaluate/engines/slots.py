@@ -224,8 +224,8 @@ class SlotDecoder:
         active = self.active.tolist()
         taken = [row for row, job in enumerate(self._jobs) if job is not None]
         over = [row for row in taken if not active[row]]
-        if self._is_over is not None:
-            cut = self._rows_cut([row for row in taken if active[row]], self._is_over)
+        going = [row for row in taken if active[row]]
+        if self._is_over is not None and (cut := self._rows_cut(going, self._is_over)):
             self._stop(cut)
             over += cut
         if not over:
