@@ -71,6 +71,8 @@ def main() -> None:
         "--patience", type=float, default=60, help="seconds for generate_batch, by its speed in a trial"
     )
     options = parser.parse_args()
+    if options.problems is None and options.model not in SHAPES:
+        parser.error(f"--problems is needed, unless --model is a shape: {', '.join(SHAPES)}")
     bench = Bench(options)
     results = bench.agreement(bench.prompts[:GREEDY_PROMPTS])
     bench.model.to(getattr(torch, options.dtype))
