@@ -78,8 +78,8 @@ def linear_cross_entropy(
         logit_scale: the logits are multiplied by it.
         softcap: z becomes softcap * tanh(z / softcap), after scaling.
         skip_below: rows with |w|*(1-p) below it cost nothing after their statistics, unless they are so many that
-            they would matter; 0 is exact. By default 1e-8 for objectives that trim, such as TrimSFT: less than an
-            optimizer notices; 0 for all others.
+            they would matter, or, on CUDA, so few that leaving them out saves no time; 0 is exact. By default 1e-8 for
+            objectives that trim, such as TrimSFT: less than an optimizer notices; 0 for all others.
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
         low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again; for
             TrimSFT a third to two thirds of the memory, about a fifth more time. False keeps all of them. None keeps as
