@@ -11,7 +11,15 @@ from peft import LoraConfig
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3Config, Trainer
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma4TextConfig,
+    LlamaConfig,
+    MixtralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Trainer,
+)
 from trl import ModelConfig
 
 from trimsft.train import footprint
@@ -383,6 +391,7 @@ def test_plan_from_settings(monkeypatch) -> None:
         ({"lengths": (4,), "trained": 5}, "trained_tokens: must be from 0 to 4, got 5"),
         ({"processes": 0}, "processes: must be >= 1, got 0"),
         ({"model": small(MixtralConfig)}, "'mixtral', which has experts"),
+        ({"model": Gemma4TextConfig()}, "'gemma4_text', whose layers differ in size"),
         ({"optim": "lomo"}, r"optim: there is no estimate for 'lomo'; known: .*adamw_torch"),
     ],
 )

@@ -149,6 +149,8 @@ class Shape:
         kind = text.model_type
         if max(getattr(text, name, 0) or 0 for name in ("num_experts", "num_local_experts", "n_routed_experts")) > 1:
             raise ValueError(f"model: there is no estimate for {kind!r}, which has experts; only for dense layers")
+        if getattr(text, "is_heterogeneous", False):
+            raise ValueError(f"model: there is no estimate for {kind!r}, whose layers differ in size")
         for field in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"):
             if not isinstance(getattr(text, field, None), int):
                 raise ValueError(f"model: there is no estimate for {kind!r}, whose config has no whole number {field}")
