@@ -1,6 +1,7 @@
 """The harness that compares objectives trains and samples what transformers and the fused head do."""
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from benchmarks.weights import decoding
+from benchmarks.weights.candidates import Waits
 from benchmarks.weights.decoding import generate
 from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
@@ -221,3 +223,16 @@ def test_samples_have_the_probabilities_of_the_model(llama: LlamaForCausalLM) ->
     likeliest = int(expected.argmax())
     share, error = float(expected[likeliest]), math.sqrt(0.25 / len(second))
     assert abs(float((second == likeliest).mean()) - share) < 5 * error
+
+
+def test_a_gate_that_waits_closes_when_nothing_more_is_learned() -> None:
+    """Missing support falls from 8 to 0.1, then stays; AutoTrim's own gate is closed below 0.3."""
+    falling, level = [8 * 0.85**update for update in range(27)], [0.1] * 40
+    waits, plain, gates = Waits(), AutoTrim(), []
+    for update, missing in enumerate(falling + level):
+        seen = torch.tensor([[100 * missing], [100.0]], dtype=torch.float64)
+        waits, plain = (one.advance(update / 67, seen) for one in (waits, plain))
+        gates.append((waits.figures()["gate"], plain.figures()["gate"]))
+    assert gates[26][0] == 1.0 and gates[26][1] < 0.05
+    assert gates[-1] == (0.0, 0.0)
+    assert all(earlier[0] >= later[0] for earlier, later in itertools.pairwise(gates))  # it never opens again
