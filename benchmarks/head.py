@@ -1,6 +1,7 @@
-"""The fused head against its peers on three shapes; writes JSON.
+"""The fused head against its peers on several shapes; writes JSON.
 
     python benchmarks/head.py --out docs/results/head_h200.json
+    python benchmarks/head.py --out gemma.json --shapes Gemma --only trimsft quack compiled
 
 Peers that are not installed are listed with the reason. Inputs are synthetic: `synthetic_head`.
 """
@@ -21,21 +22,28 @@ SHAPES = (
     Shape("Qwen2.5-1.5B", 8192, 1536, 151_936),
     Shape("Llama-3.1-8B", 8192, 4096, 128_256),
     Shape("SmolLM2-135M", 16_384, 576, 49_152),
+    Shape("Gemma-3-270m", 8192, 640, 262_144),
+    Shape("Qwen2.5-1.5B, long", 65_536, 1536, 151_936),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--shape", default="", help="only shapes whose name contains this")
-    parser.add_argument("--only", default="", help="only methods whose name contains this")
+    parser.add_argument("--shapes", nargs="+", default=[""], help="only shapes whose name contains one of these")
+    parser.add_argument("--only", nargs="+", default=[""], help="only methods whose name is or contains one of these")
     parser.add_argument("--seconds", type=float, default=0.1, help="time spent on each measurement")
     arguments = parser.parse_args()
     report = {"machine": machine(), "dtype": "bfloat16", "shapes": []}
     torch.backends.cuda.matmul.allow_tf32 = False
-    methods = chosen([*METHODS, *PEERS], arguments.only)
+    every = [*METHODS, *PEERS]
+    names = {method.name for method in every}
+    wanted = {
+        one.name for part in arguments.only for one in chosen(every, part) if part not in names or one.name == part
+    }
+    methods = [method for method in every if method.name in wanted]
     for shape in SHAPES:
-        if arguments.shape.lower() not in shape.name.lower():
+        if not any(part.lower() in shape.name.lower() for part in arguments.shapes):
             continue
         matmul_tflop = 2e-12 * shape.tokens * shape.hidden_size * shape.vocabulary
         entry = {**asdict(shape), "matmul_tflop": matmul_tflop, "results": []}

@@ -22,9 +22,10 @@ from trimsft.report.figures.style import STYLE
 from trimsft.runs import write_whole
 
 SHOWN = {
-    "trimsft: TrimSFT, default skip": "trimsft TrimSFT",
-    "trimsft: TrimSFT, low memory": "trimsft TrimSFT, low memory",
-    "trimsft: sft, exact": "trimsft SFT, exact",
+    "trimsft: TrimSFT": "trimsft TrimSFT",
+    "trimsft: TrimSFT, low_memory=True": "trimsft TrimSFT, low_memory=True",
+    "trimsft: AutoTrim": "trimsft AutoTrim",
+    "trimsft: SFT": "trimsft SFT",
     "quack": "QuACK SFT",
     "compiled SFT": "torch.compile SFT",
     "compiled TrimSFT": "torch.compile TrimSFT",

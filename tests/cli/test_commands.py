@@ -99,14 +99,14 @@ def test_bad_values_get_one_line(arguments: list[str], message: str) -> None:
 
 
 def test_bench_json_has_our_rows(tmp_path) -> None:
-    result = run("bench", *TINY, "--only", " trim, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
+    result = run("bench", *TINY, "--only", "TrimSFT, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert report == json.loads((tmp_path / "new" / "bench.json").read_text())
     assert report["shape"] | {"name": ""} == {"name": "", "tokens": 24, "hidden_size": 16, "vocabulary": 96}
     assert (report["device"], report["dtype"]) == ("cpu", "float32")
     (ours,) = report["results"]
-    assert ours["method"] == "trimsft: trim, exact" and ours["ours"] and ours["kept"] == 1
+    assert ours["method"] == "trimsft: TrimSFT, exact" and ours["ours"] and ours["kept"] == 1
     assert ours["milliseconds"] > 0 and ours["weight_error"] < 1e-5
 
 
@@ -114,11 +114,11 @@ def test_bench_lists_methods_that_cannot_run_and_why(monkeypatch) -> None:
     def load():
         raise ImportError("no module of that name")
 
-    absent = Method("absent SFT, exact", "sft", load)
+    absent = Method("absent TrimSFT, exact", "sft", load)
     monkeypatch.setattr("trimsft.bench.head.METHODS", (*METHODS, absent))
-    result = run("bench", *TINY, "--only", " sft, exact")
-    assert result.exit_code == 0 and "trimsft: sft, exact" in result.stdout
-    assert "absent SFT, exact: ImportError: no module of that name" in result.stdout
+    result = run("bench", *TINY, "--only", "TrimSFT, exact")
+    assert result.exit_code == 0 and "trimsft: TrimSFT, exact" in result.stdout
+    assert "absent TrimSFT, exact: ImportError: no module of that name" in result.stdout
     assert run("bench", *TINY, "--only", "absent").exit_code == 1
 
 
