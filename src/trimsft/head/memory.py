@@ -1,4 +1,4 @@
-"""How much memory the fused head may take: no more than other heads, or than the rest of the step takes anyway.
+"""How much memory the fused head may take: no more than other heads, unless the device is nearly empty.
 
 The head is at work when all activations are held, so what it takes on top may well be the peak of a training step. The
 logit gradients of all tokens would be the largest part of it: 9.3 GiB for 32,768 tokens of a vocabulary of 151,936.
@@ -10,21 +10,37 @@ from torch import Tensor
 SHARE = 1 / 64
 """This share of what is held already may come on top: the peak of a step then rises by less than 2 %."""
 
+FREELY = 1 / 8
+"""Up to this share of the device's memory may be in use with the head, whatever other heads take."""
 
-def most_bytes(weight_size: int, itemsize: int, held: int, spare: int = 0) -> int:
-    """The most that a head may hold beside what is held already.
+TILE = (4096, 32_768)
+"""Rows and columns of the logits that TRL's head computes at a time."""
 
-    As much as a head that adds up the gradient of its weight in float32 and rounds it in the end, as TRL's does, and
-    `SHARE` of what is held; or what is spare, if that is more.
+
+def most_bytes(
+    tokens: int,
+    hidden_size: int,
+    vocabulary: int,
+    itemsize: int,
+    *,
+    held: int,
+    wants_weight: bool = True,
+    device_bytes: int = 0,
+) -> int:
+    """The most that a head may hold beside what is held already, gradients included.
+
+    As much as a head that adds up its gradients in float32 and rounds them in the end, as TRL's does, and `SHARE` of
+    what is held; or what is missing to `FREELY`, if that is more.
 
     Args:
-        weight_size: elements of the head's weight; 0 if it is not trained.
-        itemsize: bytes of one of them in the matmuls.
+        itemsize: bytes of a number in the matmuls.
         held: bytes in use without the head.
-        spare: bytes between those and the highest mark so far, which the backward pass of the layers may have set.
+        device_bytes: memory of the device, used or not; 0 if that does not count.
     """
-    summed = weight_size * (4 if itemsize >= 4 else 4 + itemsize)
-    return max(summed + int(SHARE * held), spare)
+    gradients = hidden_size * (tokens + vocabulary if wants_weight else tokens)
+    summed = gradients * (4 if itemsize >= 4 else 4 + itemsize)
+    tile = itemsize * min(tokens, TILE[0]) * min(vocabulary, TILE[1])
+    return max(summed + tile + int(SHARE * held), int(FREELY * device_bytes) - held)
 
 
 def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool) -> int | None:
@@ -34,14 +50,16 @@ def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight:
     """
     if not hidden_TH.is_cuda:
         return None
-    size, itemsize = weight_VH.numel() if wants_weight else 0, weight_VH.itemsize
+    sizes = (*hidden_TH.shape, len(weight_VH), weight_VH.itemsize)
     # beside them: the weight's gradient, that of the hidden states, and copies of kept rows of both
-    taken = size * itemsize + 3 * hidden_TH.nbytes
-    everything = len(hidden_TH) * len(weight_VH) * itemsize
-    if everything + taken <= most_bytes(size, itemsize, held=0):
+    taken = 3 * hidden_TH.nbytes + (weight_VH.nbytes if wants_weight else 0)
+    everything = len(hidden_TH) * len(weight_VH) * weight_VH.itemsize
+    least = most_bytes(*sizes, held=0, wants_weight=wants_weight)
+    if everything + taken <= least:
         return None
-    held = spare = 0
-    if not torch.are_deterministic_algorithms_enabled():  # a run that is resumed has other marks than one that is not
-        allocated = torch.cuda.memory.memory_stats_as_nested_dict(hidden_TH.device)["allocated_bytes"]["all"]
-        held, spare = allocated["current"], allocated["peak"] - allocated["current"]
-    return max(0, most_bytes(size, itemsize, held, spare) - taken)
+    if torch.are_deterministic_algorithms_enabled():  # a run that is resumed may hold more than one that is not
+        return max(0, least - taken)
+    # memory_allocated, without the time it takes to sort all other figures
+    held = torch.cuda.memory.memory_stats_as_nested_dict(hidden_TH.device)["allocated_bytes"]["all"]["current"]
+    whole = torch.cuda.get_device_properties(hidden_TH.device).total_memory
+    return max(0, most_bytes(*sizes, held=held, wants_weight=wants_weight, device_bytes=whole) - taken)

@@ -8,10 +8,11 @@ With a fraction f of the rows kept there are two ways (one matmul = 2*T*H*V oper
                 so that each slice of the weight's gradient is complete in one matmul, without an accumulator
 
 Rows go through the buffer as long as it has room, which `memory.py` measures out; `low_memory` does without it. Where
-nothing is skipped and the buffer has no room for all, `parts.py` computes one part after the other. The host asks the
-device twice a call: after the first chunk, how many rows are kept, which sizes the buffer and says whether skipping
-pays at all; and after the last. Both times the device has work in the meantime: the logits of the second chunk, the
-logit gradients of the last. The weight's gradient is written last; until then its memory holds the logits of a chunk.
+little or nothing is skipped and the buffer has no room for it, `parts.py` computes one part after the other. The host
+asks the device twice a call: after the first chunk, how many rows are kept, which sizes the buffer and says whether
+skipping pays at all; and after the last. Both times the device has work in the meantime: the logits of the second
+chunk, the logit gradients of the last. The weight's gradient is written last; until then its memory holds the logits of
+a chunk.
 
 Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
 """
@@ -42,6 +43,11 @@ from trimsft.head.records import RowRecords, is_sound
 MATMUL_RATE = 6e14  # operations a second
 MEMORY_RATE = 3e12  # bytes a second
 SORTING_SECONDS = 1e-4  # of the host and of small kernels, beside copying kept rows
+PARTS = 1.1  # what adding up the weight's gradient part by part costs, as a factor
+
+
+class KeepsTooMuch(Exception):
+    """So many rows are kept, and so few of them fit the buffer, that `parts.py` is faster."""
 
 
 class Solver:
@@ -200,6 +206,8 @@ class Solver:
                 return
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
+        if self._parts_pay(share):
+            raise KeepsTooMuch
         self.buffer_BV = self._allocate(kept + likely, least=kept)
 
     def _skipping_pays(self, share: float) -> bool:
@@ -207,6 +215,22 @@ class Solver:
         matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
         sorting = SORTING_SECONDS + 8 * self.hidden_TH.nbytes / MEMORY_RATE
         return 2 * (1 - share) * matmul > sorting
+
+    def _parts_pay(self, share: float) -> bool:
+        """Whether computing logits of kept rows again, where the buffer has no room for them, costs more than keeping
+        every row, part by part."""
+        if self.problem.buffer_bytes is None:
+            return False
+        gradients = self.problem.wants_hidden + self.problem.wants_weight
+        again = max(0.0, share - self._room / self.T)
+        return again > 0 and gradients * share + again > PARTS * gradients
+
+    @property
+    def _room(self) -> int:
+        """Rows whose logits the buffer may hold."""
+        if self.problem.buffer_bytes is None:
+            return self.T
+        return self.problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize)
 
     def _claim_again(self, seen: int) -> int:
         """How many of the rows seen are kept with the threshold as it is now."""
@@ -216,8 +240,7 @@ class Solver:
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
-        if self.problem.buffer_bytes is not None:
-            rows = min(rows, self.problem.buffer_bytes // (padded(self.V, self.hidden_TH) * self.hidden_TH.itemsize))
+        rows = min(rows, self._room)
         while rows >= least:
             try:
                 return self._matrix(rows)

@@ -1,4 +1,4 @@
-"""The backend for CUDA: which of the two ways a problem is solved, and what it can be used for."""
+"""The backend for CUDA: which of the ways a problem is solved, and what it can be used for."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimsft.head.memory import room_for_logit_gradients
 from trimsft.head.parts import InParts, rows_of_a_part
 from trimsft.head.problem import BackendUnavailable, Problem, Solution
-from trimsft.head.solver import Solver
+from trimsft.head.solver import KeepsTooMuch, Solver
 
 
 def solve(problem: Problem) -> Solution:
@@ -19,12 +19,20 @@ def solve(problem: Problem) -> Solution:
     in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on
     with torch.cuda.device_of(problem.hidden_TH):
+        # each is tried out of the handler of the one before, whose traceback holds the memory
         try:
             return (InParts if in_parts else Solver)(problem).run()
+        except KeepsTooMuch:
+            in_parts = True
         except torch.OutOfMemoryError:
             if problem.low_memory:
                 raise
-        # out of the handler, whose traceback holds the memory
+            in_parts = False
+        if in_parts:
+            try:
+                return InParts(replace(problem, skip_below=0.0)).run()
+            except torch.OutOfMemoryError:
+                pass
         return Solver(replace(problem, low_memory=True)).run()
 
 

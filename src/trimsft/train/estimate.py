@@ -141,7 +141,7 @@ def estimate(plan: Plan, *, device_bytes: int | None = None, device_flops: float
     # in a single backward pass gradients take the place of activations; accumulated ones, and DDP's buckets, are there
     waiting = plan.args.gradient_accumulation_steps > 1 or (plan.processes > 1 and not plan.sharded)
     grown = gradients + activations if waiting else max(gradients, activations)
-    head = head_bytes(plan, model, shape, held=weights + optimizer + grown, spare=working)
+    head = head_bytes(plan, model, shape, held=weights + optimizer + grown, device_bytes=device_bytes or 0)
     total = weights + optimizer + grown + max(working, head)
     return Estimate(
         parameters=count(model),

@@ -273,10 +273,10 @@ def _attention_bytes(plan: Plan, shape: Shape) -> int:
 # ---- the head
 
 
-def head_bytes(plan: Plan, model: Any, shape: Shape, *, held: int, spare: int) -> int:
+def head_bytes(plan: Plan, model: Any, shape: Shape, *, held: int, device_bytes: int) -> int:
     """The fused head at work on the largest micro-batch: gradients, logits of a chunk, logit gradients of kept rows.
 
-    held: what is in memory beside it; spare: what a layer in its backward pass will take on top of that.
+    held: what is in memory beside it; device_bytes: memory of the device, 0 if it is not known.
     """
     size, matrix = plan.compute_bytes, shape.vocabulary * shape.hidden
     tokens = plan.batch * plan.largest_row
@@ -300,7 +300,9 @@ def head_bytes(plan: Plan, model: Any, shape: Shape, *, held: int, spare: int) -
         return cast + least
     most = _triton_bytes(plan, trained, rows, gradient, shape, low_memory=False)
     if plan.args.low_memory is None:
-        most = min(most, max(least, most_bytes(gradient // size, size, held, spare)))
+        sizes = (trained, shape.hidden, shape.vocabulary, size)
+        allowed = most_bytes(*sizes, held=held, wants_weight=weight.requires_grad, device_bytes=device_bytes)
+        most = min(most, max(least, allowed))
     return cast + most
 
 
