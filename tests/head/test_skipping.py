@@ -14,7 +14,20 @@ from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep,
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
 
 from . import oracle
-from .oracle import BACKENDS, FUSED, Answer, Head, call, device_of, distance, exact, fused, logit_rounding, make_head
+from .oracle import (
+    BACKENDS,
+    FUSED,
+    Answer,
+    Head,
+    assert_close,
+    call,
+    device_of,
+    distance,
+    exact,
+    fused,
+    logit_rounding,
+    make_head,
+)
 
 HIGH = 1.5e-3
 """A threshold far above the default, at which rows begin to matter to the gradient."""
@@ -176,6 +189,22 @@ def test_rows_are_skipped_only_where_that_saves_time(seconds, pays, monkeypatch)
     assert (got.kept < 24) is pays
     if not pays:
         assert torch.equal(got.hidden, whole.hidden) and torch.equal(got.weight, whole.weight)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_where_skipping_does_not_pay_the_rest_is_one_chunk(monkeypatch) -> None:
+    from trimsft.head import solver
+
+    launched: list[int] = []
+    logits = solver.Solver._logits
+    count = lambda self, hidden, *rest: launched.append(len(hidden)) or logits(self, hidden, *rest)  # noqa: E731
+    monkeypatch.setattr(solver.Solver, "_logits", count)
+    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
+    head = spread_head(60, hidden_size=32, vocabulary=300)
+    got = fused(head, TrimSFT(), "triton", skip_below=HIGH)
+    first, second, rest = launched
+    assert got.kept == sum(launched) == 60 and rest > first + second
+    assert_close(got, exact(head, TrimSFT()))
 
 
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)

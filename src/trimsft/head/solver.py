@@ -17,6 +17,7 @@ a chunk.
 Shapes: T trained tokens, C rows of a chunk, B rows of the buffer, K kept rows, S columns of a vocabulary slice.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,6 +69,7 @@ class Solver:
         self.space_CV = self._chunk_space()
         self.chunk_rows = self.space_CV.shape[0]
         self.chunks = self._cut_into_chunks()
+        self.launched = 0  # chunks whose logits are under way
         self._chunk_logits(0)
         self.records = RowRecords(problem)
 
@@ -100,7 +102,8 @@ class Solver:
     def _forward(self) -> Callable[[], list[float]]:
         """What is returned waits for the ledger."""
         ledger = None
-        for number, rows in enumerate(self.chunks):
+        for number in itertools.count():  # the first chunk may change what follows
+            rows = self.chunks[number]
             logits_CV = self._space_of(number) if number < self.launched else self._chunk_logits(number)
             self.records.find_statistics(logits_CV, rows)
             if self._wants_buffer:
@@ -111,11 +114,13 @@ class Solver:
                     if self.chunks[-1].start and self.chunks[1].start < self.chunk_rows:
                         self._chunk_logits(1)
                     self._make_buffer(seen=rows.stop, counts=counts())
-                if number + 1 == len(self.chunks):
+                if rows.stop == self.T:
                     ledger = copy_to_host(self.records.ledger)
             if self.buffer_BV is not None:
                 everything = self.records.all(self.records.slots_T)
                 self.records.logit_gradients(logits_CV, everything, self.buffer_BV, first_row=rows.start)
+            if rows.stop == self.T:
+                break
         if ledger is None:
             self.records.weigh(slice(0, self.T))
             self._claim_slots(slice(0, self.T))
@@ -133,6 +138,8 @@ class Solver:
     def _space_of(self, number: int) -> Tensor:
         """Where the logits of a chunk go."""
         rows = self.chunks[number]
+        if self.buffer_BV is not None and self.skip_below == 0 and number >= self.launched:
+            return self.buffer_BV[rows]  # every row has its own place there
         first = rows.start if rows.start < self.chunk_rows else 0
         return self.space_CV[first : first + rows.stop - rows.start]
 
@@ -203,6 +210,7 @@ class Solver:
             if self.buffer_BV is not None:
                 self.skip_below = 0.0
                 self._claim_again(seen)
+                self.chunks[self.launched :] = [slice(self.chunks[self.launched - 1].stop, self.T)]
                 return
         spread = math.sqrt(share * (1 - share) * (1 / seen + 1 / max(1, unseen)))
         likely = math.ceil(unseen * min(1.0, share + 2.5 * spread))
