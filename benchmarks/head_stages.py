@@ -38,7 +38,8 @@ def main() -> None:
     jobs = [Job(parse_objective(name), examples, seed=0) for name in options.objectives]
     updates = len(examples) // options.batch
     stages = {0: "start", updates // 2: "middle", updates: "end"}
-    records: list[dict[str, Any]] = []
+    settings = {name: getattr(options, name) for name in ("data", "rows", "batch", "lr", "tokens", "turns")}
+    report: dict[str, Any] = {"machine": machine(), "settings": settings, "results": []}
 
     def watch(update: int, model: StackedModel, objectives: Sequence[Any]) -> None:
         if update not in stages:
@@ -47,15 +48,13 @@ def main() -> None:
             hidden, labels = _states(model.part(at, at + 1), examples, options.tokens)
             weight = model.parameters[EMBEDDING][at].detach().to(hidden.dtype)
             figures = _timed(hidden, weight, labels, objectives[at], options.turns)
-            records.append({"objective": name, "stage": stages[update], "update": update, **figures})
-            print(json.dumps(records[-1]), flush=True)
+            report["results"].append({"objective": name, "stage": stages[update], "update": update, **figures})
+            write_whole(options.out, (json.dumps(report, indent=1) + "\n").encode())
+            print(json.dumps(report["results"][-1]), flush=True)
 
     compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
     schedule = Schedule(batch=options.batch, learning_rate=options.lr)
     train(Base.load(options.weights), jobs, schedule, device=options.device, compute=compute, watch=watch)
-    settings = {name: getattr(options, name) for name in ("data", "rows", "batch", "lr", "tokens", "turns")}
-    report = {"machine": machine(), "settings": settings, "results": records}
-    write_whole(options.out, (json.dumps(report, indent=1) + "\n").encode())
 
 
 @torch.no_grad()

@@ -53,9 +53,10 @@ def main() -> None:
     arguments = parser.parse_args()
     report, path = json.loads(arguments.results.read_text()), arguments.figure
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.0, 3.7), layout="constrained")
-        panels = figure.subplots(1, len(report["shapes"]), sharey=True)
-        for axes, shape in zip(panels, report["shapes"], strict=True):
+        shapes = [shape for shape in report["shapes"] if len(shape["results"]) >= len(SHOWN)]
+        figure = Figure(figsize=(9.0, 3.6 * len(shapes) / 2), layout="constrained")
+        panels = figure.subplots(-(-len(shapes) // 2), 2, sharey=True)
+        for axes, shape in zip(panels.flat, shapes, strict=True):
             _draw(axes, shape)
         marks = [Patch(color=colour, label=name) for name, colour in COLOURS.items()]
         figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
@@ -68,11 +69,12 @@ def main() -> None:
 
 def _draw(axes: Axes, shape: dict[str, Any]) -> None:
     results = {result["method"]: result for result in shape["results"]}
-    longest = max(results[method]["milliseconds"] or 0.0 for method in SHOWN)
-    for place, (method, _) in enumerate(SHOWN.items()):
-        result = results[method]
-        if result["failed"]:
-            axes.text(longest * 0.01, place, "cannot run this shape", va="center", fontsize=6.5, color=NEUTRAL)
+    longest = max(results[method]["milliseconds"] or 0.0 for method in SHOWN if method in results)
+    for place, method in enumerate(SHOWN):
+        result = results.get(method)
+        if result is None or result["failed"]:
+            why = "not measured" if result is None else "cannot run this shape"
+            axes.text(longest * 0.01, place, why, va="center", fontsize=6.5, color=NEUTRAL)
             continue
         kind = "trimsft" if result["ours"] else "others, SFT" if result["objective"] == "sft" else "others, weighted"
         axes.barh(place, result["milliseconds"], color=COLOURS[kind], height=0.75)

@@ -97,6 +97,8 @@ def linear_cross_entropy(
         dtype = torch.get_autocast_dtype(device)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
     _check_tensors(hidden, weight, labels, bias)
+    if trained is None:  # early: the device counts while the host checks the rest
+        trained = TrainedRows(labels, weight.shape[0], ignore_index)
     _check_reference(reference, labels)
     skip_below = skip_below_of(objective) if skip_below is None else skip_below
     positive = {"logit_scale": logit_scale, "softcap": 1.0 if softcap is None else softcap}
@@ -107,7 +109,6 @@ def linear_cross_entropy(
     entropy = entropy or "entropy" in needs
     solve = choose_backend(backend, hidden, low_memory)
 
-    trained = TrainedRows(labels, weight.shape[0], ignore_index) if trained is None else trained
     if not trained.is_of(labels, weight.shape[0], ignore_index):
         raise ValueError("trained: was made of other labels, another vocabulary or another ignore_index")
     hidden_NH, labels_N, rows = hidden.reshape(-1, hidden.shape[-1]), trained.labels_N, trained.rows()
