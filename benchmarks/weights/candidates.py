@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trimsft.objectives import AutoTrim
+from trimsft.objectives import AutoTrim, TokenStats
 
 if TYPE_CHECKING:
     from typing import Self
@@ -49,3 +49,43 @@ class Waits(AutoTrim):
     def _gates(self, lowest: Tensor) -> Tensor:
         gates = super()._gates(lowest)
         return gates if self._held is None else gates.maximum(self._held.to(gates))
+
+
+@dataclass(frozen=True)
+class Recovers(AutoTrim):
+    """AutoTrim whose gate opens again while more tokens have a competitor above them than at the best so far.
+
+    Noise does not become more by being ignored; what the model knew does, where the learning rate is too high.
+
+    Args:
+        begins: how much larger the share of such tokens must be for the gate to open.
+        ends: how much larger for it to be open.
+    """
+
+    begins: float = 0.02
+    ends: float = 0.06
+
+    _wrong: ClassVar[Any] = None
+    _least: ClassVar[Any] = None
+
+    def sums(self, tokens: TokenStats) -> Tensor:
+        sums = super().sums(tokens)
+        wrong = torch.zeros_like(sums[:1])
+        wrong[0, 0] = (tokens.gap < 0).sum()
+        return torch.cat([sums, wrong])
+
+    def advance(self, progress: float, seen: Tensor | None = None) -> Self:
+        sums = self._seen if seen is None else seen
+        after = super().advance(progress, None if sums is None else sums[:2])
+        if sums is None:
+            return after
+        share = sums[2, 0] / sums[1, 0]
+        wrong = share if self._wrong is None else torch.lerp(share, self._wrong, self.smoothing)
+        return after._with(_wrong=wrong, _least=wrong if self._least is None else self._least.minimum(wrong))
+
+    def _gates(self, lowest: Tensor) -> Tensor:
+        gates = super()._gates(lowest)
+        if self._wrong is None:
+            return gates
+        worse = (self._wrong - self._least - self.begins) / (self.ends - self.begins)
+        return gates.maximum(worse.clamp(0, 1).to(gates))

@@ -82,9 +82,9 @@ def linear_cross_entropy(
             objectives that trim, such as TrimSFT: less than an optimizer notices; 0 for all others.
         entropy: fill in `tokens.entropy`; an objective that needs it has it in any case.
         low_memory: triton backend: True keeps no logit gradients and computes the logits of kept rows again; for
-            TrimSFT a third to two thirds of the memory, about a fifth more time. False keeps all of them. None keeps as
-            many as have room (`trimsft.head.memory`): it is meant to hold the peak of a training step within 2 % of
-            that with a head that sums the weight's gradient in float32; gradients change by no more than rounding.
+            TrimSFT a fourth to three fifths of the memory, up to a fourth more time. False keeps all of them. None
+            keeps as many as have room (`trimsft.head.memory`): all of them on a device that is nearly empty, otherwise
+            so many that the peak of a training step is within 2 % of TRL's. Gradients differ by rounding alone.
         backend: "auto" is triton for CUDA tensors and chunked elsewhere.
         trained: `trimsft.head.rows.TrainedRows` of the same labels, vocabulary and ignore_index, made before the hidden
             states were computed, so that the host need not wait for them to learn how many labels there are.
