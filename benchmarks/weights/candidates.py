@@ -58,12 +58,12 @@ class Recovers(AutoTrim):
     Noise does not become more by being ignored; what the model knew does, where the learning rate is too high.
 
     Args:
-        begins: how much larger the share of such tokens must be for the gate to open.
-        ends: how much larger for it to be open.
+        begins: how much larger the share of such tokens must be for the gate to open, beside a tenth of the smallest.
+        ends: how much larger for it to be open, likewise.
     """
 
-    begins: float = 0.02
-    ends: float = 0.06
+    begins: float = 0.01
+    ends: float = 0.02
 
     _wrong: ClassVar[Any] = None
     _least: ClassVar[Any] = None
@@ -87,5 +87,5 @@ class Recovers(AutoTrim):
         gates = super()._gates(lowest)
         if self._wrong is None:
             return gates
-        worse = (self._wrong - self._least - self.begins) / (self.ends - self.begins)
+        worse = (self._wrong - 1.1 * self._least - self.begins) / (self.ends - self.begins)
         return gates.maximum(worse.clamp(0, 1).to(gates))

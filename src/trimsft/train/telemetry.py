@@ -80,7 +80,8 @@ class Telemetry:
         rows = self._rows(tokens, weights, labels)
         totals[: len(rows)] += torch.stack(rows).sum(dim=1, dtype=totals.dtype)
         totals[_SUMS.index("kept")] += sum(kept)
-        totals[_SUMS.index("seen")] += sum(seen)
+        # counted where the inputs are: with `device_map`, another device than the head's
+        totals[_SUMS.index("seen")] += sum(one.to(totals.device) if isinstance(one, Tensor) else one for one in seen)
         bins = ((tokens.gap - _LOWEST) / _BIN).floor().clamp(-1, _BINS - 2).long() + 1
         totals[len(_SUMS) :].index_add_(0, bins, torch.ones_like(tokens.gap, dtype=totals.dtype))
         if self.fixed:
@@ -92,6 +93,7 @@ class Telemetry:
         if self._totals is None:
             wide = torch.float32 if device.type == "mps" else torch.float64
             self._totals = torch.zeros(len(_SUMS) + _BINS + 3 * len(self.fixed), device=device, dtype=wide)
+        self._totals = self._totals.to(device)
         return self._totals
 
     def _fixed_on(self, device: torch.device) -> Tensor:
