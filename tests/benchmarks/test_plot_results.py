@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.plot_results import DRAWN, read_rows
-from trimsft.report.table import csv_of
+from trimsft.report.records import csv_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = {path.stem: path for path in sorted(DOCS.rglob("*.csv")) if path.parent.name == "figures"}

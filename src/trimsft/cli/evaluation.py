@@ -45,7 +45,7 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
         return
-    from trimsft.report.table import to_rich
+    from trimsft.report.rendering import to_rich
     from trimsft.report.tables.scores import group_tables, summary_table
 
     name = Path(settings.model).name

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.report.table import FORMATS, Table, render
+from trimsft.report.rendering import FORMATS, render
+from trimsft.report.table import Table
 from trimsft.runs import write_whole
 
 if TYPE_CHECKING:

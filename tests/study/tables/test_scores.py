@@ -4,7 +4,7 @@ import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft import paper
-from trimsft.report.table import render
+from trimsft.report.rendering import render
 from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.scores import (

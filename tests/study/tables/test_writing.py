@@ -14,7 +14,7 @@ from tests.study.made_up_scores import cell, folder_of, main_results, results, w
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.figures import style
-from trimsft.report.table import to_latex
+from trimsft.report.latex import to_latex
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, name_of
-from trimsft.report.table import csv_of
+from trimsft.report.records import csv_of
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from trimsft import lab, paper
+from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
-from trimsft.report.table import Records, Value
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import BenchmarkScore
 from trimsft.tokens.categories import CATEGORIES

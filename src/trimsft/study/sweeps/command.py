@@ -103,7 +103,7 @@ def sweep_cost(settings: SweepSettings) -> Cost:
 
 def show_sweep(outcome: SweepOutcome, console: Console) -> None:
     """The table, what it says, where the rest is."""
-    from trimsft.report.table import to_rich
+    from trimsft.report.rendering import to_rich
     from trimsft.study.sweeps.writing import conclusions, sweep_table
 
     if outcome.swept is None:

@@ -20,8 +20,10 @@ from typing import Any
 
 from trimsft.report.figures import Drawing, Spread, ablation_curves, field_curves, score_map
 from trimsft.report.figures.style import spread_percent
+from trimsft.report.latex import to_latex
 from trimsft.report.page.build import write_report
-from trimsft.report.table import Cell, Table, escape_markdown, render, to_latex
+from trimsft.report.rendering import escape_markdown, render
+from trimsft.report.table import Cell, Table
 from trimsft.runs.files import write_whole
 from trimsft.study.cells import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.report.table import Cell, Records, Table, Value, rounded
+from trimsft.report.records import Records, Value
+from trimsft.report.table import Cell, Table, rounded
 from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences

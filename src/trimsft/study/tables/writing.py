@@ -25,8 +25,11 @@ from typing import Any
 
 from trimsft.errors import RunError
 from trimsft.objectives import OBJECTIVES
+from trimsft.report.latex import to_latex
+from trimsft.report.records import csv_of
+from trimsft.report.rendering import escape_markdown, render, to_text
 from trimsft.report.table import Cell as TableCell
-from trimsft.report.table import Table, csv_of, escape_markdown, render, to_latex, to_text
+from trimsft.report.table import Table
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import RESAMPLES
 from trimsft.scoring.scores import BenchmarkScore
