@@ -6,6 +6,7 @@ travels with that count, so that following the training costs no message of its 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import Any
 
@@ -19,6 +20,8 @@ from trimsft.errors import RunError, UsageError
 from trimsft.head import IGNORED
 from trimsft.objectives import Adapts, Objective
 from trimsft.train.patching import inside_peft
+
+logger = logging.getLogger("trimsft")
 
 STATE = "TrimSFTObjective"  # under this name a checkpoint keeps what the objective has seen
 
@@ -43,10 +46,35 @@ def advance(model: nn.Module, progress: float) -> None:
 
 
 class AdvanceObjective(TrainerCallback):  # type: ignore[misc]
-    """`advance` as a callback, for a patched model in `transformers.Trainer`; `TrimSFTTrainer` does it by itself."""
+    """`advance` as a callback, for a patched model in `transformers.Trainer`; `TrimSFTTrainer` does it by itself.
+
+    Checkpoints keep what the objective has seen, and a resumed training goes on with it.
+    """
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        head = inside_peft(unwrapped(model)).trimsft_head
+        head.objective = _as_kept(head.objective, state)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        advance(getattr(model, "module", model), state.global_step / state.max_steps)
+        advance(unwrapped(model), state.global_step / state.max_steps)
+        if control.should_save:
+            self._remember(model, state)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if control.should_save:
+            self._remember(model, state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        # if this is the best so far, its checkpoint is saved next, and callbacks are not asked in between
+        self._remember(model, state)
+
+    def _remember(self, model: Any, state: Any) -> None:
+        _keep(inside_peft(unwrapped(model)).trimsft_head.objective, state)
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside `DistributedDataParallel`."""
+    return getattr(model, "module", model)
 
 
 class FollowsTraining:
@@ -96,7 +124,7 @@ class FollowsTraining:
         if isinstance(self.objective, Adapts):
             seen = self.objective.seen
             total = None if seen is None else self._sum_of(seen)
-            self.state.stateful_callbacks[STATE] = self._advanced(total).state_dict()
+            _keep(self._advanced(total), self.state)
 
 
 class RestoreObjective(TrainerCallback):  # type: ignore[misc]
@@ -106,17 +134,29 @@ class RestoreObjective(TrainerCallback):  # type: ignore[misc]
         self._head, self._first = trainer.fused_head, trainer.fused_head.objective
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not isinstance(self._first, Adapts):
-            return
-        self._head.objective = self._first
-        kept = state.stateful_callbacks.get(STATE) if state.global_step else None
-        if kept is None:
-            return
-        try:
-            self._head.objective = self._first.load_state_dict(kept)
-        except (KeyError, TypeError, ValueError) as error:
-            hint = "resume from an older checkpoint"
-            raise RunError("what the checkpoint says of the objective cannot be read", hint=hint) from error
+        if isinstance(self._first, Adapts):
+            self._head.objective = _as_kept(self._first, state)
+
+
+def _keep(objective: Objective, state: Any) -> None:
+    """Put into the next checkpoint what this objective has seen."""
+    if isinstance(objective, Adapts):
+        state.stateful_callbacks[STATE] = objective.state_dict()
+
+
+def _as_kept(objective: Objective, state: Any) -> Objective:
+    """The objective as it was when the checkpoint was saved that this training goes on from."""
+    if not isinstance(objective, Adapts) or not state.global_step:
+        return objective
+    kept = state.stateful_callbacks.get(STATE)
+    if kept is None:
+        logger.warning("the checkpoint does not say what the objective has seen: it begins anew")
+        return objective
+    try:
+        return objective.load_state_dict(kept)
+    except (KeyError, TypeError, ValueError) as error:
+        hint = "resume from an older checkpoint"
+        raise RunError("what the checkpoint says of the objective cannot be read", hint=hint) from error
 
 
 def fixed_parts(dataset: Any, *, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from trimsft.objectives import Objective
-from trimsft.train.adapting import AdvanceObjective
+from trimsft.train.adapting import AdvanceObjective, unwrapped
 from trimsft.train.patching import patch, unpatch
 
 
 class TrimCallback(AdvanceObjective):
     """Patches the model when training begins, lets the objective follow it, and gives the model back as it was.
 
-    What an objective that adapts has learned is not kept in checkpoints: a resumed training begins it anew. With
-    `TrimSFTTrainer` it is kept.
+    Checkpoints keep what an objective that adapts has seen, and a resumed training goes on with it.
 
     Args:
         objective: what each token is worth.
@@ -29,12 +28,8 @@ class TrimCallback(AdvanceObjective):
         self._objective, self._settings = objective, settings
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        patch(_unwrapped(model), self._objective, **self._settings)
+        patch(unwrapped(model), self._objective, **self._settings)
+        super().on_train_begin(args, state, control, model)
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        unpatch(_unwrapped(model))
-
-
-def _unwrapped(model: Any) -> Any:
-    """The model inside `DistributedDataParallel`."""
-    return getattr(model, "module", model)
+        unpatch(unwrapped(model))
