@@ -90,7 +90,9 @@ def test_a_resumed_training_goes_on_with_what_the_objective_has_seen(tmp_path, s
 
 
 def test_a_checkpoint_without_what_the_objective_has_seen_is_told(tmp_path, caplog) -> None:
-    make_trainer(tmp_path, make_model(), trimsft.TrimCallback(trimsft.SFT()), save_strategy="steps", save_steps=2).train()
+    make_trainer(
+        tmp_path, make_model(), trimsft.TrimCallback(trimsft.SFT()), save_strategy="steps", save_steps=2
+    ).train()
     resumed = make_trainer(tmp_path, make_model(), trimsft.TrimCallback(trimsft.AutoTrim()))
     with caplog.at_level(logging.WARNING, "trimsft"):
         resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))

@@ -83,9 +83,21 @@ def load_model(
             download = {"revision": revision} if revision else {}
             loaded = model.load_adapter(str(name), ignore_mismatched_sizes=True, adapter_kwargs=download).to_dict()
         require_all_tensors(loaded, name, field=field)
+    if omits_soft_cap(model):
+        model.set_attn_implementation("eager")
     model = model.to(device)
     require_finite(model, name, field=field)
     return model
+
+
+def omits_soft_cap(model: Any) -> bool:
+    """Whether the attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out silently."""
+    return model.config._attn_implementation == "sdpa" and has_soft_cap(model.config)
+
+
+def has_soft_cap(config: Any) -> bool:
+    """Whether the attention of such a model caps its scores."""
+    return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
 
 
 def load_merged(name: str | Path, *, field: str = "model") -> Any:

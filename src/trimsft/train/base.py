@@ -1,15 +1,17 @@
 """The model that a training begins with: loaded as TRL loads it, and refused where its folder lacks something."""
 
+import logging
 from typing import Any
 
 from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import UsageError
 from trimsft.text.hub import asking_hub
-from trimsft.text.models import load_config, require_all_tensors, require_finite
+from trimsft.text.models import load_config, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.train.config import TrimSFTConfig
 
 FIELD = "model_name_or_path"
+log = logging.getLogger("trimsft")
 
 
 def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> tuple[Any, Any]:
@@ -24,7 +26,21 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
         given["device_map"] = None
     with asking_hub(name):
         model, report = create_model_from_path(name, output_loading_info=True, **given)
+    if omits_soft_cap(model):
+        _cap(model, is_chosen=given.get("attn_implementation") is not None)
     return model, report
+
+
+def _cap(model: Any, is_chosen: bool) -> None:
+    """See to it that a soft cap of attention is not left out, unless the attention that does so was asked for."""
+    if is_chosen:
+        log.warning("attention caps its scores in this model, and sdpa leaves that out: other logits than elsewhere")
+    else:
+        log.warning(
+            "attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower "
+            "(as fast: --attn_implementation flash_attention_2)"
+        )
+        model.set_attn_implementation("eager")
 
 
 def require_whole(model: Any, report: Any, name: str) -> None:

@@ -24,7 +24,7 @@ import torch
 from transformers import PretrainedConfig
 
 from trimsft.head import IGNORED
-from trimsft.text.models import load_config
+from trimsft.text.models import has_soft_cap, load_config
 from trimsft.train.attention import check_attention
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.footprint import (
@@ -109,7 +109,7 @@ def plan_from(
         lengths=lengths,
         trained_tokens=trained_tokens,
         dtype=dtype or torch.float32,
-        attention=model_args.attn_implementation or "sdpa",
+        attention=model_args.attn_implementation or ("eager" if has_soft_cap(model) else "sdpa"),
         processes=int(args.world_size) if processes is None else processes,
         sharded=launched_sharded if sharded is None else sharded,
         adapter=get_peft_config(model_args),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trimsft.evaluate.engines import slot_attention
 from trimsft.evaluate.engines.base import EngineError, UnsuitedModel
+from trimsft.text.models import omits_soft_cap
 
 Company = Literal["any", "one length", "alone"]
 """Rows that a model takes together: of any lengths, padded; with prompts of one length; or one at a time."""
@@ -139,8 +140,7 @@ def bare_generation(model: Any) -> Iterator[None]:
     """`generate` without the defaults of a checkpoint, and with soft caps of attention, which sdpa silently omits."""
     from transformers import GenerationConfig
 
-    attention, cap = model.config._attn_implementation, "attn_logit_softcapping"
-    is_uncapped = attention == "sdpa" and getattr(model.config.get_text_config(), cap, None) is not None
+    attention, is_uncapped = model.config._attn_implementation, omits_soft_cap(model)
     own, model.generation_config = model.generation_config, GenerationConfig()
     try:
         if is_uncapped:

@@ -1,0 +1,60 @@
+"""The model that a training begins with computes what it computes elsewhere: soft caps of attention included."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trl import ModelConfig
+
+from tests.train.tiny import make_model
+from trimsft.text.models import load_model
+from trimsft.train import TrimSFTConfig
+from trimsft.train.base import load_base
+from trimsft.train.estimate import plan_from
+
+
+@pytest.fixture
+def capped(tmp_path: Path) -> Path:
+    """A Gemma-2 whose attention scores are far above their cap."""
+    model = make_model("gemma2", attn_logit_softcapping=0.05)
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.data.mul_(30)
+    model.save_pretrained(tmp_path / "gemma")
+    return tmp_path / "gemma"
+
+
+def load(folder: Path, attention: str | None = None) -> Any:
+    settings = TrimSFTConfig(str(folder / "run"), use_cpu=True, bf16=False, report_to="none")
+    settings.model_init_kwargs = {"attn_implementation": attention, "dtype": "float32"}
+    return load_base(str(folder), settings)[0]
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(torch.arange(3, 19)[None]).logits  # type: ignore[no-any-return]
+
+
+def test_a_soft_cap_of_attention_is_not_left_out(capped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    right, by_default = logits(load(capped, "eager")), load(capped)
+    torch.testing.assert_close(logits(by_default), right)
+    torch.testing.assert_close(logits(load_model(capped, dtype=torch.float32)), right)
+    assert by_default.config._attn_implementation == "eager"
+    assert "which sdpa leaves out: it is eager" in caplog.text
+    config = by_default.config
+    data: dict[str, Any] = {"lengths": [5], "trained_tokens": 4}
+    args = TrimSFTConfig(str(capped / "run"), use_cpu=True, bf16=False, report_to="none")
+    assert plan_from(config, args, ModelConfig(), **data).attention == "eager"
+
+
+def test_who_asks_for_sdpa_gets_it_and_is_told(capped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    uncapped = logits(load(capped, "sdpa"))
+    assert "sdpa leaves that out" in caplog.text
+    assert (uncapped - logits(load(capped, "eager"))).abs().max() > 0.1
+
+
+def test_others_keep_sdpa_and_hear_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, model in {"llama": make_model(), "gemma": make_model("gemma2", attn_logit_softcapping=None)}.items():
+        model.save_pretrained(tmp_path / name)
+        assert load(tmp_path / name).config._attn_implementation == "sdpa"
+    assert not caplog.records
