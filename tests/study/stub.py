@@ -12,7 +12,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.job import CellJob, StepError, tell_nobody
 from trimsft.study.running.launch import launch
-from trimsft.study.running.workers import Failed, Message, attempt
+from trimsft.study.running.workers import Failed, Message, Task, attempt
 from trimsft.study.scales import ModelAt, Scale
 
 BEHAVIOURS = ("good", "flaky", "bad", "dying", "slow", "launching")
@@ -83,17 +83,17 @@ class InlineCrew:
     def __exit__(self, *failure: object) -> None:
         pass
 
-    def work(self, waiting: list[str]) -> Iterator[Message | None]:
+    def work(self, waiting: list[Task]) -> Iterator[Message | None]:
         while waiting:
-            name = waiting.pop(0)
-            cell = self._job.cell(name)
+            task = waiting.pop(0)
+            cell = self._job.cells[task.name]
             if cell.model == "dying":
                 folder = self._job.folder.run(cell)
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f"attempt-{len([*folder.glob('attempt-*')])}").touch()
-                yield Failed(name, KILLED, was_killed=True)
+                yield Failed(task, KILLED, was_killed=True)
             else:
-                yield attempt(self._job, name, tell_nobody)
+                yield attempt(self._job, task, tell_nobody)
 
 
 def finish(job: CellJob, cell: Cell) -> None:

@@ -17,6 +17,7 @@ from trimsft.study.running import job as jobs
 from trimsft.study.running.job import CellJob, StepError, all_needs, command_of, is_call
 from trimsft.study.running.job import tell_nobody as quietly
 from trimsft.study.running.training import updates_of, write_token_rows
+from trimsft.study.running.workers import Task
 from trimsft.study.scales import LAB, SMALL
 
 BOTH = frozenset({"scores", "tokens"})
@@ -39,7 +40,7 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     assert job.missing(cell) == []
     more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
     assert more.missing(cell) == ["evaluate"]
-    job.do(cell.name, quietly)
+    job.do(Task(cell.name), quietly)
     assert job.folder.read_failure(cell) == "", "a done cell has none any more"
 
 
@@ -54,11 +55,11 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
         path.touch()
     run.mark_finished()
     job.folder.tokens(cell).touch()
-    replace(job, needs=all_needs(job.scale, {"tokens"})).do(cell.name, quietly)
+    replace(job, needs=all_needs(job.scale, {"tokens"})).do(Task(cell.name), quietly)
     assert weights.exists(), "there are no scores yet"
     finish(job, cell)
     assert all_needs(job.scale, {"scores"}) == (BOTH if not keep else {"scores"})
-    assert job.do(cell.name, quietly) == {}
+    assert job.do(Task(cell.name), quietly) == {}
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
     assert job.missing(cell) == []
     if not keep:
@@ -75,12 +76,12 @@ def test_with_gpus_a_step_is_a_process_of_its_own_and_hands_back_why_it_failed(
     run.mark_finished()
     run.write_manifest(weights="dropped")
     with pytest.raises(StepError, match=r"^its weights were deleted after its evaluation; to measure more") as failed:
-        job.do(cell.name, quietly)
+        job.do(Task(cell.name), quietly)
     assert not failed.value.was_killed and "Traceback" in capfd.readouterr().err
     for code, reason, was_killed in ((3, "exit code 3", False), (-9, "killed by signal 9: too little memory?", True)):
         monkeypatch.setattr(jobs, "launch", lambda command, code=code, **how: code)
         with pytest.raises(StepError) as failed:
-            job.do(cell.name, quietly)
+            job.do(Task(cell.name), quietly)
         assert str(failed.value) == f"evaluating ended ({reason})" and failed.value.was_killed is was_killed
 
 

@@ -17,6 +17,7 @@ from trimsft.study.running import execution
 from trimsft.study.running import ray as ray_executor
 from trimsft.study.running.execution import Event, run_cells
 from trimsft.study.running.ray import RESOURCES, RayCrew, resources_of
+from trimsft.study.running.workers import Task
 from trimsft.study.scales import PAPER
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # ray and its packages have many
@@ -59,7 +60,7 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
     assert resources_of(job, cell) == {"CPU": 8, "GPU": 2, "a100": 2.0}
     monkeypatch.setattr(ray_executor, "_grows", lambda: True)
     with RayCrew(job) as crew:
-        crew._submit(cell.name)
+        crew._submit(Task(cell.name))
         (group,) = crew._groups.values()
         from ray.util.placement_group import placement_group_table
 
@@ -67,7 +68,7 @@ def test_a_cell_of_two_gpus_asks_for_both_on_one_machine(
         assert table["strategy"] == "STRICT_PACK"
         assert table["bundles"] == {0: {"CPU": 8.0, "GPU": 2.0, "a100": 2.0}}
         assert table["state"] == "PENDING"  # this cluster has no GPUs
-    assert crew._groups == {} and crew._tasks == {}
+    assert crew._groups == {} and crew._running == {}
 
 
 def test_what_no_machine_has_is_refused_unless_the_cluster_grows(
@@ -95,7 +96,7 @@ def test_what_a_task_has_launched_ends_when_it_is_cancelled(
     job = job_of(tmp_path, cell)
     started = job.folder.run(cell) / "ranks"
     with RayCrew(job) as crew:
-        for _ in crew.work([cell.name]):
+        for _ in crew.work([Task(cell.name)]):
             if started.exists():
                 break
         launched = [int(pid) for pid in started.read_text().split()]

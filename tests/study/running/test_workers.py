@@ -15,14 +15,14 @@ from tests.study.stub import LAUNCHER, is_running, wait_until_gone
 from trimsft.study.running import launch as launching
 from trimsft.study.running.launch import launch, tied
 from trimsft.study.running.slots import CoreSlots
-from trimsft.study.running.workers import Busy, Done, Failed, Message, Taken, Team, Told, attempt
+from trimsft.study.running.workers import Busy, Done, Failed, Message, Taken, Task, Team, Told, attempt
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells nobody of a dead parent")
 
 
 @dataclass(frozen=True)
 class Launching:
-    """An item is what becomes of it: a process that sleeps, or one of the messages."""
+    """The name of a task is what becomes of it: a process that sleeps, or one of the messages."""
 
     out: Path
 
@@ -32,7 +32,8 @@ class Launching:
     def log(self, name: str) -> Path:
         return self.out / f"{name}.log"
 
-    def do(self, name: str, tell: object) -> dict[str, float]:
+    def do(self, task: Task, tell: object) -> dict[str, float]:
+        name = task.name
         if name == "sleeps":
             launched = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
             (self.out / "pid").write_text(str(launched.pid))
@@ -52,24 +53,24 @@ class Launching:
         return {"step": 1.0}
 
 
-def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_item_alone(tmp_path: Path) -> None:
-    waiting, messages = ["one", "taken", "fails", "dies", "two"], list[Message]()
+def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_task_alone(tmp_path: Path) -> None:
+    waiting, messages = [Task(name) for name in ("one", "taken", "fails", "dies", "two")], list[Message]()
     with Team(Launching(tmp_path), CoreSlots(1)) as team:
         for message in team.work(waiting):
             if message is not None:
                 messages.append(message)
-            if message == Done("two", {"step": 1.0}):
-                waiting.append("three")  # what is appended meanwhile is done, too
-            if isinstance(message, Failed) and message.name == "dies":
+            if message == Done(Task("two"), {"step": 1.0}):
+                waiting.append(Task("three"))  # what is appended meanwhile is done, too
+            if isinstance(message, Failed) and message.task.name == "dies":
                 launched = [int(pid) for pid in (tmp_path / "ranks").read_text().split()]
                 assert len(launched) == 2 and not any(map(is_running, launched)), "its place was free too early"
     assert messages == [
-        Done("one", {"step": 1.0}),
-        Busy("taken", "process 1 on the moon"),
-        Failed("fails", "no luck"),
-        Failed("dies", "its process ended (killed by signal 9: too little memory?)", was_killed=True),
-        Done("two", {"step": 1.0}),
-        Done("three", {"step": 1.0}),
+        Done(Task("one"), {"step": 1.0}),
+        Busy(Task("taken"), "process 1 on the moon"),
+        Failed(Task("fails"), "no luck"),
+        Failed(Task("dies"), "its process ended (killed by signal 9: too little memory?)", was_killed=True),
+        Done(Task("two"), {"step": 1.0}),
+        Done(Task("three"), {"step": 1.0}),
     ]
     assert (tmp_path / "one.log").read_text() == "one by the job 1\n"
     assert "ValueError" in (tmp_path / "fails.log").read_text()
@@ -80,7 +81,7 @@ def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_item_alone
 
 def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_path: Path) -> None:
     with Team(Launching(tmp_path), CoreSlots(1)) as team:
-        assert next(message for message in team.work(["sleeps"]) if message) == Told("sleeps", "sleeping")
+        assert next(message for message in team.work([Task("sleeps")]) if message) == Told(Task("sleeps"), "sleeping")
         (worker,) = multiprocessing.active_children()
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGINT)
@@ -128,7 +129,7 @@ def test_a_parent_that_is_gone_already_is_noticed(tmp_path: Path) -> None:
     assert subprocess.run(command).returncode == 1 and not (tmp_path / "x").exists()
 
 
-def test_a_log_that_cannot_be_written_fails_the_item_and_not_the_worker(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_fails_the_task_and_not_the_worker(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    message = attempt(Launching(tmp_path / "file"), "a", None)  # type: ignore[arg-type]
+    message = attempt(Launching(tmp_path / "file"), Task("a"), None)  # type: ignore[arg-type]
     assert isinstance(message, Failed) and str(tmp_path / "file") in message.error

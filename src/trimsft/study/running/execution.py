@@ -23,9 +23,9 @@ from trimsft.runs import holder_of
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import refuse_changed_objectives, refuse_lost_weights, with_attention
-from trimsft.study.running.job import FIRST, CellJob, all_needs
+from trimsft.study.running.job import CellJob, all_needs
 from trimsft.study.running.training import updates_of
-from trimsft.study.running.workers import Busy, Done, Failed, Message, Team, Told
+from trimsft.study.running.workers import Busy, Done, Failed, Message, Task, Team, Told
 from trimsft.study.scales import Scale
 
 if TYPE_CHECKING:
@@ -139,28 +139,29 @@ class _Campaign:
     def __init__(self, job: CellJob, retries: int, on_event: OnEvent) -> None:
         self._job, self._retries, self._on_event = job, retries, on_event
         self._attempts: dict[str, int] = {}
-        self._elsewhere: set[str] = set()
-        self._training: dict[str, int] = {}
+        self._elsewhere: set[Task] = set()
+        self._training: dict[Task, int] = {}
         self._at_once: dict[tuple[Any, str], set[Cell]] = {}
         self.outcome = Outcome(job.folder)
 
-    def begin(self) -> list[str]:
-        """Names of the cells that are not done, after having told of those that are."""
-        missing = [name for name, cell in self._job.cells.items() if self._job.missing(cell)]
+    def begin(self) -> list[Task]:
+        """The cells that are not done, after having told of those that are."""
+        waiting = []
         for name, cell in self._job.cells.items():
-            if name in missing:
+            if self._job.missing(cell):
+                waiting.append(Task(name))
                 self._tell(cell, "waiting")
             else:
                 self._settle(cell, "before")
-        return missing
+        return waiting
 
-    def trained_first(self, waiting: list[str], most: int) -> list[str]:
+    def trained_first(self, waiting: list[Task], most: int) -> list[Task]:
         """The same cells; of those at the end whose trainings are missing, at most so many, the training is first."""
-        untrained = [name for name in waiting if not self._job.folder.is_trained(self._job.cells[name])]
+        untrained = [task for task in waiting if not self._job.folder.is_trained(self._cell(task))]
         late = {*untrained[max(0, len(untrained) - most) :]}
-        return [FIRST + name if name in late else name for name in waiting]
+        return [task._replace(only_training=task in late) for task in waiting]
 
-    def work(self, crew: Team | RayCrew, waiting: list[str]) -> None:
+    def work(self, crew: Team | RayCrew, waiting: list[Task]) -> None:
         while waiting:
             for message in crew.work(waiting):
                 self._follow_training()
@@ -171,37 +172,37 @@ class _Campaign:
                 if self._elsewhere and not waiting:
                     time.sleep(POLL)
 
-    def _take(self, message: Message, waiting: list[str]) -> None:
-        cell = self._job.cell(message.name)
-        self._training.pop(message.name, None)
+    def _take(self, message: Message, waiting: list[Task]) -> None:
+        cell = self._cell(message.task)
+        self._training.pop(message.task, None)
         match message:
             case Told(stage="training"):
-                self._training[message.name] = -1
+                self._training[message.task] = -1
             case Told():
                 self._tell(cell, "running", message.stage, message.done, message.total)
             case Done():
                 if message.seconds:
                     self.outcome.seconds.setdefault(cell, {}).update(message.seconds)
-                if message.name.startswith(FIRST) and self._job.missing(cell):
-                    waiting.append(cell.name)
+                if message.task.only_training and self._job.missing(cell):
+                    waiting.append(Task(cell.name))
                     self._tell(cell, "waiting", "trained")
                 else:
                     self._settle(cell)
             case Busy():
-                self._elsewhere.add(message.name)
+                self._elsewhere.add(message.task)
                 self._tell(cell, "elsewhere", message.holder)
             case Failed():
                 self._fail(cell, message, waiting)
         self._follow_training()
 
-    def _fail(self, cell: Cell, message: Failed, waiting: list[str]) -> None:
+    def _fail(self, cell: Cell, message: Failed, waiting: list[Task]) -> None:
         with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
             self._job.folder.note_failure(cell, message.error)
         self._attempts[cell.name] = self._attempts.get(cell.name, 0) + 1
         if self._is_hopeless(cell, message):
             self._give_up(cell, message.error, waiting)
         elif self._attempts[cell.name] <= self._retries:
-            waiting.append(cell.name)
+            waiting.append(Task(cell.name))
             self._tell(cell, "retrying", message.error)
         else:
             self.outcome.failed[cell] = message.error
@@ -215,39 +216,42 @@ class _Campaign:
         alike.add(cell)
         return len(alike) > 1
 
-    def _give_up(self, cell: Cell, error: str, waiting: list[str]) -> None:
+    def _give_up(self, cell: Cell, error: str, waiting: list[Task]) -> None:
         """Those that have failed so are not tried again, and those that would are not tried at all."""
         failed = self._at_once[_setup(cell), error]
         for one in failed - self.outcome.failed.keys():
             self.outcome.failed[one] = error
             self._tell(one, "failed", error)
-        like = [name for name in waiting if _setup(self._job.cell(name)) == _setup(cell)]
-        left = {name: self._job.cell(name) for name in like if not self._job.folder.is_trained(self._job.cell(name))}
-        waiting[:] = [name for name in waiting if name not in left]
+        like = [task for task in waiting if _setup(self._cell(task)) == _setup(cell)]
+        left = {task: self._cell(task) for task in like if not self._job.folder.is_trained(self._cell(task))}
+        waiting[:] = [task for task in waiting if task not in left]
         if untried := len({*left.values()} - failed):
             logger.warning("%s: %d more trainings would fail alike and stay missing", cell.model, untried)
 
-    def _come_back(self) -> list[str]:
+    def _come_back(self) -> list[Task]:
         """What others have finished is done; what they have left undone is for us."""
         free = []
-        for name in sorted(self._elsewhere):
-            cell = self._job.cell(name)
+        for task in sorted(self._elsewhere):
+            cell = self._cell(task)
             if not self._job.missing(cell):
-                self._elsewhere.remove(name)
+                self._elsewhere.remove(task)
                 self._settle(cell, "elsewhere")
             elif holder_of(self._job.folder.claim(cell)) is None:
-                self._elsewhere.remove(name)
-                free.append(name)
+                self._elsewhere.remove(task)
+                free.append(task)
         return free
 
     def _follow_training(self) -> None:
-        for name, before in self._training.items():
-            cell = self._job.cell(name)
+        for task, before in self._training.items():
+            cell = self._cell(task)
             now = self._job.folder.updates_done(cell)
             if now != before:
-                self._training[name] = now
+                self._training[task] = now
                 total = updates_of(self._job.scale, cell)  # its last line sums up
                 self._tell(cell, "running", "training", min(now, total or now), total)
+
+    def _cell(self, task: Task) -> Cell:
+        return self._job.cells[task.name]
 
     def _settle(self, cell: Cell, note: str = "") -> None:
         self.outcome.done[cell] = self._job.folder.run(cell)

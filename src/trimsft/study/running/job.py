@@ -1,7 +1,7 @@
 """What is done for one cell, in its own run directory: train, evaluate, measure tokens; whatever is missing.
 
 job = CellJob(StudyFolder(Path("runs/study-lab")), scale, frozenset({"scores"}), {cell.name: cell})
-job.do("lab/sft/seed0", tell)                  # {"train": 24.1, "evaluate": 11.8}: seconds; raises where a step fails
+job.do(Task("lab/sft/seed0"), tell)            # {"train": 24.1, "evaluate": 11.8}: seconds; raises where a step fails
 
 On a CPU and at the lab the steps are calls. Larger models on GPUs have a process for each step, which gives back all
 that it held, and several where a training has several ranks: `python -m trimsft.study.running ORDER`. The order is a
@@ -35,11 +35,10 @@ from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.launch import launch
 from trimsft.study.running.training import model_path, training_settings, write_token_rows, write_training_data
-from trimsft.study.running.workers import SHARE, Taken, ended_by
+from trimsft.study.running.workers import SHARE, Taken, Task, ended_by
 from trimsft.study.scales import Scale
 
 Tell = Callable[..., None]  # called with the stage and how far it is: tell("evaluating", done=120, total=1080)
-FIRST = "first "  # before a cell's name: only its training is asked for now
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
 STAGES = {"train": "training", "evaluate": "evaluating", "tokens": "measuring tokens"}
 
@@ -62,26 +61,22 @@ class CellJob:
     def environment(self) -> dict[str, str]:
         return {"HF_HUB_OFFLINE": "1"} if self.scale.is_lab else {}
 
-    def cell(self, name: str) -> Cell:
-        """The cell that is called so, or whose training is."""
-        return self.cells[name.removeprefix(FIRST)]
-
     def log(self, name: str) -> Path:
-        return self.folder.log(self.cell(name))
+        return self.folder.log(self.cells[name])
 
     def missing(self, cell: Cell) -> list[str]:
         """The steps that are still to do, in order."""
         return self.folder.missing(cell, self.scale, self.needs)
 
-    def do(self, name: str, tell: Tell) -> dict[str, float]:
-        """Everything that one cell still lacks, or its training alone; raises `Taken` where somebody else is at it."""
-        cell, only_training = self.cell(name), name.startswith(FIRST)
+    def do(self, task: Task, tell: Tell) -> dict[str, float]:
+        """Seconds for each step that was missing; raises `Taken` where somebody else is at the cell."""
+        cell = self.cells[task.name]
         try:
             lock = RunLock(self.folder.claim(cell))
         except RunInUse as error:
             raise Taken(str(error.holder or "another process")) from None
         with lock:
-            steps = [step for step in self.missing(cell) if step == "train" or not only_training]
+            steps = [step for step in self.missing(cell) if step == "train" or not task.only_training]
             seconds = {step: self._timed(cell, step, tell) for step in steps}
             self._drop_weights(cell)
             self.folder.forget_failure(cell)

@@ -20,7 +20,7 @@ from trimsft.runs import holder_of
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import STAGES, CellJob, tell_nobody
-from trimsft.study.running.workers import QUIET, Failed, Message, Told, attempt, settle_threads
+from trimsft.study.running.workers import QUIET, Failed, Message, Task, Told, attempt, settle_threads
 
 CORES = {"cpu": 1, "cuda": 4}  # for each process of a cell
 RESOURCES = "TRIMSFT_RAY_RESOURCES"  # other resources that every cell takes, such as {"a100": 1} in JSON
@@ -42,7 +42,7 @@ class RayCrew:
             raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
         self._ray: Any = ray
         self._job, self._workers = job, workers
-        self._tasks: dict[Any, str] = {}
+        self._running: dict[Any, Task] = {}
         self._groups: dict[str, Any] = {}
         self._started = False
 
@@ -57,7 +57,7 @@ class RayCrew:
         except UsageError:
             self.__exit__()
             raise
-        self._task = self._ray.remote(max_retries=0, max_calls=1)(_do)  # a process for each: it frees what it held
+        self._do = self._ray.remote(max_retries=0, max_calls=1)(_do)  # a process for each: it frees what it held
         return self
 
     def _refuse_what_no_machine_has(self) -> None:
@@ -78,47 +78,47 @@ class RayCrew:
             return
 
     def __exit__(self, *failure: object) -> None:
-        for task in self._tasks:
-            self._ray.cancel(task, force=True)
+        for future in self._running:
+            self._ray.cancel(future, force=True)
         for name in list(self._groups):
             self._free(name)
-        self._tasks.clear()
+        self._running.clear()
         if self._started:
             self._ray.shutdown()
 
-    def work(self, waiting: list[str]) -> Iterator[Message | None]:
+    def work(self, waiting: list[Task]) -> Iterator[Message | None]:
         """Every message as it comes, and None now and then; what is appended to `waiting` is done, too."""
-        running: set[str] = set()
-        while waiting or self._tasks:
-            while waiting and (self._workers is None or len(self._tasks) < self._workers):
+        begun: set[Task] = set()
+        while waiting or self._running:
+            while waiting and (self._workers is None or len(self._running) < self._workers):
                 self._submit(waiting.pop(0))
-            ready, _ = self._ray.wait(list(self._tasks), timeout=POLL)
-            for task in ready:
-                name = self._tasks.pop(task)
-                self._free(name)
-                running.discard(name)
-                yield self._result(task, name)
-            yield from self._begun(running)
+            ready, _ = self._ray.wait(list(self._running), timeout=POLL)
+            for future in ready:
+                task = self._running.pop(future)
+                self._free(task.name)
+                begun.discard(task)
+                yield self._result(future, task)
+            yield from self._begun(begun)
             if not ready:
                 yield None
 
-    def _begun(self, running: set[str]) -> Iterator[Told]:
+    def _begun(self, before: set[Task]) -> Iterator[Told]:
         """A task does not say that it has begun; the claim of its cell does."""
-        for name in self._tasks.values():
-            cell = self._job.cells[name]
-            if name not in running and holder_of(self._job.folder.claim(cell)) is not None:
-                running.add(name)
+        for task in self._running.values():
+            cell = self._job.cells[task.name]
+            if task not in before and holder_of(self._job.folder.claim(cell)) is not None:
+                before.add(task)
                 missing = self._job.missing(cell)
-                yield Told(name, STAGES[missing[0]] if missing else "finishing")
+                yield Told(task, STAGES[missing[0]] if missing else "finishing")
 
-    def _submit(self, name: str) -> None:
-        cell = self._job.cells[name]
+    def _submit(self, task: Task) -> None:
+        cell = self._job.cells[task.name]
         needs = resources_of(self._job, cell)
-        options: dict[str, Any] = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "name": name}
+        options: dict[str, Any] = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0), "name": task.name}
         options["resources"] = {kind: count for kind, count in needs.items() if kind not in ("CPU", "GPU")}
         if needs.get("GPU", 0) > 1:
-            options["scheduling_strategy"] = self._place(name, needs)
-        self._tasks[self._task.options(**options).remote(self._job, name)] = name
+            options["scheduling_strategy"] = self._place(task.name, needs)
+        self._running[self._do.options(**options).remote(self._job, task)] = task
 
     def _place(self, name: str, needs: Mapping[str, float]) -> Any:
         """GPUs of one machine, kept for this cell: smaller cells would take them one by one."""
@@ -135,11 +135,11 @@ class RayCrew:
 
             remove_placement_group(group)
 
-    def _result(self, task: Any, name: str) -> Message:
+    def _result(self, future: Any, task: Task) -> Message:
         try:
-            message: Message = self._ray.get(task)
+            message: Message = self._ray.get(future)
         except self._ray.exceptions.RayError as error:  # its process or its machine is gone
-            return Failed(name, f"its process ended ({one_line(error)[:300]})", was_killed=True)
+            return Failed(task, f"its process ended ({one_line(error)[:300]})", was_killed=True)
         return message
 
 
@@ -172,10 +172,10 @@ def _grows() -> bool:
     return config is not None and len(config.node_group_configs) > 0
 
 
-def _do(job: CellJob, name: str) -> Message:
+def _do(job: CellJob, task: Task) -> Message:
     """In a process of the cluster."""
     os.environ.update({**QUIET, **job.environment()})
     if job.scale.device == "cpu":
         os.environ.update({"OMP_NUM_THREADS": str(CORES["cpu"]), VISIBLE: ""})
     settle_threads()
-    return attempt(job, name, tell_nobody)
+    return attempt(job, task, tell_nobody)

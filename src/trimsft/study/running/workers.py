@@ -1,11 +1,11 @@
-"""Processes that do one item after the other, side by side, each with a pipe of its own.
+"""Processes that do one task after the other, side by side, each with a pipe of its own.
 
 with Team(job, CoreSlots(2)) as team:
-    for message in team.work(["lab/base/seed0", "lab/sft/seed0"]):      # Told, Done, Failed or Busy, as they come
+    for message in team.work([Task("lab/base/seed0"), Task("lab/sft/seed0")]):  # Told, Done, Failed or Busy
         ...
 
 A worker is told what to do by the parent and ends with it, however that ends: its pipe closes. What libraries print
-goes to the log of the item. One that has failed is replaced: it may still hold memory, or a lock.
+goes to the log of the cell. One that has failed is replaced: it may still hold memory, or a lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from trimsft.errors import RunError, one_line
 
@@ -36,11 +36,19 @@ QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS":
 ENDING = 10.0  # seconds that a worker has to end what it has launched
 
 
-@dataclass(frozen=True)
-class Told:
-    """How far an item is; total 0 where that is not counted."""
+class Task(NamedTuple):
+    """What a worker is asked for: all that a cell still lacks, or its training alone."""
 
     name: str
+    """The cell's."""
+    only_training: bool = False
+
+
+@dataclass(frozen=True)
+class Told:
+    """How far a task is; total 0 where that is not counted."""
+
+    task: Task
     stage: str
     done: int = 0
     total: int = 0
@@ -48,13 +56,13 @@ class Told:
 
 @dataclass(frozen=True)
 class Done:
-    name: str
+    task: Task
     seconds: dict[str, float]  # for each step that this start had to do
 
 
 @dataclass(frozen=True)
 class Failed:
-    name: str
+    task: Task
     error: str
     was_killed: bool = False  # by a signal, and so perhaps not by what it did
 
@@ -63,7 +71,7 @@ class Failed:
 class Busy:
     """Somebody else is at it."""
 
-    name: str
+    task: Task
     holder: str
 
 
@@ -71,7 +79,7 @@ Message: TypeAlias = Told | Done | Failed | Busy
 
 
 class Taken(Exception):
-    """Raised by a job whose item somebody else works on; says who."""
+    """Raised by a job whose cell somebody else works on; says who."""
 
 
 class Team:
@@ -93,13 +101,13 @@ class Team:
             worker.stop()
         self._workers.clear()
 
-    def work(self, waiting: list[str], pause: float = 0.25) -> Iterator[Message | None]:
+    def work(self, waiting: list[Task], pause: float = 0.25) -> Iterator[Message | None]:
         """Every message as it comes, and None now and then, so that somebody may look at the clock.
 
         What is appended to `waiting` meanwhile is done, too.
         """
         while waiting or self._workers:
-            while waiting and (slot := self._slots.take(waiting[0])) is not None:
+            while waiting and (slot := self._slots.take(waiting[0].name)) is not None:
                 worker = _Worker(self._job, slot, waiting.pop(0))
                 self._workers[worker.pipe] = worker
             ready = wait(list(self._workers), timeout=pause)
@@ -114,11 +122,11 @@ class Team:
             if not ready:
                 yield None
 
-    def _go_on(self, worker: _Worker, waiting: list[str]) -> None:
-        """The next item for a worker whose place it can take; else its end."""
+    def _go_on(self, worker: _Worker, waiting: list[Task]) -> None:
+        """The next task for a worker whose place it can take; else its end."""
         self._slots.give_back(worker.slot)
         if waiting and worker.is_usable:
-            slot = self._slots.take(waiting[0])
+            slot = self._slots.take(waiting[0].name)
             if slot == worker.slot:
                 worker.give(waiting.pop(0))
                 return
@@ -131,7 +139,7 @@ class Team:
 class _Worker:
     """A process and what it is doing."""
 
-    def __init__(self, job: CellJob, slot: Mapping[str, str], name: str) -> None:
+    def __init__(self, job: CellJob, slot: Mapping[str, str], task: Task) -> None:
         processes = multiprocessing.get_context("spawn")
         self.pipe, far = processes.Pipe()
         self.slot, self.is_usable = slot, True
@@ -139,17 +147,17 @@ class _Worker:
         with _without_interrupts():
             self._process.start()
         far.close()
-        self.current: str | None = None
-        self.give(name)
+        self.current: Task | None = None
+        self.give(task)
 
-    def give(self, name: str) -> None:
-        """Go on with this item; a worker that has died meanwhile says so when it is heard next."""
-        self.current = name
+    def give(self, task: Task) -> None:
+        """Go on with this task; a worker that has died meanwhile says so when it is heard next."""
+        self.current = task
         with suppress(OSError):
-            self.pipe.send(name)
+            self.pipe.send(task)
 
     def receive(self) -> Message:
-        """The next message; of a worker that has died, that its item failed."""
+        """The next message; of a worker that has died, that its task failed."""
         try:
             message: Message = self.pipe.recv()
         except (EOFError, OSError):
@@ -218,30 +226,30 @@ def _serve(pipe: Connection, job: CellJob, slot: Mapping[str, str]) -> None:
     os.setpgid(0, 0)
     os.environ.update({**QUIET, **job.environment(), **slot})
     say_into(Path(os.devnull))
-    names = _listen(pipe)
+    tasks = _listen(pipe)
     settle_threads()
 
     def tell(stage: str, done: int = 0, total: int = 0) -> None:
         if done % 8 == 0 or done == total:  # a sample takes milliseconds
-            pipe.send(Told(name, stage, done, total))
+            pipe.send(Told(task, stage, done, total))
 
     with suppress(KeyboardInterrupt):  # a training that was asked to end
         while True:
-            name = names.get()
-            pipe.send(attempt(job, name, tell))
+            task = tasks.get()
+            pipe.send(attempt(job, task, tell))
 
 
-def attempt(job: CellJob, name: str, tell: Any) -> Message:
-    """One item, whatever comes of it; what is printed goes to its log."""
+def attempt(job: CellJob, task: Task, tell: Any) -> Message:
+    """One task, whatever comes of it; what is printed goes to its log."""
     try:
-        say_into(job.log(name))
-        return Done(name, job.do(name, tell))
+        say_into(job.log(task.name))
+        return Done(task, job.do(task, tell))
     except Taken as taken:
-        return Busy(name, str(taken))
-    except Exception as error:  # whatever a library raises ends this item, and no other
+        return Busy(task, str(taken))
+    except Exception as error:  # whatever a library raises ends this task, and no other
         with suppress(OSError):  # a full disk
             traceback.print_exc()
-        return Failed(name, one_line(error), was_killed=getattr(error, "was_killed", False))
+        return Failed(task, one_line(error), was_killed=getattr(error, "was_killed", False))
 
 
 def settle_threads() -> None:
@@ -254,20 +262,20 @@ def settle_threads() -> None:
     tqdm.set_lock(threading.RLock())  # its own is shared by processes, and one that is killed would leak it
 
 
-def _listen(pipe: Connection) -> queue.SimpleQueue[str]:
+def _listen(pipe: Connection) -> queue.SimpleQueue[Task]:
     """What the parent asks for; the process ends as soon as there is no parent."""
-    names: queue.SimpleQueue[str] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
             while True:
-                names.put(pipe.recv())
+                tasks.put(pipe.recv())
         except (EOFError, OSError):
             os.killpg(0, signal.SIGTERM)  # and with it what it has launched
             os._exit(1)
 
     threading.Thread(target=listen, daemon=True).start()
-    return names
+    return tasks
 
 
 def say_into(log: Path) -> None:
