@@ -36,6 +36,22 @@ def test_updates_are_the_same_with_less_padding(objective: str, tmp_path: Path) 
     torch.testing.assert_close(weights[1], weights[0], rtol=0, atol=1e-5)
 
 
+def test_a_resumed_training_sorts_the_same_rows(tmp_path: Path) -> None:
+    sizes = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 6, "save_steps": 3}
+    options = {"objective": "auto-trim", "sort_micro_batches": True, "save_strategy": "steps"}
+
+    def start() -> Any:
+        return make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, **sizes, **options)
+
+    whole, resumed = start(), start()
+    whole.train()
+    batches = record_batches(resumed)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert len(batches) == 6
+    for name, weight in whole.model.named_parameters():
+        assert torch.equal(resumed.model.get_parameter(name), weight)
+
+
 def test_rows_and_sizes_stay_and_columns_of_padding_go() -> None:
     def batch(*lengths: int) -> dict[str, torch.Tensor]:
         places = torch.arange(max(lengths)).expand(len(lengths), -1)
@@ -54,13 +70,13 @@ def test_rows_and_sizes_stay_and_columns_of_padding_go() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"attention_mask": torch.tensor([[0, 1]])}, "padded on the right"),
+        ({"attention_mask": torch.tensor([[0, 1, 1]])}, "padded on the right"),
         ({"attention_mask": torch.tensor([[1, 0, 1]])}, "padded on the right"),
         ({"pixel_values": torch.zeros(1, 3, 4, 4)}, "this one has pixel_values"),
         ({"names": ["a row"]}, "this one has names"),
     ],
 )
 def test_what_cannot_be_sorted_is_refused(changes: dict[str, Any], says: str) -> None:
-    batch = {"input_ids": torch.ones(1, 2), "attention_mask": torch.ones(1, 2), **changes}
+    batch = {"input_ids": torch.ones(1, 3), "attention_mask": torch.ones(1, 3), **changes}
     with pytest.raises(UsageError, match=f"sort_micro_batches: .*{says}.*turn it off"):
         sorted_by_length([batch, batch])

@@ -10,6 +10,7 @@ loss of a mixture-of-experts model's router, a mean of each micro-batch, is not:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,13 +42,19 @@ def sorted_by_length(batches: Sequence[Mapping[str, Tensor]], multiple: int = 1)
         multiple: widths stay multiples of it.
     """
     for batch in batches:
-        _require_padded_texts(batch)
-    lengths = torch.cat([batch["attention_mask"].sum(dim=1) for batch in batches])
-    order = lengths.argsort(descending=True, stable=True)
-    width = max(batch["attention_mask"].shape[1] for batch in batches)
-    rows = {name: torch.cat([_widened(batch[name], width, name) for batch in batches])[order] for name in batches[0]}
-    sizes = [len(batch["attention_mask"]) for batch in batches]
-    longest = [int(part[0]) for part in lengths[order].split(sizes)]
+        _require_texts(batch)
+    masks = [batch["attention_mask"] for batch in batches]
+    told = torch.cat([*(mask.sum(dim=1) for mask in masks), torch.stack([_is_padded_left(mask) for mask in masks])])
+    numbers = told.tolist()  # the only wait for the device
+    lengths, wrong = numbers[: -len(masks)], numbers[-len(masks) :]
+    if any(wrong):
+        raise _refused("is for batches that are padded on the right")
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    width = max(mask.shape[1] for mask in masks)
+    places = torch.tensor(order, device=masks[0].device)
+    rows = {name: torch.cat([_widened(batch[name], width, name) for batch in batches])[places] for name in batches[0]}
+    sizes = [len(mask) for mask in masks]
+    longest = [lengths[order[first]] for first in itertools.accumulate(sizes[:-1], initial=0)]
     widths = [min(width, -(-length // multiple) * multiple) for length in longest]
     parts = {name: values.split(sizes) for name, values in rows.items()}
     return [{name: parts[name][at][:, :columns] for name in parts} for at, columns in enumerate(widths)]
@@ -57,12 +64,18 @@ def _widened(values: Tensor, width: int, name: str) -> Tensor:
     return functional.pad(values, (0, width - values.shape[1]), value=IGNORED if name == "labels" else 0)
 
 
-def _require_padded_texts(batch: Mapping[str, Any]) -> None:
+def _is_padded_left(mask: Tensor) -> Tensor:
+    """1 where a row does not begin with its text or has gaps in it, else 0; a scalar of the mask's dtype."""
+    return ((mask[:, 0] == 0).any() | (mask[:, 1:] > mask[:, :-1]).any()).to(mask.dtype)
+
+
+def _require_texts(batch: Mapping[str, Any]) -> None:
     mask = batch.get("attention_mask")
-    if mask is None or mask.dim() != 2 or not (mask[:, 0].all() and (mask[:, 1:] <= mask[:, :-1]).all()):
-        wrong = "is for batches that are padded on the right"
-    elif other := next((name for name, one in batch.items() if getattr(one, "shape", None) != mask.shape), None):
-        wrong = f"is for batches of text, and this one has {other}"
-    else:
-        return
-    raise UsageError(wrong, field="sort_micro_batches", value=True, hint="turn it off")
+    if mask is None or mask.dim() != 2:
+        raise _refused("is for batches that are padded on the right")
+    if other := next((name for name, one in batch.items() if getattr(one, "shape", None) != mask.shape), None):
+        raise _refused(f"is for batches of text, and this one has {other}")
+
+
+def _refused(problem: str) -> UsageError:
+    return UsageError(problem, field="sort_micro_batches", value=True, hint="turn it off")
