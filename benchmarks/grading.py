@@ -34,6 +34,8 @@ from typing import Any
 from math_verify import parse, verify
 from published import DUMPS, boxed_text, sources
 
+from trimsft.evaluate.benchmarks import load_benchmark
+from trimsft.evaluate.problems import Problem
 from trimsft.grading import GRADER_VERSION, Grader, Rules
 from trimsft.grading.boxes import extract_all
 from trimsft.grading.grader import Item
@@ -82,27 +84,26 @@ def golds(data: Path) -> dict[str, Any]:
     accepted = []
     with Grader(os.cpu_count() or 1) as grader:
         for file in sorted(data.glob("*.jsonl")):
-            rows = _rows(file)
-            for what, pairs in variants(rows).items():
-                items = [_item(row, answer, file.stem) for row, answer in pairs]
+            for what, pairs in variants(load_benchmark(file)).items():
+                items = [_item(problem, answer) for problem, answer in pairs]
                 right = [found.correct for found in grader.grade_many(items)]
                 counts[what] += len(right)
                 counts[f"{what} accepted"] += sum(right)
-                same = [answer == row["answer"] for row, answer in pairs]
+                same = [answer == problem.answer for problem, answer in pairs]
                 if what == "next":
                     counts["next, the same text"] += sum(same)
                     found = [pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal]
-                    accepted += [[row["answer"], answer] for row, answer in found]
+                    accepted += [[problem.answer, answer] for problem, answer in found]
     return {**counts, "accepted neighbours": accepted}
 
 
-def variants(rows: list[dict[str, Any]]) -> dict[str, list[tuple[dict[str, Any], str]]]:
+def variants(problems: list[Problem]) -> dict[str, list[tuple[Problem, str]]]:
     """Each gold with itself, with the next, and with respellings of itself."""
-    spelled = [(row, text) for row in rows for text in respellings(row["answer"]) if text != row["answer"]]
-    following = [row["answer"] for row in rows[1:] + rows[:1]]
+    spelled = [(one, text) for one in problems for text in respellings(one.answer) if text != one.answer]
+    following = [problem.answer for problem in problems[1:] + problems[:1]]
     return {
-        "self": [(row, row["answer"]) for row in rows],
-        "next": list(zip(rows, following, strict=True)),
+        "self": [(problem, problem.answer) for problem in problems],
+        "next": list(zip(problems, following, strict=True)),
         "respelled": spelled,
     }
 
@@ -142,15 +143,15 @@ def synthetic(data: Path) -> Iterator[Item]:
     draw = random.Random(0)
     prose = r"Let us consider the problem step by step. We have $x^2+1=\frac{3}{4}$ and so $\{a,b\}$ ... " * 20
     for benchmark in PAPER:
-        rows = _rows(data / f"{benchmark}.jsonl")
-        for row in rows:
+        problems = load_benchmark(benchmark, data)
+        for problem in problems:
             for _ in range(8):
-                answer = made_up(row["answer"], rows, draw)
+                answer = made_up(problem.answer, problems, draw)
                 box = "" if answer is None else rf"\boxed{{{answer}}}."
-                yield prose + box, row["answer"], Rules.of_row(row, benchmark), answer is None
+                yield prose + box, problem.answer, problem.rules, answer is None
 
 
-def made_up(gold: str, rows: list[dict[str, Any]], draw: random.Random) -> str | None:
+def made_up(gold: str, problems: list[Problem], draw: random.Random) -> str | None:
     kind = draw.random()
     if kind < 0.35:
         return draw.choice([gold, *respellings(gold)])
@@ -159,7 +160,7 @@ def made_up(gold: str, rows: list[dict[str, Any]], draw: random.Random) -> str |
         at = draw.choice(digits).start() if digits else None
         return gold + "+1" if at is None else f"{gold[:at]}{(int(gold[at]) + draw.randint(1, 8)) % 10}{gold[at + 1 :]}"
     if kind < 0.8:
-        return str(draw.choice(rows)["answer"])
+        return draw.choice(problems).answer
     return str(draw.randint(-20, 2000)) if kind < 0.9 else None
 
 
@@ -278,20 +279,21 @@ def qwen_pairs(data: Path | None, clones: dict[str, Path]) -> Iterator[dict[str,
                 yield {"set": f"published, {dump.benchmark}", "gold": row.gold, "text": text, "minerva": False}
     draw = random.Random(0)
     for file in sorted(data.glob("*.jsonl")) if data else ():
-        rows = _rows(file)
-        pairs = [pair for found in variants(rows).values() for pair in found]
-        pairs += [(row, made_up(row["answer"], rows, draw) or "0") for row in rows]
-        for row, answer in pairs:
+        problems = load_benchmark(file)
+        pairs = [pair for found in variants(problems).values() for pair in found]
+        pairs += [(problem, made_up(problem.answer, problems, draw) or "0") for problem in problems]
+        for problem, answer in pairs:
             text = rf"\boxed{{{answer}}}"
-            yield {"set": f"golds, {file.stem}", "gold": row["answer"], "text": text, "minerva": file.stem == "minerva"}
+            yield {
+                "set": f"golds, {file.stem}",
+                "gold": problem.answer,
+                "text": text,
+                "minerva": file.stem == "minerva",
+            }
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def _item(row: dict[str, Any], answer: str, benchmark: str) -> Item:
-    return rf"Therefore $\boxed{{{answer}}}$.", row["answer"], Rules.of_row(row, benchmark), False
+def _item(problem: Problem, answer: str) -> Item:
+    return rf"Therefore $\boxed{{{answer}}}$.", problem.answer, problem.rules, False
 
 
 if __name__ == "__main__":

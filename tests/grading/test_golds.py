@@ -1,12 +1,12 @@
 """The golds of the seven benchmarks, where the data folder lies beside the repository."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.grading import Grader, Rules
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
@@ -23,9 +23,9 @@ def _box(answer: str) -> str:
 
 @pytest.mark.parametrize("benchmark", NAMES)
 def test_each_gold_is_itself_however_it_is_spelled_and_not_the_next(benchmark: str, grader: Grader) -> None:
-    rows = [json.loads(line) for line in (FOLDER / f"{benchmark}.jsonl").read_text("utf-8").splitlines()]
-    rules = [Rules.of_row(row, benchmark) for row in rows]
-    golds = [row["answer"] for row in rows]
+    problems = load_benchmark(benchmark, FOLDER)
+    rules = [problem.rules for problem in problems]
+    golds = [problem.answer for problem in problems]
     respelled = [  # so that every gold goes through the comparison itself, not only through equality of text
         "{}" + gold.replace(r"\frac", r"\dfrac").replace("(", r"\bigl(").replace(")", r"\bigr)").replace("+", r"\, + ")
         for gold in golds
@@ -41,8 +41,7 @@ def test_each_gold_is_itself_however_it_is_spelled_and_not_the_next(benchmark: s
 
 
 def _golds() -> list[str]:
-    files = (FOLDER / f"{name}.jsonl" for name in NAMES)
-    return sorted({json.loads(line)["answer"] for file in files for line in file.read_text("utf-8").splitlines()})
+    return sorted({problem.answer for name in NAMES for problem in load_benchmark(name, FOLDER)})
 
 
 def _right(gold: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from trimsft.evaluate.problems import as_problem
 from trimsft.grading import Grade, Grader, Rules, grade
 
 
@@ -38,18 +39,13 @@ def test_what_a_problem_declares(response: str, gold: str, rules: Rules, correct
 
 
 def test_absolute_tolerance_and_unit_of_olympiadbench(grader: Grader) -> None:
-    rules = Rules.of_row({"unit": "%", "error": "1e-1", "is_multiple_answer": False}, "olympiadbench")
+    row = {"problem": "?", "answer": "4.2", "unit": "%", "error": "1e-1", "is_multiple_answer": False}
+    rules = as_problem(row, "line 1", "olympiadbench-1").rules
     assert rules == Rules(absolute=0.1, unit="%")
     for answer in ("4.2", "4.25", r"4.15\%", "0.042"):
         assert grader.grade(rf"\boxed{{{answer}}}", "4.2", rules).correct, answer
     for answer in ("4.4", "0.142", r"0.042\%"):
         assert not grader.grade(rf"\boxed{{{answer}}}", "4.2", rules).correct, answer
-
-
-def test_rules_of_a_row() -> None:
-    assert Rules.of_row({"answer": "5"}) == Rules()
-    assert Rules.of_row({"answer": "5"}, "minerva").tolerance == 1e-4
-    assert Rules.of_row({"is_multiple_answer": True, "unit": None, "error": None}).multiple
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What a grade is, and what a benchmark may declare about its answers.
 
->>> rules = Rules.of_row({"answer": "4.2", "unit": "%", "error": "1e-1"}, benchmark="olympiadbench")
->>> rules.absolute, rules.unit, str(rules.grading)
-(0.1, '%', 'math')
+>>> rules = Rules(absolute=0.1, unit="%")  # what a row of OlympiadBench declares
+>>> rules.multiple, rules.tolerance, str(rules.grading)
+(False, None, 'math')
 >>> str(Grading("regex", pattern="#### (-?[0-9.,]+)"))
 "regex '#### (-?[0-9.,]+)' compared as math"
 """
@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from trimsft.errors import UsageError, one_line
 from trimsft.options import unknown_name
@@ -25,9 +24,6 @@ GRADER_VERSION = "4"  # raised whenever a grade may change: caches and stored sa
 
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
-
-PUBLISHED_TOLERANCE = 1e-4
-"""Relative; what the harnesses behind published Minerva figures allow for its physical answers."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +124,3 @@ class Rules:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and 0 <= value < 1):
                 raise ValueError(f"{name}={value!r}: expected a number in [0, 1), or None")
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any], benchmark: str = "") -> Rules:
-        """The rules that a benchmark's row declares in `is_multiple_answer`, `unit` and `error`."""
-        error = row.get("error")
-        return cls(
-            multiple=bool(row.get("is_multiple_answer")),
-            tolerance=PUBLISHED_TOLERANCE if benchmark == "minerva" else None,
-            absolute=float(error) if error else None,
-            unit=row.get("unit") or None,
-        )
