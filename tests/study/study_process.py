@@ -5,6 +5,7 @@ With TRIMSFT_STUB set, cells take no time but for one: see `stub`.
 
 import os
 import sys
+from functools import partialmethod
 from pathlib import Path
 
 if __name__ == "__main__":  # workers import this file, too, and need none of it
@@ -14,7 +15,10 @@ if __name__ == "__main__":  # workers import this file, too, and need none of it
     from trimsft.study.running import execution
 
     studies.COMPARED = ("base", "sft", "trim")
-    quickstart.command.FAST.update(rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1)
+    settings = quickstart.QuickstartSettings
+    settings.__init__ = partialmethod(  # type: ignore[method-assign,assignment]
+        settings.__init__, rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
+    )
     if "TRIMSFT_STUB" in os.environ:
         execution.CellJob = StubJob  # type: ignore[misc]
         command.check_settings = command.check_at_hand = lambda *_: None  # these load what trains

@@ -1,8 +1,11 @@
 """The command on a tiny scale, from nothing to the report: what it leaves, and that it continues."""
 
+import dataclasses
 import json
 import re
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,14 +19,12 @@ from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.runs import RunDirectory
 from trimsft.scoring.records import load_run
 from trimsft.study.quickstart import QuickstartSettings
-from trimsft.study.quickstart.command import run_quickstart
+from trimsft.study.quickstart.command import METHODS, run_quickstart
 from trimsft.study.running import execution
 from trimsft.study.running.training import training_fields, training_settings
 
 RUNS = ("base", "sft", "trim", "auto-trim")
-TINY = QuickstartSettings(
-    methods=RUNS[1:], rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
-)
+SIZES: dict[str, Any] = {"rows": 24, "batch": 12, "problems": 2, "samples": 2, "max_tokens": 12, "table_rows": 2}
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +75,7 @@ def test_once_more_repeats_nothing_and_other_settings_are_refused(
 ) -> None:
     out, _, _ = finished
     before = written(out)
-    from trimsft.study.quickstart import command
-
-    for name in ("rows", "batch", "problems", "samples", "max_tokens", "table_rows"):
-        monkeypatch.setitem(command.FAST, name, getattr(TINY, name))
+    monkeypatch.setattr(QuickstartSettings, "__init__", partialmethod(QuickstartSettings.__init__, **SIZES))
     done = CliRunner().invoke(app, ["quickstart", "--fast", "--out", str(out), "--json"])
     assert done.exit_code == 0 and written(out) == before
     record = json.loads(done.stdout)
@@ -117,6 +115,13 @@ def test_all_objectives_in_the_order_of_the_paper_after_the_base() -> None:
     assert {cell.seed for cell in fast.cells()} == {2}
     recorded = fast.as_dict()
     assert recorded["methods"] == list(trained) and not {"out", "fast", "workers"} & set(recorded)
+
+
+def test_fast_changes_nothing_that_was_asked_for() -> None:
+    fast = QuickstartSettings(fast=True, rows=50, problems=40)
+    assert (fast.methods, fast.rows, fast.problems, fast.table_rows) == (RUNS[1:], 50, 40, 40)
+    assert QuickstartSettings(fast=True, rows=1200, methods=METHODS).methods == METHODS
+    assert dataclasses.replace(fast, seed=1).rows == 50 and QuickstartSettings().rows == 1200
 
 
 def test_a_folder_of_fewer_methods_is_continued_with_more(tmp_path: Path) -> None:

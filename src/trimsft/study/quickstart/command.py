@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
 METHODS = (*PAPER_OBJECTIVES, "auto-trim")
+FULL = {"methods": METHODS, "rows": 1200, "problems": 40, "table_rows": 100}
 FAST = {"methods": ("sft", "trim", "auto-trim"), "rows": 600, "problems": 16, "table_rows": 40}
+_BY_FAST: Any = None  # the default of fields that FULL and FAST have a value for
 _NOT_RECORDED = ("out", "fast", "workers")
 
 
@@ -44,22 +46,27 @@ class QuickstartSettings:
     out: Path | None = option(
         None, help="The folder for everything (default: runs/quickstart, or runs/quickstart-fast with --fast)."
     )
-    fast: bool = option(False, flags=("--fast",), help="Train SFT, TrimSFT and AutoTrim only, on half of the data.")
+    fast: bool = option(
+        False,
+        flags=("--fast",),
+        help="Train on half of the data and evaluate on fewer problems; SFT, TrimSFT and AutoTrim only, unless "
+        "--objective names others.",
+    )
     seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
     methods: tuple[str, ...] = option(
-        METHODS,
+        (),
         flags=("--objective", "--method"),
         metavar="NAME",
         help="An objective, by name or as my_module:MyObjective; repeat it for several "
-        "(default: the paper's six and auto-trim).",
+        "(default: the paper's six and auto-trim, or those of --fast).",
     )
-    rows: int = 1200  # rows of training data: one epoch
+    rows: int = _BY_FAST  # rows of training data: one epoch
     batch: int = 24
     learning_rate: float = 5e-4
-    problems: int = 40  # problems of each tier, always the same ones
+    problems: int = _BY_FAST  # problems of each tier, always the same ones
     samples: int = 8
     max_tokens: int = 128  # twice what the longest solutions take: who has not answered by then will not
-    table_rows: int = 100  # held-out solutions whose tokens are measured before and after
+    table_rows: int = _BY_FAST  # held-out solutions whose tokens are measured before and after
     slip_rate: float = FineTuning.slip_rate
     filler_rate: float = FineTuning.filler_rate
     unfamiliar_share: float = FineTuning.unfamiliar_share
@@ -72,8 +79,8 @@ class QuickstartSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
-        for name, value in FAST.items() if self.fast else ():
-            if name != "methods" or self.methods == METHODS:
+        for name, value in (FAST if self.fast else FULL).items():
+            if getattr(self, name) in (_BY_FAST, ()):
                 object.__setattr__(self, name, value)
         for name in ("seed", "rows", "batch", "problems", "samples", "max_tokens", "table_rows"):
             value = getattr(self, name)
@@ -212,7 +219,7 @@ def _try_report(folder: QuickstartFolder, done: Sequence[Cell]) -> tuple[Path | 
         return None, ""
     settings = folder.settings
     options = " --fast" if settings.fast else ""
-    if settings.methods not in (METHODS, FAST["methods"]):
+    if settings.methods != (FAST if settings.fast else FULL)["methods"]:
         options += "".join(f" --objective {name}" for name in settings.methods)
     command = f"trimsft quickstart{options} --seed {settings.seed} --out {folder.out}"
     try:
