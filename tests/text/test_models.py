@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.tokens import tiny
 from trimsft.errors import UsageError
-from trimsft.text.models import load_config, load_model
+from trimsft.text.models import load_config, load_merged, load_model
 
 TENSOR = "model.layers.0.mlp.up_proj.weight"
 
@@ -95,6 +95,19 @@ def test_an_adapter_is_loaded_as_the_library_does_and_checked_with_its_base(adap
     refused(adapter, f"model' is not whole: it lacks the tensor {TENSOR}")
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": 3}')
     refused(adapter, "base_model_name_or_path must be a name, got 3")
+
+
+def test_a_head_that_was_trained_beside_an_adapter_is_loaded_with_it(folder: Path, tmp_path: Path) -> None:
+    lora = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["lm_head"], init_lora_weights=False)
+    tuned = get_peft_model(load_model(folder, dtype="auto"), lora)
+    torch.nn.init.normal_(tuned.base_model.model.lm_head.weight)
+    tuned.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
+    ids = torch.arange(9)[None]
+    with torch.no_grad():
+        wanted = tuned.eval()(ids).logits
+        torch.testing.assert_close(load_model(tmp_path / "adapter", dtype="auto")(ids).logits, wanted)
+        merged = load_merged(tmp_path / "adapter")(ids).logits
+        torch.testing.assert_close(merged, wanted, rtol=1e-4, atol=1e-4)  # products of matrices in another order
 
 
 def test_a_shard_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:

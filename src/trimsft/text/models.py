@@ -79,10 +79,7 @@ def load_model(
         )
     require_all_tensors(loaded, base or name, field=field)
     if base is not None:
-        with _loading(name, field):
-            download = {"revision": revision} if revision else {}
-            loaded = model.load_adapter(str(name), ignore_mismatched_sizes=True, adapter_kwargs=download).to_dict()
-        require_all_tensors(loaded, name, field=field)
+        model = _with_adapter(model, name, revision, field).get_base_model()
     if omits_soft_cap(model):
         model.set_attn_implementation("eager")
     model = model.to(device)
@@ -111,20 +108,30 @@ def load_merged(name: str | Path, *, field: str = "model") -> Any:
     model = load_model(base or name, dtype=torch.float32, field=field)
     if base is None:
         return model
+    merged = _with_adapter(model, name, None, field).merge_and_unload()
+    require_finite(merged, name, field=field)
+    return merged
+
+
+def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str) -> Any:
+    """The model with an adapter around it, heads and embeddings that were trained beside it included.
+
+    By PEFT: transformers would not find those in the adapter's folder.
+    """
     from peft import PeftConfig, PeftModelForCausalLM
 
     with _loading(name, field):
-        config = PeftConfig.from_pretrained(str(name))
-        tuned = PeftModelForCausalLM(model, config)
-        loaded = tuned.load_adapter(str(name), "default")
-    if not hasattr(tuned.base_model, "merge_and_unload"):
-        problem = f"{str(name)!r} is an adapter of the kind {config.peft_type.value}, which cannot be merged"
-        raise UsageError(problem, field=field, hint="serve it together with its base")
-    incomplete = {"missing_keys": loaded.missing_keys, "mismatched_keys": [], "unexpected_keys": loaded.unexpected_keys}
-    require_all_tensors(incomplete, name, field=field)
-    merged = tuned.merge_and_unload()
-    require_finite(merged, name, field=field)
-    return merged
+        config = PeftConfig.from_pretrained(str(name), revision=revision)
+        if config.is_prompt_learning:
+            problem = f"{str(name)!r} is an adapter of the kind {config.peft_type.value}, which cannot be merged"
+            raise UsageError(problem, field=field, hint="serve it together with its base")
+        config.inference_mode = True
+        tuned = PeftModelForCausalLM(model, config, autocast_adapter_dtype=False)
+        found = tuned.load_adapter(str(name), "default", revision=revision, autocast_adapter_dtype=False)
+    missing = [key.removeprefix("base_model.model.") for key in found.missing_keys]
+    loaded = {"missing_keys": missing, "mismatched_keys": [], "unexpected_keys": found.unexpected_keys}
+    require_all_tensors(loaded, name, field=field)
+    return tuned
 
 
 def adapter_base(name: str | Path, revision: str | None = None, field: str = "model") -> str | None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trimsft.errors import UsageError, one_line
+from trimsft.head.embedding import check_product, has_adapter, is_plain
 from trimsft.head.statistics import TokenStatistics, token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.text.encoding import Example
@@ -49,6 +50,11 @@ class Reader:
         self.head = model.get_output_embeddings()
         if self.head is None:
             raise UsageError(f"{type(model).__name__} has no output embedding (lm_head)", field="model")
+        if has_adapter(self.head):
+            hint = "merge it first: trimsft export"
+            raise UsageError(
+                "has an adapter on lm_head, whose logits the table would leave out", field="model", hint=hint
+            )
         self.scale, self.softcap = logit_transform(model)
         self.top = top
         config = model.config.get_text_config()
@@ -96,13 +102,19 @@ class Reader:
             problem = f"{type(self.model).__name__} uses its output embedding {len(seen)} times a pass"
             raise UsageError(problem, field="model", hint="the token table needs models that use it once")
         if not self._is_checked:  # once: the answer has to be waited for, and does not change
-            name, harm = type(self.model).__name__, "its token table would be wrong"
-            try:
-                check_transform(out.logits, self.scale, self.softcap, name, harm=harm)
-            except NotImplementedError as error:
-                raise UsageError(one_line(error), field="model") from error
+            self._check(out.logits, seen[0])
             self._is_checked = True
         return seen[0]
+
+    def _check(self, logits: Tensor, hidden: Tensor) -> None:
+        """That logits are what the statistics take them for."""
+        name, harm = type(self.model).__name__, "its token table would be wrong"
+        try:
+            check_transform(logits, self.scale, self.softcap, name, harm=harm)
+            if not is_plain(self.head):
+                check_product(self.head, self.head.forward, hidden, harm=harm)
+        except (NotImplementedError, ValueError) as error:
+            raise UsageError(one_line(error), field="model") from error
 
 
 class Look:

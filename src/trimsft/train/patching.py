@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
-from torch.distributed.tensor import DTensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
+from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 from trimsft.objectives import Adapts, Objective
@@ -246,8 +246,8 @@ class _Call:
                 f"labels: shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
             )
         settings, (weight, bias) = self.settings, whole_weight(head)
-        if not settings.checked:
-            _check_product(head, hidden, weight, bias)
+        if not settings.checked and not (is_plain(head) and head.trimsft_previous is None):
+            check_product(head, _previous(head), hidden, harm=_HARM)
         result = linear_cross_entropy(
             hidden.to(weight.device),  # `device_map` may have put the head elsewhere
             weight,
@@ -272,25 +272,6 @@ class _Call:
         return torch.cat((result.loss.reshape(1, 1, 1), probe.reshape(1, 1, -1)), dim=-1)
 
 
-def _check_product(head: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Does the head make hidden @ weight.T + bias of a row? One with a forward of its own (a norm-head) may not."""
-    is_plain = type(head).forward is nn.Linear.forward and head.trimsft_previous is None
-    if is_plain or isinstance(head.weight, DTensor):  # a shard multiplies with nothing but shards
-        return
-    row = hidden.detach().flatten(0, -2)[:1]
-    with torch.no_grad():
-        seen = _previous(head)(row)
-        expected = nn.functional.linear(row.to(weight.device), weight, bias)
-    seen, expected = seen.float(), expected.float().to(seen.device)
-    # two roundings of a product of that size, were they made in different ways
-    tolerance = 4 * torch.finfo(weight.dtype).eps * (1 + float(expected.abs().max()))
-    if seen.shape != expected.shape or not torch.allclose(seen, expected, rtol=0, atol=tolerance):
-        raise NotImplementedError(
-            f"the output embedding ({type(head).__name__}) does not return hidden @ weight.T, as a norm-head does not; "
-            + _HARM
-        )
-
-
 @_disable_dynamo
 def _remember_output(head: Any, _: Any, output: Tensor) -> None:
     if head.trimsft_call is not None:
@@ -309,20 +290,6 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
 def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:
     """The label each position predicts: one to the left, nothing for the last. The one place that shifts."""
     return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
-
-
-def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of a head; a sharded one (DTensor) is gathered once."""
-    weight, bias = head.weight, getattr(head, "bias", None)
-    if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-        raise ValueError(
-            f"the output embedding ({type(head).__name__}) has no plain floating-point weight; a quantised or "
-            "replaced lm_head cannot be fused: keep lm_head out of the quantisation"
-        )
-    if isinstance(weight, DTensor):
-        weight = weight.full_tensor()
-        bias = bias.full_tensor() if isinstance(bias, DTensor) else bias
-    return weight, bias
 
 
 def _base_of(model: Any) -> Any:
@@ -348,11 +315,7 @@ def inside_peft(model: Any) -> Any:
 
 
 def _refuse_adapter(head: nn.Module) -> None:
-    if "peft" not in sys.modules:
-        return
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    if isinstance(head, BaseTunerLayer):
+    if has_adapter(head):
         raise ValueError(
             "target_modules: a PEFT adapter on lm_head is not supported, since the fused head reads "
             "lm_head.weight itself and would never train the adapter; remove 'lm_head' from target_modules"
