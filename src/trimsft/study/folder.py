@@ -76,7 +76,7 @@ class StudyFolder:
     def _settle(self, scale: Scale) -> None:
         folder = RunDirectory(self.out)
         record, before = scale.as_dict(), self.scale_if_any()
-        harmless = ["benchmarks", "keep_weights", "seeds", "focus", "defaults.gradient_checkpointing"]
+        harmless = ["benchmarks", "keep_weights", "seeds", "focus", "smoke", "defaults.gradient_checkpointing"]
         if before is not None:
             models = before.as_dict()["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]

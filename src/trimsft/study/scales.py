@@ -64,6 +64,7 @@ class Scale:
     keep_weights: bool = True
     """False: a cell's weights are deleted once it has been evaluated and its tokens are measured."""
     focus: str = ""  # the model of the studies that take one only; empty, or not there: the first
+    smoke: bool = False  # whether it is `tiny`, so that its scores say nothing
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -104,6 +105,7 @@ class Scale:
             samples=2,
             sampling={**self.sampling, "max_tokens": 12},
             table_rows=2,
+            smoke=True,
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,6 +115,8 @@ class Scale:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
         """What `as_dict` wrote; `where` is the file that an error names."""
+        # versions without the field: nothing but a smoke test measured the tokens of so few rows
+        record = {"smoke": record.get("table_rows") == 2, **record}
         known = {entry.name for entry in fields(cls)}
         if wrong := sorted(known ^ record.keys()):
             raise RunError(f"{where}: describes no scale of a study of this version (the field {wrong[0]!r})")

@@ -13,7 +13,6 @@ from trimsft.study.running.training import model_path
 from trimsft.study.scales import SCALES, ModelAt, Scale
 from trimsft.study.tables.notes import (
     MOST_NAMED,
-    is_smoke,
     missing_note,
     partial_note,
     protocol_note,
@@ -119,4 +118,4 @@ def test_titles_have_the_number_of_samples_and_a_smoke_test_is_called_one():
     assert study_title("pass@8 and best-of-8 by majority vote", LAB, 16) == "pass@16 and best-of-16 by majority vote"
     assert study_title("of 8 and average@80", LAB, 2) == "of 8 and average@80"
     assert study_title("average@8", LAB.tiny(), 2) == "Smoke test, its numbers say nothing: average@2"
-    assert is_smoke(PAPER.tiny()) and is_smoke(replace(PAPER.tiny(), samples=4)) and not is_smoke(PAPER)
+    assert study_title("average@8", replace(LAB, table_rows=2), 8) == "average@8"

@@ -65,12 +65,7 @@ def undrawn_note(cells: Sequence[Cell], load: Collection[str]) -> list[str]:
 def study_title(title: str, scale: Scale, samples: int) -> str:
     """With the samples that were drawn; that of a smoke test says what it is."""
     drawn = re.sub(r"(?<=@)8\b|(?<=-of-)8\b", str(samples), title)
-    return f"Smoke test, its numbers say nothing: {drawn}" if is_smoke(scale) else drawn
-
-
-def is_smoke(scale: Scale) -> bool:
-    """Nothing else measures the tokens of so few rows: there is no option for it."""
-    return scale.table_rows == scale.tiny().table_rows
+    return f"Smoke test, its numbers say nothing: {drawn}" if scale.smoke else drawn
 
 
 def protocol_note(scale: Scale, models: Sequence[str]) -> str:
