@@ -199,13 +199,18 @@ def test_copies_for_which_no_machine_has_gpus_are_refused(gpus: list[int], worke
         run._copies(LocalModel("m", tensor_parallel=2), workers, gpus)
 
 
-def test_a_model_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_refused_in_one_line_whatever_is_asked(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    engine = WorkerEngine(LocalModel(str(tmp_path), engine="transformers"))
+    engine, requests = WorkerEngine(LocalModel(str(tmp_path), engine="transformers")), requests_of(prompts=1)
     with pytest.raises(EngineError) as failure:
         _ = engine.identity
+    assert "\n" not in str(failure.value) and engine._worker is not None
+    os.kill(engine._worker._process.pid, signal.SIGKILL)  # so that whoever waits for another line gets an end
+    for ask in (lambda: engine.identity, lambda: engine.check(requests), lambda: list(engine.generate(requests))):
+        with pytest.raises(EngineError) as again:
+            ask()
+        assert str(again.value) == str(failure.value)
     engine.close()
-    assert "\n" not in str(failure.value)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ The process reads lines of JSON and answers in lines of JSON; it ends when nobod
     {"model": "runs/trim/model", "engine": "auto", ...}   ->  {"name": "vllm", "identity": {...}, "details": {...}}
     {"check": [request, ...]}                             ->  {}
     {"generate": [request, ...]}                          ->  {"index": 3, "text": ...}  ...  {}
-    whatever fails                                        ->  {"error": "...", "field": "max_tokens", "hint": null}
+    whatever fails                                        ->  {"problem": "...", "field": "max_tokens", "hint": null}
 """
 
 from __future__ import annotations
@@ -85,10 +85,19 @@ class _Worker:
         )
         self._send(asdict(model))
 
-    @cached_property
+    @property
     def facts(self) -> dict[str, Any]:
-        """What the loaded model is."""
-        return self.read()
+        """What the loaded model is; why it could not be loaded is raised, each time."""
+        if isinstance(self._loaded, EngineError):
+            raise self._loaded
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> dict[str, Any] | EngineError:
+        try:
+            return self.read()
+        except EngineError as error:  # there is no second line to wait for
+            return error
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         _ = self.facts
