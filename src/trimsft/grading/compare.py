@@ -22,7 +22,7 @@ from trimsft.grading.normalize import clean, key
 from trimsft.grading.rules import Rules
 from trimsft.grading.sets import same_set
 from trimsft.grading.shapes import Shape, readings, shape_of
-from trimsft.grading.values import Evaluation, TooLarge, Undefined, computing, divided, kinds_of
+from trimsft.grading.values import Evaluation, TooLarge, Undefined, computing, divided, names_in
 
 Verdict: TypeAlias = bool | None
 Leaf: TypeAlias = Callable[[str, str, Rules], Verdict]
@@ -235,7 +235,7 @@ def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
 
 def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
     ratios, firsts = [], []
-    for point, kind in points(kinds_of(gold) | kinds_of(answer)):
+    for point, kind in points(names_in(gold, answer)):
         at = Evaluation(point, kind)
         try:
             first, second = at(gold), at(answer)

@@ -13,7 +13,18 @@ from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
 from trimsft.grading.units import PERCENT, Unit, split_unit, unit_of
-from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, kinds_of
+from trimsft.grading.values import (
+    MP,
+    PRECISION,
+    Evaluation,
+    Names,
+    TooLarge,
+    Undefined,
+    Value,
+    computing,
+    inexact,
+    names_in,
+)
 from trimsft.grading.words import name_of_words
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
@@ -25,9 +36,9 @@ _CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 _KNOWN = {"pi", "sin", "cos", "tan", "inf", "infinity"}
-_DISCRETE = {f"call:{name}" for name in ("floor", "ceil", "factorial", "binom", "gcd", "lcm", "sum")}
-_COUNTING = _DISCRETE - {"call:floor", "call:ceil"}
-_REALS = {f"sym:{name}" for name in "xyzt"}
+_COUNTING = {"factorial", "binom", "gcd", "lcm", "sum"}
+_DISCRETE = _COUNTING | {"floor", "ceil"}
+_REALS = set("xyzt")
 """By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
 SIDE_BY_SIDE = re.compile(r"(?<![\^_\d.])\d+ +\.?\d")  # two numbers, which are neither a product nor one number
 _NEAR_INTEGER = MP.mpf(10) ** -24
@@ -114,7 +125,7 @@ def tree_of(text: str) -> Tree | None:
 def number_of(text: str) -> Fraction | None:
     """The exact rational value, where there is one."""
     tree = tree_of(text)
-    if tree is None or kinds_of(tree):
+    if tree is None or any(names_in(tree)):
         return None
     try:
         value = Evaluation()(tree)
@@ -131,7 +142,7 @@ def same_value(gold: str, answer: str, rules: Rules) -> bool | None:
     if trees[0] is None or trees[1] is None:
         unread = [text for text, tree in zip((gold, answer), trees, strict=True) if tree is None]
         return False if any(SIDE_BY_SIDE.search(text) for text in unread) else None
-    if "sym:\\infty" in kinds_of(trees[0]) | kinds_of(trees[1]):
+    if "\\infty" in names_in(trees[0], trees[1]).symbols:
         return _infinite(trees[0]) == _infinite(trees[1]) != 0
     relative = _tolerance(gold, answer, rules)
     return either(agree(*pair, relative, rules.absolute or 0.0) for pair in tree_readings(trees[0], trees[1]))
@@ -167,11 +178,11 @@ def either(verdicts: Iterable[bool | None]) -> bool | None:
 def tree_readings(gold: Tree, answer: Tree) -> Iterator[tuple[Tree, Tree]]:
     r"""Both trees as read, then as they may also be meant: \log to base 10, h(a+b) a product, two roots as one."""
     yield gold, answer
-    kinds = kinds_of(gold) | kinds_of(answer)
-    if "call:log" in kinds:
+    names = names_in(gold, answer)
+    if "log" in names.calls:
         yield _reread(gold, _decimal_log), _reread(answer, _decimal_log)
-    has_root = "call:sqrt" in kinds and any(kind.startswith("sym:") for kind in kinds)
-    for may_differ, change in ((any(kind.startswith("fn:") for kind in kinds), _product), (has_root, _one_root)):
+    has_root = "sqrt" in names.calls and names.symbols
+    for may_differ, change in ((names.functions, _product), (has_root, _one_root)):
         if may_differ and (changed := (_reread(gold, change), _reread(answer, change))) != (gold, answer):
             yield changed
 
@@ -232,7 +243,7 @@ def _computes_with_decimals(tree: Tree) -> bool:
     """Whether a function is applied to decimals, or a power taken: such a decimal is meant, not rounded."""
     inside = [part for part in tree if isinstance(part, tuple)]
     if tree[0] in ("call", "pow") and any(_moved(part, 0.0) for part in inside):
-        return any(kind.startswith(("sym", "fn")) for part in inside for kind in kinds_of(part)) is False
+        return not names_in(*inside).has_unknowns
     return any(map(_computes_with_decimals, inside))
 
 
@@ -241,7 +252,7 @@ def _may_be_rounded(text: str) -> bool:
     tree = tree_of(text)
     if tree is None:
         return True
-    if any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree)):
+    if names_in(tree).has_unknowns:
         return _has_parts(tree)
     try:
         value = Evaluation()(tree)
@@ -261,13 +272,13 @@ def _has_parts(tree: Tree) -> bool:
     return any(_has_parts(part) for part in tree if isinstance(part, tuple))
 
 
-def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
+def points(names: Names) -> Iterator[tuple[int, str]]:
     """Sample points: where symbols are counts, only integers; else positive reals, then any sign."""
-    if not any(kind.startswith(("sym", "fn")) for kind in kinds):
+    if not names.has_unknowns:
         yield 0, "positive"
-    elif kinds & _DISCRETE:
+    elif names.calls & _DISCRETE:
         yield from ((point, "integer") for point in range(40))
-        if not kinds & _COUNTING and {kind for kind in kinds if kind.startswith("sym")} <= _REALS:
+        if not names.calls & _COUNTING and names.symbols <= _REALS:
             yield from ((point, "positive") for point in range(4))
     else:
         yield from ((point, kind) for kind in ("positive", "mixed") for point in range(2))
@@ -275,12 +286,11 @@ def points(kinds: set[str]) -> Iterator[tuple[int, str]]:
 
 def agree(gold: Tree, answer: Tree, relative: float, absolute: float) -> bool | None:
     """Whether two trees agree at all sample points; None where no point tells."""
-    kinds = kinds_of(gold) | kinds_of(answer)
-    has_symbols = any(kind.startswith(("sym", "fn")) for kind in kinds)
+    names = names_in(gold, answer)
     seen = 0
-    for point, kind in points(kinds):
+    for point, kind in points(names):
         try:
-            if has_symbols and (relative or absolute):
+            if names.has_unknowns and (relative or absolute):
                 verdict = _agree_but_for_digits(gold, answer, relative, Evaluation(point, kind))
             else:
                 verdict = _agree_at(gold, answer, relative, absolute, Evaluation(point, kind))

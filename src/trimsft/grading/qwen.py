@@ -20,7 +20,7 @@ from trimsft.grading.leaves import same_value, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
-from trimsft.grading.values import kinds_of
+from trimsft.grading.values import names_in
 from trimsft.grading.words import closes_at, number_in_words
 
 Algebra: TypeAlias = Callable[[str, str], bool | None]
@@ -201,6 +201,6 @@ def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
 def _same_expression(answer: str, gold: str, algebra: Algebra) -> bool | None:
     answer, gold = (_PI.sub(r"\\pi_{0}", text) for text in (answer, gold))  # their parser reads a letter, not 3.14
     trees = tree_of(answer), tree_of(gold)
-    symbols = any(tree is None or any(kind.startswith("sym:") for kind in kinds_of(tree)) for tree in trees)
-    verdict = same_value(gold, answer, Rules(tolerance=0.0 if symbols else RELATIVE))
+    has_symbols = any(tree is None or names_in(tree).symbols for tree in trees)
+    verdict = same_value(gold, answer, Rules(tolerance=0.0 if has_symbols else RELATIVE))
     return algebra(answer, gold) if verdict is None else verdict

@@ -20,7 +20,7 @@ from itertools import pairwise
 from trimsft.grading.expression import Tree
 from trimsft.grading.leaves import tree_of
 from trimsft.grading.shapes import Shape
-from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, kinds_of
+from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, names_in
 
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
 _FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
@@ -75,7 +75,7 @@ def _is_reals(shape: Shape) -> bool:
 def _unknowns(shape: Shape) -> set[str]:
     if shape.kind == "inequality":
         trees = [tree_of(part.text) for part in shape.parts]
-        return {kind for tree in trees if tree for kind in kinds_of(tree) if kind.startswith("sym:")} - {"sym:\\infty"}
+        return set(names_in(*filter(None, trees)).symbols) - {"\\infty"}
     return {name for part in shape.parts for name in _unknowns(part)}
 
 
@@ -126,7 +126,7 @@ def _end(text: str) -> Value | None:
 
 
 def _number(tree: Tree) -> Value | None:
-    if any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree)):
+    if names_in(tree).has_unknowns:
         return None
     value = inexact(Evaluation()(tree))
     return _rounded(MP.re(value)) if MP.im(value) == 0 else None
@@ -172,10 +172,10 @@ def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet | Non
         mirrored = _relation(left[2], _FLIPPED[mark], ("neg", right))
         sides = [_relation(left[2], mark, right), mirrored]
         return _any(sides) if mark in (">", "\\ge") else _all(sides)
-    names = [kind[4:] for kind in kinds_of(left) | kinds_of(right) if kind.startswith("sym:")]
-    if len(names) != 1:
+    symbols = names_in(left, right).symbols
+    if len(symbols) != 1:
         return None
-    line = _line(("add", left, ("neg", right)), names[0])
+    line = _line(("add", left, ("neg", right)), *symbols)
     if line is None:
         return None
     slope, constant = line

@@ -17,7 +17,7 @@ from trimsft.grading.leaves import number_of, rounds_to, same_leaf, same_value, 
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.units import split_unit
-from trimsft.grading.values import kinds_of
+from trimsft.grading.values import names_in
 from trimsft.grading.words import denies
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
@@ -191,7 +191,7 @@ def _may_name(text: str) -> bool:
 
 def _numeric(text: str) -> bool:
     tree = tree_of(text)
-    return tree is not None and not any(kind.startswith(("sym", "fn")) for kind in kinds_of(tree))
+    return tree is not None and not names_in(tree).has_unknowns
 
 
 def _is_name(text: str) -> bool:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mpmath.ctx_mp import MPContext
 
@@ -293,16 +293,33 @@ _CALLS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
-def kinds_of(tree: Tree) -> set[str]:
-    """Names of symbols (as `sym:x`), calls and opaque functions in a tree."""
-    kinds: set[str] = set()
-    pending = [tree]
+class Names(NamedTuple):
+    """What stands in trees, by name."""
+
+    symbols: frozenset[str]  # without constants, and without the letters of sums and products
+    calls: frozenset[str]
+    functions: frozenset[str]  # those that nobody knows, as in f(x)
+
+    @property
+    def has_unknowns(self) -> bool:
+        return bool(self.symbols or self.functions)
+
+
+def names_in(*trees: Tree) -> Names:
+    """The names of symbols, calls and unknown functions in these trees."""
+    names: dict[str, set[str]] = {"sym": set(), "call": set(), "fn": set()}
+    pending = list(trees)
     while pending:
         node = pending.pop()
-        if node[0] in ("sym", "call", "fn"):
-            kinds.add(f"{node[0]}:{node[1]}")
+        if node[0] in names:
+            names[node[0]].add(node[1])
         if node[0] in ("sum", "prod"):  # whose letter is no unknown
-            kinds |= {"call:sum"} | kinds_of(node[2]) | kinds_of(node[3]) | (kinds_of(node[4]) - {f"sym:{node[1]}"})
+            inside = names_in(node[4])
+            names["sym"] |= inside.symbols - {node[1]}
+            names["call"] |= inside.calls | {"sum"}
+            names["fn"] |= inside.functions
+            pending += node[2:4]
             continue
         pending.extend(child for child in node[1:] if isinstance(child, tuple))
-    return kinds - {f"sym:{name}" for name in _CONSTANTS}
+    symbols = names["sym"] - _CONSTANTS.keys()
+    return Names(frozenset(symbols), frozenset(names["call"]), frozenset(names["fn"]))
