@@ -37,7 +37,7 @@ def test_a_few_numbers_by_eye() -> None:
     assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
     assert paper.scores("bandwidth_ablation")[9].setting == paper.Setting(6, 0.5)
     assert paper.scores("bandwidth_ablation")[9].average == 33.10
-    assert paper.weight_diagnostics()[-2].high_weight == 86.34
+    assert paper.weight_diagnostics()[-2].high_weight_percent == 86.34
     assert paper.gradient_mass()[5].low == 93.80 and paper.gradient_mass()[5].method == "trim-h"
     assert paper.token_categories()[1].trim_mass == 22.78
     assert paper.label("gradient_mass") == "tab:gradient-mass"
@@ -105,7 +105,7 @@ def test_lines_are_those_of_the_source() -> None:
         printed = [float(number) for number in re.findall(r"\d+\.\d\d", lines[row.line - 1])]
         assert printed == [*row.scores.values(), *([] if row.average is None else [row.average])]
     for weights in paper.weight_diagnostics():
-        numbers = f"{weights.high_weight:.2f} & {weights.effective_ratio:.3f} & {weights.average:.2f}"
+        numbers = f"{weights.high_weight_percent:.2f} & {weights.effective_ratio:.3f} & {weights.average:.2f}"
         assert numbers in lines[weights.line - 1]
     for mass in paper.gradient_mass():
         plain = re.sub(r"\\textbf\{(.*?)\}", r"\1", lines[mass.line - 1])

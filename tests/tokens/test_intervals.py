@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tokens.by_hand import hand_table
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import Setting
@@ -16,6 +17,7 @@ from trimsft.tokens.statistics.intervals import (
     ByExample,
     category_intervals,
     mass_intervals,
+    ratio,
     weight_intervals,
 )
 from trimsft.tokens.statistics.weighting import diagnose
@@ -48,6 +50,15 @@ def test_values_are_those_of_the_plain_statistics(table: TokenTable) -> None:
             assert interval.value == pytest.approx(getattr(group, field), rel=1e-12, nan_ok=True)
 
 
+def test_weights_too_small_for_float32_to_square_are_squared() -> None:
+    """At a gap of 15.2 the weight at (1, 1) is among the smallest numbers of float32."""
+    gap = 15.2 + np.random.default_rng(0).normal(0, 0.02, size=300)
+    table, setting = hand_table(gap, example=np.repeat(np.arange(30), 10)), Setting(1, 1)
+    plain = diagnose(table, TrimSFT(*setting), margin=1, bandwidth=1)
+    assert 0 < plain.mean_weight < 1e-43
+    assert weight_intervals(table, [setting])[setting]["r_eff"].value == pytest.approx(plain.effective_ratio, rel=1e-12)
+
+
 def test_ends_lie_around_the_value_and_a_single_example_has_none(table: TokenTable, tmp_path: Path) -> None:
     for found in weight_intervals(table).values():
         assert all(interval.low <= interval.value <= interval.high for interval in found.values())
@@ -64,7 +75,7 @@ def test_a_ratio_over_examples_is_covered() -> None:
         example = np.repeat(np.arange(60), lengths)
         values = np.repeat(rng.normal(1.0, 1.0, size=60), lengths) + rng.normal(0, 1, size=len(example))
         table = TokenTable({"example": example}, {}, {})
-        sums = ByExample(table, lambda part, values=values: [np.ones(len(part["example"])), values])  # type: ignore[misc]
-        found = sums.interval(lambda means: means[:, 1] / means[:, 0])
+        columns = [("tokens", np.ones(len(example))), ("value", values)]
+        found = ByExample(table, lambda part, columns=columns: columns).interval(ratio("value", "tokens"))  # type: ignore[misc]
         covered += found.low <= 1.0 <= found.high
     assert 180 <= covered <= 198

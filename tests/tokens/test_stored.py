@@ -146,11 +146,15 @@ def test_two_tables_are_compared_whatever_their_row_groups(tmp_path: Path, path:
     assert "their tokenizers differ" in str(incomparable({"a": tables[0], "b": other})["b"])
 
 
+def nll_columns(part):
+    return [("tokens", np.ones(len(part))), ("nll", part["nll"])]
+
+
 def test_many_examples_are_resampled_in_groups(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    each = intervals.ByExample(open_token_table(path), lambda part: [np.ones(len(part)), part["nll"]])
+    each = intervals.ByExample(open_token_table(path), nll_columns)
     monkeypatch.setattr(intervals, "MOST_ROWS", 8)
-    grouped = intervals.ByExample(open_token_table(path), lambda part: [np.ones(len(part)), part["nll"]])
-    mean = lambda means: means[:, 1] / means[:, 0]  # noqa: E731
+    grouped = intervals.ByExample(open_token_table(path), nll_columns)
+    mean = intervals.ratio("nll", "tokens")
     assert grouped._sums_EK.shape == (8, 2) and sorted(set(grouped._sums_EK[:, 0])) == [60, 90]  # of 20: 2 or 3 each
     assert grouped.value(mean) == pytest.approx(each.value(mean), rel=ROUNDING)
     assert grouped.interval(mean).low < each.value(mean) < grouped.interval(mean).high

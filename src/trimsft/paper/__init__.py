@@ -19,7 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
 """Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
-
+HIGH_WEIGHT = 0.5
+"""Tokens above this weight are High-Weight tokens (its appendix on weights)."""
 
 Row = TypeVar("Row")
 
@@ -50,7 +51,7 @@ class WeightRow:
 
     method: str
     setting: Setting | None = None
-    high_weight: float  # percent of the tokens
+    high_weight_percent: float  # of the tokens
     effective_ratio: float
     average: float
     line: int

@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, objective_of, weights_of
+from trimsft.paper import HIGH_WEIGHT
+from trimsft.tokens.statistics.weighting import objective_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 _FINEST_STEP = 1 / 1024

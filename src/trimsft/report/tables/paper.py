@@ -25,10 +25,10 @@ def weights(table: TokenTable, about: str) -> Records:
     rows: list[Row] = []
     for setting, ours in weight_intervals(table).items():
         row: Row = {"objective": "trim", **setting._asdict(), "mean_weight": ours["mean_weight"].value}
-        row |= _beside("high_weight", ours["high_weight_percent"], theirs[setting].high_weight)
+        row |= _beside("high_weight", ours["high_weight_percent"], theirs[setting].high_weight_percent)
         rows.append(row | _beside("r_eff", ours["r_eff"], theirs[setting].effective_ratio))
     sft: Row = {"objective": "sft", "margin": None, "bandwidth": None, "mean_weight": 1.0}
-    sft |= _beside("high_weight", Interval(100.0, 100.0, 100.0), theirs[None].high_weight)
+    sft |= _beside("high_weight", Interval(100.0, 100.0, 100.0), theirs[None].high_weight_percent)
     rows.append(sft | _beside("r_eff", Interval(1.0, 1.0, 1.0), theirs[None].effective_ratio))
     digits = {"margin": 1, "bandwidth": 1, "mean_weight": 3, "r_eff": 3}
     notes = _notes("weight_diagnostics", about)

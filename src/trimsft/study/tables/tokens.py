@@ -7,14 +7,15 @@ Each method has one training: what another seed would give is in no interval her
 handful of examples shows is not judged.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from trimsft.objectives import TrimSFT, make_objective
+from trimsft.objectives import TrimSFT
+from trimsft.paper import HIGH_WEIGHT, Setting
 from trimsft.report.records import Records, Value
 from trimsft.report.table import Cell, Table, rounded
 from trimsft.report.tables import paper as paper_tables
@@ -26,7 +27,18 @@ from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN
 from trimsft.study.tables.variance import OPEN, verdict_of
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.intervals import PAPER_MASS, TRIMS, ByExample, effective
+from trimsft.tokens.statistics.intervals import (
+    PAPER_MASS,
+    ByExample,
+    Means,
+    Statistic,
+    high_weight_percent,
+    mass_percent,
+    mass_sums,
+    r_eff,
+    ratio,
+    weight_sums,
+)
 from trimsft.tokens.statistics.weighting import weights_of
 from trimsft.tokens.table import TokenTable, aligned
 
@@ -45,6 +57,9 @@ _HEADINGS = {
 }
 """As readers see columns; files for programs keep their names."""
 MARGINS, BANDWIDTHS = (1.0, 6.0), (1.0, 3.0, 6.0)  # those of the paper's weight diagnostics; (3, 1) beside them
+WEIGHED = (*(Setting(m, tau) for m in MARGINS for tau in BANDWIDTHS), Setting(3.0, 1.0))
+OVER_M = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 6.0))
+OVER_TAU = tuple(Setting(1.0, tau) for tau in BANDWIDTHS)
 NEARLY_UNCHANGED = 0.1
 """A share of the range over tau; a bound of ours: the paper names none, and its High-Weight moves by 0.77 of 51.50."""
 LEAST_EXAMPLES = 10  # with fewer nothing is judged: resampling them knows little of others
@@ -123,107 +138,65 @@ def token_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
     return [replace(claim, verdict=OPEN, sentence=f"{claim.sentence} {why}") for claim in claims]
 
 
-Setting = tuple[float, float]
-Statistic = Callable[[Array, Setting], Array]  # (means over tokens [R, columns], (m, tau)) -> [R]
+Measure = Callable[[Setting], Statistic]  # such as `r_eff`
 
 
 def _weight_claims(table: TokenTable) -> list[Claim]:
-    """Columns: for each setting the weights, their squares, and which are above one half."""
-    settings = [(m, tau) for m in MARGINS for tau in BANDWIDTHS] + [(3.0, 1.0)]
+    sums = weight_sums(table, WEIGHED)
+    return [_wider_counts_more(sums), _tau_moves_more(sums), _margin_moves_little(sums)]
 
-    def columns(part: TokenTable) -> Iterator[Array]:
-        yield np.ones(len(part))
-        for setting in settings:
-            weights = weights_of(TrimSFT(*setting), part)
-            yield from (weights, np.square(weights), np.where(weights > 0.5, 100.0, 0.0))
 
-    sums = ByExample(table, columns)
+def _wider_counts_more(sums: ByExample) -> Claim:
+    def least_rise(means: Means) -> Array:
+        steps = [(Setting(m, narrow), Setting(m, wide)) for narrow, wide in pairwise(BANDWIDTHS) for m in MARGINS]
+        return np.asarray(np.min([r_eff(wide)(means) - r_eff(narrow)(means) for narrow, wide in steps], axis=0))
 
-    def ratio(means: Array, setting: Setting) -> Array:
-        at = 1 + 3 * settings.index(setting)
-        return effective(at, at + 1)(means)
+    rise = sums.interval(least_rise)
+    values = _listed(sums, r_eff, WEIGHED, 3)
+    sentence = f"R_eff at {values}; the smallest rise from one tau to the next is {_text(rise, 3)}."
+    return _claim("wider-counts-more", rise, sentence)
 
-    def high_percent(means: Array, setting: Setting) -> Array:
-        return np.asarray(means[:, 3 + 3 * settings.index(setting)] / means[:, 0])
 
-    def least_rise(means: Array) -> Array:
-        steps = itertools.pairwise(BANDWIDTHS)
-        rises = [ratio(means, (m, wide)) - ratio(means, (m, narrow)) for narrow, wide in steps for m in MARGINS]
-        return np.asarray(np.min(rises, axis=0))
+def _tau_moves_more(sums: ByExample) -> Claim:
+    by_m, by_tau = _range(r_eff, OVER_M), _range(r_eff, OVER_TAU)
+    excess = sums.interval(lambda means: by_tau(means) - by_m(means))
+    sentence = f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(excess, 3)}."
+    return _claim("tau-moves-more", excess, sentence)
 
-    def excess(statistic: Statistic, share: float = 1.0) -> Interval:
-        """This share of the range over tau, minus the range over m."""
 
-        def difference(means: Array) -> Array:
-            by_m, by_tau = _ranges(statistic, means)
-            return share * by_tau - by_m
+def _margin_moves_little(sums: ByExample) -> Claim:
+    by_m, by_tau = _range(high_weight_percent, OVER_M), _range(high_weight_percent, OVER_TAU)
+    below = sums.interval(lambda means: NEARLY_UNCHANGED * by_tau(means) - by_m(means))
+    values = _listed(sums, high_weight_percent, [*OVER_M, *OVER_TAU[1:]], 2)
+    sentence = (
+        f"Percent of tokens with a weight above {HIGH_WEIGHT} at {values}; tested is whether its range over m at "
+        f"tau = 1, {sums.value(by_m):.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
+        f"{sums.value(by_tau):.2f} (the paper's: 0.77 and 51.50); the bound minus the range: {_text(below, 2)}."
+    )
+    return _claim("margin-moves-little", below, sentence)
 
-        return sums.interval(difference)
 
-    def listed(statistic: Statistic, shown: Sequence[Setting], digits: int) -> str:
-        values = {setting: sums.value(lambda means, at=setting: statistic(means, at)) for setting in shown}  # type: ignore[misc]
-        return ", ".join(f"({m:g}, {tau:g}) {value:.{digits}f}" for (m, tau), value in values.items())
+def _range(measure: Measure, settings: Sequence[Setting]) -> Statistic:
+    """The largest minus the smallest over the settings."""
+    return lambda means: np.asarray(np.ptp([measure(setting)(means) for setting in settings], axis=0))
 
-    rises, wider = sums.interval(least_rise), excess(ratio)
-    unchanged = excess(high_percent, NEARLY_UNCHANGED)
-    by_m, by_tau = (sums.value(lambda means, n=n: _ranges(high_percent, means)[n]) for n in (0, 1))  # type: ignore[misc]
-    at_one = [(m, 1.0) for m in (1.0, 3.0, 6.0)] + [(1.0, tau) for tau in BANDWIDTHS[1:]]
-    return [
-        _claim(
-            "wider-counts-more",
-            rises,
-            f"R_eff at {listed(ratio, settings, 3)}; the smallest rise from one tau to the next is {_text(rises, 3)}.",
-        ),
-        _claim(
-            "tau-moves-more",
-            wider,
-            f"The range of R_eff over tau at m = 1 exceeds its range over m at tau = 1 by {_text(wider, 3)}.",
-        ),
-        _claim(
-            "margin-moves-little",
-            unchanged,
-            f"Percent of tokens with a weight above 0.5 at {listed(high_percent, at_one, 2)}; tested is whether its "
-            f"range over m at tau = 1, {by_m:.2f}, is below {NEARLY_UNCHANGED:g} of its range over tau at m = 1, "
-            f"{by_tau:.2f} (the paper's: 0.77 and 51.50); the bound minus the range: {_text(unchanged, 2)}.",
-        ),
-    ]
+
+def _listed(sums: ByExample, measure: Measure, settings: Sequence[Setting], digits: int) -> str:
+    values = {setting: sums.value(measure(setting)) for setting in settings}
+    return ", ".join(f"({m:g}, {tau:g}) {value:.{digits}f}" for (m, tau), value in values.items())
 
 
 def _claim(name: str, difference: Interval, sentence: str, **values: str) -> Claim:
     return make_claim(name, verdict_of(difference), sentence, **values)
 
 
-def _ranges(statistic: Statistic, means: Array) -> tuple[Array, Array]:
-    """Over m at tau = 1, and over tau at m = 1."""
-    by_m = [statistic(means, (m, 1.0)) for m in (1.0, 3.0, 6.0)]
-    by_tau = [statistic(means, (1.0, tau)) for tau in BANDWIDTHS]
-    return np.asarray(np.ptp(by_m, axis=0)), np.asarray(np.ptp(by_tau, axis=0))
-
-
 def _mass_claims(table: TokenTable) -> list[Claim]:
-    """Columns by setting and objective: the mass in the low, the middle and the high region."""
-
-    def columns(part: TokenTable) -> Iterator[Array]:
-        gap, norm = part["gap"].astype(np.float64), part["gradient_norm"].astype(np.float64)
-        for m, tau in PAPER_MASS:
-            low, high = gap < m - tau, gap > m + tau
-            for name in TRIMS:
-                mass = weights_of(make_objective(name, margin=m, bandwidth=tau), part) * norm
-                yield from (mass * low, mass * ~(low | high), mass * high)
-
-    sums = ByExample(table, columns)
-
-    def percents(means: Array, name: str, region: int) -> Array:
-        """[settings, R]."""
-        masses = means.reshape(len(means), len(PAPER_MASS), len(TRIMS), 3)[:, :, TRIMS.index(name)]
-        return np.asarray(100 * masses[..., region] / masses.sum(axis=-1)).T
-
-    half = sums.interval(lambda means: percents(means, "trim-h", 0).min(axis=0) - 50)
-    cut = sums.interval(lambda means: (percents(means, "trim-e", 2) - percents(means, "trim", 2)).min(axis=0))
-    lows = ", ".join(
-        f"m {m:g}: {sums.value(lambda means, n=n: percents(means, 'trim-h', 0)[n]):.1f} %"  # type: ignore[misc]
-        for n, (m, _) in enumerate(PAPER_MASS)
-    )
+    sums = mass_sums(table)
+    low_of_hard = {setting: mass_percent("low", setting, "trim-h") for setting in PAPER_MASS}
+    highs = [(mass_percent("high", setting, "trim-e"), mass_percent("high", setting, "trim")) for setting in PAPER_MASS]
+    half = sums.interval(lambda means: np.min([low(means) for low in low_of_hard.values()], axis=0) - 50)
+    cut = sums.interval(lambda means: np.min([easy(means) - both(means) for easy, both in highs], axis=0))
+    lows = ", ".join(f"m {setting.margin:g}: {sums.value(low):.1f} %" for setting, low in low_of_hard.items())
     return [
         _claim("hard-half-is-low", half, f"{lows}; the smallest exceeds 50 % by {_text(half, 1)} points."),
         _claim("less-high", cut, f"The smallest difference over m is {_text(cut, 1)} points."),
@@ -231,26 +204,25 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
 
 
 def _category_claim(table: TokenTable) -> Claim:
-    count = len(CATEGORIES)
-
-    def columns(part: TokenTable) -> Iterator[Array]:
-        norm, which = part["gradient_norm"].astype(np.float64), part["category"]
-        mass = weights_of(TrimSFT(1.0, 1.0), part) * norm
-        yield from (of * (which == n) for of in (norm, mass) for n in range(count))
+    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
+        sft = part["gradient_norm"].astype(np.float64)
+        trim = weights_of(TrimSFT(1.0, 1.0), part) * sft
+        for number, name in enumerate(CATEGORIES):
+            belongs = part["category"] == number
+            yield ("sft", name), sft * belongs
+            yield ("trim", name), trim * belongs
 
     sums = ByExample(table, columns)
 
-    def gains(means: Array) -> Array:
-        """[R, categories] in points."""
-        sft, trim = means[:, :count], means[:, count:]
-        return np.asarray(100 * (trim / trim.sum(axis=1, keepdims=True) - sft / sft.sum(axis=1, keepdims=True)))
+    def percent(means: Means, objective: str, category: str) -> Array:
+        return np.asarray(100 * means[objective, category] / sum(means[objective, name] for name in CATEGORIES))
 
-    places = [CATEGORIES.index(name) for name in ("numeric", "symbol")]
-    least = sums.interval(lambda means: gains(means)[:, places].min(axis=1))
-    listed = ", ".join(
-        f"{name} {_text(sums.interval(lambda means, n=n: gains(means)[:, n]), 1)}"  # type: ignore[misc]
-        for n, name in enumerate(CATEGORIES)
-    )
+    gains: dict[str, Statistic] = {
+        name: lambda means, name=name: percent(means, "trim", name) - percent(means, "sft", name)  # type: ignore[misc]
+        for name in CATEGORIES
+    }
+    least = sums.interval(lambda means: np.min([gains[name](means) for name in ("numeric", "symbol")], axis=0))
+    listed = ", ".join(f"{name} {_text(sums.interval(gain), 1)}" for name, gain in gains.items())
     sentence = f"Share of the gradient under TrimSFT (1, 1) minus that under SFT, in points: {listed}."
     return _claim("towards-mathematics", least, sentence)
 
@@ -279,13 +251,13 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
 def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:
     """The difference of the mean gap, or of the percent of tokens with a gap below."""
 
-    def columns(part: TokenTable) -> Iterator[Array]:
+    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
         gaps = [part[name].astype(np.float64) for name in ("gap", "other_gap")]
-        values = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
-        yield from (np.ones(len(part)), values[0] - values[1])
+        one, other = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
+        yield "tokens", np.ones(len(part))
+        yield "difference", one - other
 
-    sums = ByExample(_Pair({}, {}, a.metadata, a, b), columns)
-    return sums.interval(lambda means: means[:, 1] / means[:, 0])
+    return ByExample(_Pair({}, {}, a.metadata, a, b), columns).interval(ratio("difference", "tokens"))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Statistics of a token table with their 95 % intervals, by resampling examples: the tokens of one are not independent.
 
-    sums = ByExample(table, lambda part: [np.ones(len(part)), part["nll"]])
-    sums.interval(lambda means: means[:, 1] / means[:, 0])          # of the mean nll
+    sums = ByExample(table, lambda part: [("tokens", np.ones(len(part))), ("nll", part["nll"])])
+    sums.interval(lambda means: means["nll"] / means["tokens"])          # of the mean nll
 
 Every such quantity is a ratio of sums over tokens, so an example is a row of sums, and a resample a mean of rows.
+Columns have names of any kind, such as ("weight", Setting(1, 1)).
 More than `MOST_ROWS` examples are dealt at random into that many groups first, whose sizes differ by one at most, and
 a group is a row: the groups are as independent as the examples, and the variance of a ratio of sums is the same.
 Those of the paper's appendix tables, with the values of `weighting.diagnose` and `groups`:
@@ -17,7 +18,8 @@ Shapes: E examples, K columns, R resamples.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -26,13 +28,15 @@ from numpy.typing import NDArray
 
 from trimsft import paper
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.paper import Setting
+from trimsft.paper import HIGH_WEIGHT, Setting
 from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.weighting import HIGH_WEIGHT, REGIONS, region_of, weights_of
+from trimsft.tokens.statistics.weighting import REGIONS, region_of, weights_of
 from trimsft.tokens.table import TokenTable
 
 Intervals: TypeAlias = dict[str, Interval]
+Columns: TypeAlias = Iterable[tuple[Hashable, Array]]
+"""By name, a number for each token of a part of a table; the same names for every part."""
 RESAMPLES = 1_000
 MOST_ROWS = 2**14  # that are resampled
 PAPER_SETTINGS = tuple(row.setting for row in paper.weight_diagnostics() if row.setting is not None)
@@ -57,126 +61,172 @@ def rows_of_examples(table: TokenTable, sums: Callable[[TokenTable], Array]) -> 
     return rows
 
 
+@dataclass(frozen=True)
+class Means:
+    """Means over examples of the columns of a `ByExample`, by their names; [R], one for each resample."""
+
+    places: Mapping[Hashable, int]
+    means_RK: Array
+
+    def __getitem__(self, name: Hashable) -> Array:
+        column: Array = self.means_RK[:, self.places[name]]
+        return column
+
+
+Statistic: TypeAlias = Callable[[Means], Array]
+"""From means to [R]. Means are over examples or over groups of them, so it must not depend on their scale; no ratio
+does."""
+
+
 class ByExample:
     """Sums of columns of numbers, one for each token, over the tokens of each example.
 
     Columns of a part that are made one after the other take the memory of one.
     """
 
-    def __init__(self, table: TokenTable, columns: Callable[[TokenTable], Iterable[Array]]) -> None:
+    def __init__(self, table: TokenTable, columns: Callable[[TokenTable], Columns]) -> None:
+        self._places: dict[Hashable, int] = {}
+
         def sums(part: TokenTable) -> Array:
             _, which = np.unique(part["example"], return_inverse=True)
-            weights = (np.asarray(column, dtype=np.float64) for column in columns(part))
-            return np.stack([np.bincount(which, weights=column).astype(np.float64) for column in weights], axis=1)
+            summed = {
+                name: np.bincount(which, weights=np.asarray(column, dtype=np.float64)).astype(np.float64)
+                for name, column in columns(part)
+            }
+            self._places = {name: place for place, name in enumerate(summed)}
+            return np.stack([*summed.values()], axis=1)
 
         self._sums_EK = rows_of_examples(table, sums)
 
-    def value(self, statistic: Callable[[Array], Array]) -> float:
-        """The statistic of the table as it is; it takes [R, K] means of the columns and gives [R].
-
-        Means are over examples or over groups of them, so a statistic must not depend on their scale; no ratio does.
-        """
+    def value(self, statistic: Statistic) -> float:
+        """The statistic of the table as it is."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return float(statistic(self._sums_EK.mean(axis=0, keepdims=True))[0])
+            return float(statistic(Means(self._places, self._sums_EK.mean(axis=0, keepdims=True)))[0])
 
-    def interval(self, statistic: Callable[[Array], Array]) -> Interval:
+    def interval(self, statistic: Statistic) -> Interval:
         """With its 95 % interval; NaN at both ends where there is a single example."""
         if len(self._sums_EK) < 2:
             return Interval(self.value(statistic), math.nan, math.nan)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return bias_corrected(self.value(statistic), statistic(self._draws_RK))
+            return bias_corrected(self.value(statistic), statistic(self._draws))
 
     @cached_property
-    def _draws_RK(self) -> Array:
-        return resampled_means(self._sums_EK, RESAMPLES, np.random.default_rng(0))
+    def _draws(self) -> Means:
+        return Means(self._places, resampled_means(self._sums_EK, RESAMPLES, np.random.default_rng(0)))
+
+
+def ratio(above: Hashable, below: Hashable, *, scale: float = 1.0) -> Statistic:
+    """The ratio of two columns."""
+    return lambda means: scale * means[above] / means[below]
+
+
+# ---- weights
 
 
 def weight_intervals(table: TokenTable, settings: Sequence[Setting] = PAPER_SETTINGS) -> dict[Setting, Intervals]:
     """mean_weight, high_weight_percent and r_eff of TrimSFT, for each setting."""
-    largest = dict.fromkeys(settings, 0.0)
-    for part in table.parts():
-        for setting in settings:
-            largest[setting] = float(weights_of(TrimSFT(*setting), part).max(initial=largest[setting]))
-
-    def columns(part: TokenTable) -> Iterator[Array]:
-        yield np.ones(len(part))
-        for setting in settings:
-            weights = weights_of(TrimSFT(*setting), part)
-            yield weights
-            yield (weights > HIGH_WEIGHT).astype(np.float64)
-            scaled = weights / (largest[setting] or 1.0)  # squares of tiny weights would be 0
-            yield scaled
-            yield np.square(scaled)
-
-    sums = ByExample(table, columns)
+    sums = weight_sums(table, settings)
     return {
         setting: {
-            "mean_weight": sums.interval(_ratio(at, 0)),
-            "high_weight_percent": sums.interval(_ratio(at + 1, 0, scale=100.0)),
-            "r_eff": sums.interval(effective(at + 2, at + 3)),
+            "mean_weight": sums.interval(ratio(("weight", setting), "tokens")),
+            "high_weight_percent": sums.interval(high_weight_percent(setting)),
+            "r_eff": sums.interval(r_eff(setting)),
         }
-        for at, setting in zip(itertools.count(1, 4), settings, strict=False)
+        for setting in settings
     }
+
+
+def weight_sums(table: TokenTable, settings: Sequence[Setting]) -> ByExample:
+    """Tokens; for each setting the weights of TrimSFT, their squares, and how many are high."""
+
+    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
+        yield "tokens", np.ones(len(part))
+        for setting in settings:
+            weights = weights_of(TrimSFT(*setting), part)
+            yield ("weight", setting), weights
+            yield ("square", setting), np.square(weights)  # of float32, whose smallest has a square in float64
+            yield ("high", setting), (weights > HIGH_WEIGHT).astype(np.float64)
+
+    return ByExample(table, columns)
+
+
+def high_weight_percent(setting: Setting) -> Statistic:
+    """Percent of the tokens with a high weight, of `weight_sums`."""
+    return ratio(("high", setting), "tokens", scale=100.0)
+
+
+def r_eff(setting: Setting) -> Statistic:
+    """(sum w)^2 / (N sum w^2), of `weight_sums`."""
+    return lambda means: means["weight", setting] ** 2 / (means["tokens"] * means["square", setting])
+
+
+# ---- gradient mass
 
 
 def mass_intervals(
     table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
 ) -> dict[tuple[Setting, str], Intervals]:
     """Percent of the gradient mass in each region, for each setting and objective."""
+    sums = mass_sums(table, settings, objectives)
+    return {
+        (setting, name): {region: sums.interval(mass_percent(region, setting, name)) for region in REGIONS}
+        for setting in settings
+        for name in objectives
+    }
 
-    def columns(part: TokenTable) -> Iterator[Array]:
+
+def mass_sums(
+    table: TokenTable, settings: Sequence[Setting] = PAPER_MASS, objectives: Sequence[str] = TRIMS
+) -> ByExample:
+    """The gradient mass in each region, for each setting and objective."""
+
+    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
         norm = part["gradient_norm"].astype(np.float64)
         for setting in settings:
             which = _regions(part, setting)
             for name in objectives:
-                made = make_objective(name, margin=setting.margin, bandwidth=setting.bandwidth)
-                mass = weights_of(made, part) * norm
-                yield mass
-                yield from (mass * (which == region) for region in range(len(REGIONS)))
+                mass = weights_of(make_objective(name, **setting._asdict()), part) * norm
+                for number, region in enumerate(REGIONS):
+                    yield (region, setting, name), mass * (which == number)
 
-    sums = ByExample(table, columns)
-    keys = [(setting, name) for setting in settings for name in objectives]
-    return {
-        key: {region: sums.interval(_ratio(at + 1 + n, at, scale=100.0)) for n, region in enumerate(REGIONS)}
-        for at, key in zip(itertools.count(0, 1 + len(REGIONS)), keys, strict=False)
-    }
+    return ByExample(table, columns)
+
+
+def mass_percent(region: str, setting: Setting, objective: str) -> Statistic:
+    """Percent of the mass that lies in a region, of `mass_sums`."""
+    return lambda means: (
+        100 * means[region, setting, objective] / sum(means[one, setting, objective] for one in REGIONS)
+    )
+
+
+# ---- categories
 
 
 def category_intervals(table: TokenTable, setting: Setting) -> dict[str, Intervals]:
     """The columns of `groups.Group` for each category, but for its mean nll."""
 
-    def columns(part: TokenTable) -> Iterator[Array]:
+    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
         norm, weights = part["gradient_norm"].astype(np.float64), weights_of(TrimSFT(*setting), part)
-        is_inside = _regions(part, setting) == 1
-        kinds = (part["category"] == n for n in range(len(CATEGORIES)))
-        for some in itertools.chain([np.ones(len(part), dtype=bool)], kinds):
-            yield some.astype(np.float64)
-            yield weights * some
-            yield (is_inside & some).astype(np.float64)
-            yield norm * some
-            yield weights * norm * some
+        is_inside = _regions(part, setting) == REGIONS.index("middle")
+        kinds = ((name, part["category"] == number) for number, name in enumerate(CATEGORIES))
+        for name, some in itertools.chain([("all", np.ones(len(part), dtype=bool))], kinds):
+            yield ("tokens", name), some.astype(np.float64)
+            yield ("weight", name), weights * some
+            yield ("middle", name), (is_inside & some).astype(np.float64)
+            yield ("sft_mass", name), norm * some
+            yield ("trim_mass", name), weights * norm * some
 
     sums = ByExample(table, columns)
-    intervals = {}
-    for n, name in enumerate(CATEGORIES):
-        at = 5 * (n + 1)
-        intervals[name] = {
-            "ratio_percent": sums.interval(_ratio(at, 0, scale=100.0)),
-            "mean_weight": sums.interval(_ratio(at + 1, at)),
-            "middle_percent": sums.interval(_ratio(at + 2, at, scale=100.0)),
-            "sft_mass_percent": sums.interval(_ratio(at + 3, 3, scale=100.0)),
-            "trim_mass_percent": sums.interval(_ratio(at + 4, 4, scale=100.0)),
+    return {
+        name: {
+            "ratio_percent": sums.interval(ratio(("tokens", name), ("tokens", "all"), scale=100.0)),
+            "mean_weight": sums.interval(ratio(("weight", name), ("tokens", name))),
+            "middle_percent": sums.interval(ratio(("middle", name), ("tokens", name), scale=100.0)),
+            "sft_mass_percent": sums.interval(ratio(("sft_mass", name), ("sft_mass", "all"), scale=100.0)),
+            "trim_mass_percent": sums.interval(ratio(("trim_mass", name), ("trim_mass", "all"), scale=100.0)),
         }
-    return intervals
-
-
-def effective(weight: int, square: int, count: int = 0) -> Callable[[Array], Array]:
-    """R_eff of the columns with these numbers: (sum w)^2 / (N sum w^2)."""
-    return lambda means: means[:, weight] ** 2 / (means[:, count] * means[:, square])
-
-
-def _ratio(above: int, below: int, *, scale: float = 1.0) -> Callable[[Array], Array]:
-    return lambda means: scale * means[:, above] / means[:, below]
+        for name in CATEGORIES
+    }
 
 
 def _regions(table: TokenTable, setting: Setting) -> NDArray[np.int8]:

@@ -23,11 +23,11 @@ from trimsft.errors import UsageError, one_line
 from trimsft.head.problem import weigh
 from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
 from trimsft.objectives.base import needs_of
+from trimsft.paper import HIGH_WEIGHT
 from trimsft.tokens.statistics.quantiles import Array, Column, Values, median, pieces_of
 from trimsft.tokens.table import TokenTable
 
 REGIONS = ("low", "middle", "high")
-HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight
 _BINS_PER_UNIT = 64
 """A bin stands at the mean of its gaps: R_eff is off by (1/64/tau)^2 / 24 at most, 0.1 % at tau = 0.1."""
 _REACH = 60.0  # gaps beyond it count as it: no band of the plane has any weight there
@@ -50,7 +50,7 @@ class Diagnostics:
 
     mean_weight: float
     effective_ratio: float
-    high_weight_percent: float  # tokens with a weight above one half
+    high_weight_percent: float  # tokens with a weight above `HIGH_WEIGHT`
     mass_percent: Regions  # where the weighted gradient lies
 
 
