@@ -45,10 +45,10 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     assert said["tokens"] == len(table) and said["examples"] == 5
     assert said["mean_nll"] == pytest.approx(table["nll"].mean())
     assert said["median_gap"] == pytest.approx(np.median(table["gap"]))
-    assert said["first_choice"] == pytest.approx(100 * (table["rank"] == 1).mean())
+    assert said["first_choice"] == pytest.approx((table["rank"] == 1).mean())
     weights = np.exp(-((table["gap"].astype(float) - 1.5) ** 2) / (2 * 0.8**2))
     assert said["effective_ratio"] == pytest.approx(weights.sum() ** 2 / (len(weights) * (weights**2).sum()), rel=1e-4)
-    assert said["high_weight"] == pytest.approx(100 * (weights > 0.5).mean())
+    assert said["high_weight"] == pytest.approx((weights > 0.5).mean())
     assert table["top_ids"].shape[1] == 2
     assert result.stderr.endswith("Wrote tokens-llama.parquet\n")
     again = run(*words)
@@ -57,7 +57,7 @@ def test_a_table_and_what_it_says(folder, data, tmp_path) -> None:
     assert f"  trimsft train --model {folder} --data {data} --objective auto-trim\n" in again.stdout
     assert "tokens-llama.parquet is there already, made with the same inputs; left as it is" in again.stderr
     flat = json.loads(run(*words, "--objective", "trimsft.objectives:SFT", "--json").stdout)["tables"][0]
-    assert (flat["objective"], flat["effective_ratio"], flat["high_weight"]) == ("trimsft.objectives:SFT", 1.0, 100.0)
+    assert (flat["objective"], flat["effective_ratio"], flat["high_weight"]) == ("trimsft.objectives:SFT", 1.0, 1.0)
     other = run(folder, "--data", data, "--limit", 6)
     assert other.exit_code == 2
     assert "tokens-llama.parquet: is there, made with other inputs (data: was 5 rows" in other.stderr

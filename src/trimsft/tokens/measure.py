@@ -42,6 +42,14 @@ class Summary:
     high_weight_percent: float  # percent of the tokens with such a weight above one half
     verdict: Verdict  # whether the model supports the data, and a band to try
 
+    def as_dict(self) -> dict[str, Any]:
+        """Shares from 0 to 1 in place of percent, under names without `_percent`."""
+        values = {**asdict(self), "verdict": self.verdict.as_dict()}
+        return {
+            name.removesuffix("_percent"): value / 100 if name.endswith("_percent") else value
+            for name, value in values.items()
+        }
+
 
 @dataclass(frozen=True)
 class TokenTables:
@@ -52,14 +60,9 @@ class TokenTables:
     incomparable: TrimSFTError | None  # why the tables cannot be compared; None where they can
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`, where percentages carry no mark."""
-        tables = [
-            {name.removesuffix("_percent"): value for name, value in asdict(summary).items()}
-            | {"verdict": summary.verdict.as_dict()}
-            for summary in self.summaries
-        ]
+        """For `--json`, with shares in place of percent."""
         return {
-            "tables": tables,
+            "tables": [summary.as_dict() for summary in self.summaries],
             "pending": [str(path) for path in self.pending],
             "comparable": self.incomparable is None,
             "reason": None if self.incomparable is None else str(self.incomparable),
