@@ -36,7 +36,7 @@ def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTabl
     """
     from trimsft.tokens import TokenSettings, measure
 
-    return measure.measure_tokens(TokenSettings(models=_texts(models), data=str(data), **_paths(options)))
+    return measure.measure_tokens(TokenSettings(models=_texts(models), data=str(data), **options))
 
 
 def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResult:
@@ -50,7 +50,7 @@ def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResu
     from trimsft.audit import AuditSettings
     from trimsft.audit.run import audit
 
-    return audit(AuditSettings(data=str(data), model=str(model), **_paths(options)))
+    return audit(AuditSettings(data=str(data), model=str(model), **options))
 
 
 def compare_runs(runs: Names, **options: Any) -> Compared:
@@ -62,7 +62,7 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
     """
     from trimsft.report import CompareSettings, compare
 
-    return compare(CompareSettings(runs=tuple(map(Path, _texts(runs))), **_paths(options)))
+    return compare(CompareSettings(runs=tuple(map(Path, _texts(runs))), **options))
 
 
 def write_report(runs: Names, **options: Any) -> ReportFiles:
@@ -74,13 +74,8 @@ def write_report(runs: Names, **options: Any) -> ReportFiles:
     """
     from trimsft.report import ReportSettings, make_report
 
-    return make_report(ReportSettings(runs=_texts(runs), **_paths(options)))
+    return make_report(ReportSettings(runs=_texts(runs), **options))
 
 
 def _texts(names: Names) -> tuple[str, ...]:
     return (str(names),) if isinstance(names, str | Path) else tuple(map(str, names))
-
-
-def _paths(options: dict[str, Any]) -> dict[str, Any]:
-    """Options with the paths that were given as text."""
-    return {name: Path(value) if name in ("out", "sweep") and value else value for name, value in options.items()}

@@ -73,10 +73,25 @@ def options_of(kind: type) -> dict[str, Option]:
 
 
 def check_options(settings: Any) -> None:
-    """Refuse values of another type than their field's, beyond their bounds or not among the choices."""
+    """Refuse values of another type than their field's, beyond their bounds or not among the choices.
+
+    Where a field holds paths, texts become paths first.
+    """
     hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
-        check_value(name, getattr(settings, name), hints[name], known)
+        value, hint = getattr(settings, name), hints[name]
+        if not _fits(value, hint) and _fits(paths := _with_paths(value, hint), hint):
+            object.__setattr__(settings, name, value := paths)  # most settings are frozen
+        check_value(name, value, hint, known)
+
+
+def _with_paths(value: Any, hint: Any) -> Any:
+    """The value with paths for texts, where the hint says so; an empty text names nothing, and stays as it is."""
+    if isinstance(value, str) and value and Path in _kinds(hint):
+        return Path(value)
+    if type(value) in (list, tuple) and any(typing.get_args(kind)[:1] == (Path,) for kind in _kinds(hint)):
+        return type(value)(_with_paths(entry, Path) for entry in value)
+    return value
 
 
 def check_value(name: str, value: Any, hint: Any, known: Option) -> None:

@@ -23,6 +23,7 @@ class Settings:
     models: tuple[str, ...] = option(help="Models to measure.", argument="MODEL...")
     benchmark: tuple[str, ...] = option((), help="A benchmark; may be repeated.", flags=("--benchmark", "-b"))
     out: Path | None = option(None, help="Folder for the results.")
+    extra: tuple[Path, ...] = option((), help="A file to read beside the data; may be repeated.")
     limit: int | None = option(None, help="Number of rows to read.", least=1)
     engine: str = option("auto", help="Where texts are generated.", choices=("auto", "vllm"))
     greedy: bool = option(True, help="Add one greedy answer.")
@@ -124,7 +125,10 @@ def test_bad_values_are_refused_by_the_names_of_options(words: str, line: str) -
 
 
 BAD = [
-    ({"out": "x"}, "out: must be a path, got 'x'"),
+    ({"out": 5}, "out: must be a path, got 5"),
+    ({"out": ""}, "out: must be a path, got ''"),
+    ({"out": "~nobody-here"}, "out: cannot be a path"),
+    ({"extra": ("a", 5)}, r"extra: must be a list of a path, got \('a', 5\)"),
     ({"limit": True}, "limit: must be a whole number, got True"),
     ({"models": ("a", 5)}, "models: must be a list of text, got"),
     ({"engine": None}, "engine: must be text, got None"),
@@ -143,3 +147,9 @@ def test_python_gets_the_same_checks_by_the_names_of_fields() -> None:
         with pytest.raises(UsageError, match=f"^{says}"):
             Settings(**{"models": (), **bad})
     assert given_options(Settings(models=("m",), limit=2)) == {"models": ("m",), "limit": 2}
+
+
+def test_texts_become_paths_where_a_field_holds_paths() -> None:
+    given = Settings(models=("a/b",), out="c/d", extra=("e", Path("f")))  # type: ignore[arg-type]
+    assert given == Settings(models=("a/b",), out=Path("c/d"), extra=(Path("e"), Path("f")))
+    assert isinstance(given.out, Path) and given.models == ("a/b",)
