@@ -1,6 +1,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 
@@ -157,6 +158,7 @@ def test_doctor_fails_on_a_backend_that_is_wrong(monkeypatch) -> None:
     monkeypatch.setattr("trimsft.head.BACKENDS", ("auto", "reference", "chunked"))
     result = run("doctor")
     assert result.exit_code == 1 and "failed" in result.stdout and "passed" in result.stdout
+    assert re.search("'auto' is (chunked|triton): ", result.stdout)
 
 
 def test_train_prints_json_alone_and_nothing_when_quiet(tmp_path, monkeypatch) -> None:

@@ -16,7 +16,7 @@ from trimsft import TrimSFT, __version__, linear_cross_entropy
 from trimsft.bench.head import plain_loss, synthetic_head
 from trimsft.errors import one_line
 from trimsft.head import BACKENDS, BackendUnavailable
-from trimsft.head.loss import choose_backend
+from trimsft.head.loss import auto_backend
 
 
 def examine(device: torch.device) -> dict[str, Any]:
@@ -30,10 +30,9 @@ def examine(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         free, total = (round(size / 2**30, 1) for size in torch.cuda.mem_get_info())
         facts["cuda"] = {"device": torch.cuda.get_device_name(), "free_gib": free, "total_gib": total}
-    solve = choose_backend("auto", torch.empty(1, 1, device=device), low_memory=False)
     because = "CUDA and Triton are here" if triton else "Triton is not installed"
     facts["auto"] = {
-        "backend": "reference" if solve is None else solve.__module__.rpartition(".")[2],
+        "backend": auto_backend(torch.empty(1, 1, device=device)),
         "because": "torch sees no CUDA device" if device.type == "cpu" else because,
     }
     pairs = itertools.product(BACKENDS[1:], (torch.float32, torch.bfloat16))  # all but auto

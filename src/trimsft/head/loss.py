@@ -1,6 +1,7 @@
 """`linear_cross_entropy`: the one public function in front of the three backends.
 
-Checking, dropping ignored labels and normalising happen here and nowhere else.
+It checks what it is given and says what the loss is divided by. `trimsft.head.rows` says which labels are ignored; the
+backends see trained tokens only.
 """
 
 import math
@@ -293,13 +294,17 @@ def _check_settings(
         raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")
 
 
+def auto_backend(hidden: Tensor) -> str:
+    """The name of the backend that "auto" takes for these hidden states."""
+    return "triton" if hidden.is_cuda and hidden.dtype != torch.float64 and has_triton() else "chunked"
+
+
 def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callable[[Problem], Solution] | None:
     """The solver of that name; None for the reference, which autograd differentiates."""
     if name not in BACKENDS:
         raise ValueError(f"backend: unknown name {name!r}; known: {', '.join(BACKENDS)}")
     if name == "auto":
-        fits = hidden.is_cuda and hidden.dtype != torch.float64 and has_triton()
-        name = "triton" if fits else "chunked"
+        name = auto_backend(hidden)
     elif low_memory and name != "triton":
         raise ValueError(f"low_memory: has no effect with backend={name!r}; use 'triton' or 'auto'")
     if name == "reference":
