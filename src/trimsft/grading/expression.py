@@ -335,10 +335,7 @@ class _Reader:
     def raw(self) -> str:
         """The text of a braced group or of one token, as a name."""
         if self.peek() != "{":
-            token = self.take()
-            if token.isdigit() and len(token) > 1 and self.tokens[self.at - 2] == "_":
-                return token  # 52_16 is meant as base 16, whatever TeX would set
-            return token
+            return self.take()  # 52_16 is meant as base 16, whatever TeX would set
         parts: list[str] = []
         depth = 0
         while True:

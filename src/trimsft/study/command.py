@@ -3,7 +3,7 @@
 settings = StudySettings(names=("main",), seeds=3)
 study_cost(settings).total.cpu_hours                   # before anything is run
 for outcome in run_study(settings):
-    outcome.done, outcome.failures(), outcome.files
+    outcome.cells.done, outcome.failures(), outcome.files
 """
 
 from __future__ import annotations

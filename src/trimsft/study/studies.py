@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from trimsft.objectives import OBJECTIVES
 from trimsft.options import unknown_name
 from trimsft.paper import scores
 from trimsft.study.cells import BASE, Cell
@@ -21,7 +20,7 @@ from trimsft.study.scales import Scale
 
 SCORES, TOKENS = "scores", "tokens"
 COMPARED = (BASE, "sft", "fsft", "dft", "trim")  # the methods of Table 1
-WEIGHED = tuple(name for name in ("sft", "dft", "trim", "auto-trim") if name in OBJECTIVES)
+WEIGHED = ("sft", "dft", "trim", "auto-trim")
 """What `objectives` compares where nothing else is asked for."""
 PASS_MODELS = ("Qwen2.5-Math-1.5B", "Llama3.1-8B")  # those of Figure 2
 

@@ -1,6 +1,6 @@
 """What to do after a quickstart: the commands behind it, to be run as they are printed.
 
-    print(next_commands(outcome, program="trimsft"))
+    print(next_commands(folder, {"sft": folder / "sft"}, program="trimsft", max_tokens=128, seconds={}))
 
 They repeat two of its trainings and a small evaluation, so they end in minutes wherever the quickstart did.
 """

@@ -1,6 +1,6 @@
 """Processes that end with the one that launched them, even where that is killed and can ask nobody.
 
-code = launch([sys.executable, "-m", "trimsft.study.running.job", ...])
+code = launch([sys.executable, "-m", "trimsft.study.running", ORDER])
 
 On Linux this file stands between as a program of its own, `python -I -S launch.py PARENT COMMAND...`:
 
