@@ -33,7 +33,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 	@echo "Variables: PYTHON=python3.12 (who makes .venv), VENV=none (use PYTHON as it is, without .venv), JOBS=2, SOAK_MINUTES=30, SOAK_SEED=1"
 
-quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, nothing to download
+quickstart: $(RUNTIME) ## the paper's comparison on a small model: CPU, minutes, downloads packages only
 	@$(RUN) trimsft quickstart --out runs/quickstart
 ifneq ($(VENV),none)
 	@echo "The command trimsft is in $(VENV)/bin."

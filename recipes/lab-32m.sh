@@ -1,5 +1,5 @@
 #!/bin/sh
-# The lab with a base model of 32 million parameters on one GPU: pre-train it, then six methods under four conditions.
+# The lab with a base model of 32 million parameters on one GPU: pre-train it, then seven methods (five in the wide band) under four conditions.
 #
 #   sh recipes/lab-32m.sh runs/lab-32m
 #
