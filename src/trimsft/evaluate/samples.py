@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.evaluate.settings import MOST_SAMPLES
-from trimsft.runs import JsonLines, RunDirectory, RunLock, write_whole
+from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
@@ -322,7 +322,7 @@ def _other_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) ->
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     """What differs, by name and in words, but for what is left out now, and the details, which may always differ."""
-    old, new, changed = dict(_flat(was)), dict(_flat(now)), {}
+    old, new, changed = dict(by_dotted_name(was)), dict(by_dotted_name(now)), {}
     for name in new:
         if name.startswith("details") or old.get(name) == new[name]:  # None is what an older version did not know
             continue
@@ -332,14 +332,6 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
         before, after = (_around(text, part) for text in texts)
         changed[name] = f"{name}: was {before}, now {after}"
     return changed
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, entry in value.items():
-            yield from _flat(entry, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
 
 
 def _around(text: str, at: int, longest: int = 160) -> str:

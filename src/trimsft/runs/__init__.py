@@ -1,6 +1,7 @@
 """Run directories: where everything of a run is, who works on it, and files that are whole or absent."""
 
 from trimsft.runs.directory import RunDirectory, environment, find_weights
+from trimsft.runs.dotted import by_dotted_name
 from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, sync, write_whole
 from trimsft.runs.lock import RunLock, holder_of
 
@@ -8,6 +9,7 @@ __all__ = [
     "JsonLines",
     "RunDirectory",
     "RunLock",
+    "by_dotted_name",
     "environment",
     "find_weights",
     "fingerprint_file",

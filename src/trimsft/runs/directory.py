@@ -16,12 +16,13 @@ import json
 import platform
 import socket
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, one_line
+from trimsft.runs.dotted import by_dotted_name
 from trimsft.runs.files import write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
@@ -155,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 def _differences(was: Any, now: Any) -> dict[str, str]:
     """For each setting that differs, by name: what it was and what it is now."""
-    old, new = dict(_flat(was)), dict(_flat(now))
+    old, new = dict(by_dotted_name(was)), dict(by_dotted_name(now))
     changed = {}
     for name in old | new:
         texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
@@ -163,14 +164,6 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
         if texts[0] != texts[1] and not (name in old and name in new and old[name] == new[name]):
             changed[name] = f"{name or 'settings'}: was {texts[0]}, now {texts[1]}"
     return changed
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, entry in value.items():
-            yield from _flat(entry, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
 
 
 def find_weights(model: str | Path) -> str:

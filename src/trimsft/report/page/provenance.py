@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trimsft.report.runs import Run
+from trimsft.runs import by_dotted_name
 from trimsft.text.readers import counted
 from trimsft.text.visible import visible
 
@@ -49,15 +50,17 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
     return {visible(name): visible(value) for name, value in facts.items() if value.strip()}
 
 
-def flat(settings: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Nested settings as texts by name: {"sampling.temperature": "1.0"}."""
-    texts: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            texts |= flat(value, f"{before}{name}.")
-        else:
-            texts[f"{before}{name}"] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return texts
+def flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Nested settings as texts by name, without empty objects.
+
+    >>> flat({"sampling": {"temperature": 1.0, "stop": ["Q:", "A:"]}, "engine": {}})
+    {'sampling.temperature': '1.0', 'sampling.stop': 'Q:, A:'}
+    """
+    values = {name: value for name, value in by_dotted_name(settings) if not isinstance(value, Mapping)}
+    return {
+        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in values.items()
+    }
 
 
 def table_facts(metadata: Mapping[str, Any]) -> str:
