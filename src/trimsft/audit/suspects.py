@@ -20,12 +20,11 @@ from trimsft.audit.folds import Gaps
 from trimsft.audit.records import Suspect
 from trimsft.audit.source import Source
 from trimsft.audit.spans import Span, row_spans, whole_word
+from trimsft.objectives import AutoTrim
 from trimsft.text.visible import TokenTexts
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.models import Rendering
 
-MISSING = (0.3, 1.5)
-"""Mean depth of gaps below 0 up to which data is known, and from which it is new."""
 REACH = 40  # characters of the solution that are kept on each side of a span
 
 
@@ -39,12 +38,12 @@ def token_scores(gaps: Gaps) -> NDArray[np.float32]:
 
 
 def novelty(gaps: NDArray[np.float32]) -> float:
-    """How much of the data a model does not support, from 0 to 1: the mean depth of gaps below 0, within bounds.
+    """How much of the data a model does not support, from 0 to 1: AutoTrim's gate for the mean depth of gaps below 0.
 
     >>> [round(novelty(np.array([depth, 5.0])), 3) for depth in (-0.5, -1.8, -9.0)]
     [0.0, 0.5, 1.0]
     """
-    low, high = MISSING
+    low, high = AutoTrim.closed_below, AutoTrim.open_above
     missing = float(np.maximum(0, -gaps).mean())
     return min(1.0, max(0.0, (missing - low) / (high - low)))
 

@@ -51,18 +51,28 @@ class Logged:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """AutoTrim as it was at one step of a training, but for the gates that fixed parts of the format have of their own.
+class _Still(AutoTrim):
+    """AutoTrim with a gate and an exponent that follow nothing."""
 
-    w = gate + (1 - gate) p^exponent
-    """
+    gate: float = 0.0
+
+    def gates(self, like: Tensor, gold: Tensor | None) -> Tensor:
+        return like.new_full(like.shape, self.gate)
+
+    def exponent_now(self, like: Tensor) -> Tensor:
+        return like.new_tensor(self.exponent)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """AutoTrim as it was at one step of a training, but for the gates that fixed parts have of their own."""
 
     step: int
     gate: float
     exponent: float
 
     def weights(self, tokens: TokenStats) -> Tensor:
-        return self.gate + (1 - self.gate) * (-self.exponent * tokens.nll).exp()
+        return _Still(gate=self.gate, exponent=self.exponent).weights(tokens)
 
     @property
     def counts_from(self) -> float | None:
