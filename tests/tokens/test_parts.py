@@ -1,15 +1,18 @@
 """A token table in parts: continued, shared, refused."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.tokens.tiny import ROWS
-from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError
+from trimsft.errors import DataError, RunError, RunInUse, TrimSFTError, UsageError
+from trimsft.text.templates import TemplateError
 from trimsft.tokens import parts, passes, shards
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
 from trimsft.tokens.table import read_token_table
@@ -142,7 +145,7 @@ def test_several_devices_have_a_process_each(folder, tmp_path, monkeypatch) -> N
 @pytest.mark.parametrize(
     ("code", "says"),
     [
-        ('print(\'{"error": "rows 3: NaN"}\'); sys.exit(1)', "device cuda:1: rows 3: NaN"),
+        ('print(\'{"error": {"problem": "rows 3: NaN"}}\'); sys.exit(1)', "device cuda:1: rows 3: NaN"),
         ("raise MemoryError('all of it')", "device cuda:1: MemoryError: all of it"),
         ("import os; os.kill(os.getpid(), 9)", "device cuda:1: its process was killed"),
     ],
@@ -161,6 +164,38 @@ def test_a_process_that_fails_says_why_and_ends_the_others(code, says, monkeypat
     with pytest.raises(TrimSFTError, match=says):
         run_on_each(["cuda:0", "cuda:1"], {"shard": None}, None)
     assert [process.poll() is None for process in started] == [False, False]
+
+
+def test_a_refusal_by_a_process_is_one_by_the_command(folder, tmp_path, monkeypatch) -> None:
+    """With its field and hint; weights are read by the processes alone."""
+    monkeypatch.setattr(passes, "WINDOW", 256)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    model = tmp_path / "model"
+    shutil.copytree(folder, model)
+    tensors = load_file(model / "model.safetensors")
+    save_file({name: tensors[name] for name in tensors if "layers.1" not in name}, model / "model.safetensors")
+    rows = [ROWS[number % 12] for number in range(270)]
+    with pytest.raises(UsageError, match=r"^model: '.*model' is not whole: it lacks the tensor") as refusal:
+        write_token_table(model, rows, tmp_path / "t.parquet", device=["cpu", "cpu"])
+    assert refusal.value.field == "model" and refusal.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (RunInUse("is in use", hint="wait"), RunInUse, "device cuda:1: is in use; wait"),
+        (UsageError("is odd", field="top", value=None), UsageError, "top: is odd, got None"),
+        (DataError("3 rows", field="data", remedy=("drop_incomplete", True)), DataError, "drop_incomplete=True"),
+        (TemplateError("is odd", field="template", value="x"), UsageError, "template: is odd, got 'x'"),
+        (OSError("No space"), TrimSFTError, "device cuda:1: No space"),
+    ],
+)
+def test_errors_cross_as_data(error, kind, says) -> None:
+    restored = shards._error_of(json.loads(json.dumps(shards._as_data(error))), "cuda:1")
+    assert type(restored) is kind and says in str(restored)
+    if isinstance(error, TrimSFTError):
+        assert [restored.field, restored.hint, restored.remedy] == [error.field, error.hint, error.remedy]
 
 
 HOLDER = """

@@ -8,7 +8,7 @@ each, started here. They meet in the folder of parts and nowhere else. Such a pr
 on stdout how far it is:
 
     {"model": "runs/trim", "rows": [...], "out": "tokens.parquet", "device": "cuda:1", "shard": "2/8", ...}
-    -> {"done": 256, "total": 2500}   ...   {"error": "rows 3: non-finite logits ..."}
+    -> {"done": 256, "total": 2500}   ...   {"error": {"kind": "UsageError", "field": "model", "problem": "...", ...}}
 """
 
 import json
@@ -25,6 +25,7 @@ from typing import IO, Any
 
 import torch
 
+from trimsft import errors
 from trimsft.errors import TrimSFTError, UsageError, one_line
 
 
@@ -87,7 +88,7 @@ def run_on_each(devices: Sequence[str], job: Mapping[str, Any], on_progress: Cal
         while waiting:
             number, message = messages.get()
             if "error" in message:
-                raise TrimSFTError(f"device {devices[number]}: {message['error'] or _last_line(logs[number])}")
+                raise _error_of(message["error"] or {"problem": _last_line(logs[number])}, devices[number])
             if "done" not in message:
                 waiting.remove(number)
                 continue
@@ -136,7 +137,27 @@ def _listen(number: int, worker: subprocess.Popen[bytes], messages: queue.Queue[
         pass
     code = worker.wait()
     if not said_error:
-        messages.put((number, {} if code == 0 else {"error": ""}))
+        messages.put((number, {} if code == 0 else {"error": {}}))
+
+
+def _as_data(error: Exception) -> dict[str, Any]:
+    """An error for `_error_of` in another process; of a class that is not in `trimsft.errors`, the nearest that is."""
+    if not isinstance(error, TrimSFTError):
+        return {"problem": one_line(error)}
+    kind = next(one for one in type(error).__mro__ if one.__module__ == errors.__name__)
+    value = {"value": error.value} if error.has_value else {}
+    fields = {"problem": error.problem, "field": error.field, "hint": error.hint, "remedy": error.remedy}
+    return {"kind": kind.__name__, **fields, **value}
+
+
+def _error_of(data: Mapping[str, Any], device: str) -> TrimSFTError:
+    """What a process could not do; the device is named where no field is to blame."""
+    fields = dict(data)
+    kind: type[TrimSFTError] = getattr(errors, fields.pop("kind", "TrimSFTError"))
+    problem = fields.pop("problem")
+    if remedy := fields.get("remedy"):
+        fields["remedy"] = tuple(remedy)
+    return kind(problem if fields.get("field") else f"device {device}: {problem}", **fields)
 
 
 def _last_line(log: IO[bytes]) -> str:
@@ -152,7 +173,7 @@ def main() -> int:
     os.dup2(2, 1)
 
     def say(**message: Any) -> None:
-        out.write(json.dumps(message) + "\n")
+        out.write(json.dumps(message, default=str) + "\n")
         out.flush()
 
     from trimsft.tokens.write import write_token_table
@@ -164,7 +185,7 @@ def main() -> int:
     except BrokenPipeError:  # whoever started it is gone
         os._exit(1)
     except Exception as error:
-        say(error=one_line(error))
+        say(error=_as_data(error))
         return 1
     return 0
 
