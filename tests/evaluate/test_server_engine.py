@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from trimsft.errors import TrimSFTError
-from trimsft.evaluate.engines import EngineError, Request, Sampling, server_engine
+from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling, server_engine
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
 from .test_engines import complete, make_requests
@@ -118,7 +118,7 @@ def test_vllm_gets_token_ids_and_every_parameter(serve: Callable[..., StandIn]) 
     prompt, limits = list(requests[1].tokens or ()), {"stop": ["\n"], "stop_token_ids": [0, 2], "max_tokens": 12}
     neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
     assert body == {"model": "m", "prompt": prompt, "seed": 1, **limits, **neutral, "skip_special_tokens": True}
-    assert engine.identity == {"model": "m", "dialect": "vllm"}
+    assert engine.identity == {"model": "m", "dialect": "vllm"} and isinstance(engine, Engine)
 
 
 def test_transformers_gets_a_whole_generation_config(serve: Callable[..., StandIn]) -> None:

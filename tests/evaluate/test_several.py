@@ -15,7 +15,7 @@ import pytest
 from tests.processes import ROOT
 from trimsft.errors import UsageError
 from trimsft.evaluate import EvalSettings, evaluate, run
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.engines.local import LocalModel
 from trimsft.evaluate.engines.several import LOST_AFTER, SeveralEngines, share
 from trimsft.evaluate.engines.worker import WorkerEngine
@@ -102,6 +102,14 @@ def test_engines_of_different_models_are_refused() -> None:
     one, other = (ScriptedEngine(by_seed, identity={"model": name, "dtype": "bfloat16"}) for name in "ab")
     with pytest.raises(EngineError, match="they differ: model 'a' and 'b'"):
         SeveralEngines([one, other])
+
+
+def test_it_is_an_engine_as_those_it_is_made_of() -> None:
+    engines = [ScriptedEngine(by_seed), ScriptedEngine(by_seed)]
+    for engine in (*engines, SeveralEngines(engines)):
+        assert isinstance(engine, Engine) and engine.tokenizer is None
+        engine.close()
+        engine.close()
 
 
 def test_who_leaves_early_ends_the_processes() -> None:
@@ -238,7 +246,7 @@ def test_processes_of_a_ray_cluster_share_the_work(tmp_path: Path) -> None:
     expected = answers(run.make_engine(EvalSettings(**given)), requests)
     assert answers(engine, requests) == expected
     assert isinstance(engine, SeveralEngines) and engine.details["engines"] == 2
-    engine._engines[0].close()  # type: ignore[attr-defined] # as a machine that is lost
+    engine._engines[0].close()  # as a machine that is lost
     assert answers(engine, requests) == expected
     assert engine.details["engines"] == 1
     engine.close()

@@ -92,7 +92,7 @@ def evaluate(
         if unfinished:
             on_load([task.name for task in unfinished])
             engine = make_engine(settings)
-            held.callback(getattr(engine, "close", lambda: None))
+            held.callback(engine.close)
             evaluations = {task.name: task.prepare(engine) for task in unfinished}
         if left:
             kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
@@ -179,8 +179,7 @@ def _system_prompt(settings: EvalSettings, problems: Sequence[Problem]) -> str |
 
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
-    tokenizer = getattr(engine, "tokenizer", None)
-    texts = [problem.asked for problem in problems]
+    tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
     shots = read_shots(settings.few_shot) if settings.few_shot else ()
     system_prompt = _system_prompt(settings, problems)
     try:
@@ -261,7 +260,7 @@ def _together(engines: Sequence[Engine]) -> Engine:
         return engines[0]
     with ExitStack() as started:  # where one cannot load the model, the others end
         for engine in engines:
-            started.callback(getattr(engine, "close", lambda: None))
+            started.callback(engine.close)
         several = SeveralEngines(engines)
         started.pop_all()
     return several

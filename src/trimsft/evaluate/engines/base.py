@@ -99,11 +99,18 @@ class Engine(Protocol):
     def details(self) -> Mapping[str, Any]:
         """What else is worth recording, such as versions; it may change between two starts."""
 
+    @property
+    def tokenizer(self) -> Any:
+        """The model's, by which prompts are made; None where only the engine has it, and renders chats itself."""
+
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         """A completion for each request, in any order, each as soon as it is there."""
+
+    def close(self) -> None:
+        """End processes that would outlive it, whatever they are doing; may be called twice."""
 
 
 def require_room(requests: Sequence[Request], tokens_of: Callable[[Request], Sequence[int]], limit: int | None) -> None:

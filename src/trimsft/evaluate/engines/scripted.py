@@ -17,6 +17,7 @@ class ScriptedEngine:
     """Answers from a function or a table of prompts; an answer longer than `max_tokens` words is cut."""
 
     name = "scripted"
+    tokenizer = None
 
     def __init__(
         self,
@@ -47,3 +48,6 @@ class ScriptedEngine:
             words = (script(request) if callable(script) else script[request.prompt]).split(" ")
             kept = words[: request.sampling.max_tokens]
             yield Completion(index, " ".join(kept), len(kept), "stop" if len(kept) == len(words) else "length")
+
+    def close(self) -> None:
+        pass

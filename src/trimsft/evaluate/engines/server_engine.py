@@ -83,6 +83,9 @@ class ServerEngine:
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         return in_background(partial(self._ask_all, requests))
 
+    def close(self) -> None:
+        """Nothing is to be ended: connections are those of one `generate`, and the server is not ours."""
+
     # ---- requests
 
     async def _ask_all(self, requests: Sequence[Request], put: Put) -> None:

@@ -38,7 +38,7 @@ class SeveralEngines:
         self._engines = dict(enumerate(engines))  # those that are left
         self._lost: list[str] = []
         self.name, self.identity = first.name, first.identity
-        self.tokenizer = getattr(first, "tokenizer", None)
+        self.tokenizer = first.tokenizer
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -51,9 +51,9 @@ class SeveralEngines:
             engine.check(requests)
 
     def close(self) -> None:
-        """End the processes of engines that have any."""
+        """End the processes of all engines that are left."""
         for engine in self._engines.values():
-            _end(engine)
+            engine.close()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
         left = list(range(len(requests)))
@@ -83,12 +83,12 @@ class SeveralEngines:
                     continue
                 talking.remove(number)
                 if said is not None:
-                    _end(self._engines.pop(number))
+                    self._engines.pop(number).close()
                     self._lost.append(one_line(said))
         finally:
             stop.set()
             for number in talking:
-                _end(self._engines[number])
+                self._engines[number].close()  # so that nobody waits for it
 
 
 def share(requests: Sequence[Request], indices: Sequence[int], parts: int) -> list[list[int]]:
@@ -126,9 +126,3 @@ def _pass_on(number: int, completions: list[Completion], told: queue.SimpleQueue
     for completion in completions:
         told.put((number, completion))
     completions.clear()
-
-
-def _end(engine: Engine) -> None:
-    """Have an engine with a process end it, so that nobody waits for it."""
-    if close := getattr(engine, "close", None):
-        close()

@@ -115,6 +115,9 @@ class TransformersEngine:
         finally:
             self.model.train(was_training)
 
+    def close(self) -> None:
+        """Nothing is to be ended: the model is in this process."""
+
     def _complete(self, group: dict[int, Request]) -> Iterator[Completion]:
         if self.decoding == "slots":
             try:

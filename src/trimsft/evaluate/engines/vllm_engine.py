@@ -92,6 +92,9 @@ class VllmEngine:
             if running:
                 engine.abort_request(list(running))
 
+    def close(self) -> None:
+        """Nothing is to be ended: the processes of vLLM end with this one."""
+
     def _start(self, index: int, request: Request, running: dict[str, int]) -> Completion | None:
         """Hand a request over; one that cannot be answered is told why."""
         from vllm.inputs.engine import tokens_input
