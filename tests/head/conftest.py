@@ -42,11 +42,11 @@ if not torch.cuda.is_available():
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 rows (chunked) or 8 rows (triton) at a time, instead of thousands."""
-    from trimsft.head import chunked, solver
+    from trimsft.head import chunked, memory
 
     monkeypatch.setattr(chunked, "CHUNK_BYTES", dict.fromkeys(chunked.CHUNK_BYTES, 1))
-    monkeypatch.setattr(solver, "CHUNK_ROWS", 8)
-    monkeypatch.setattr(solver, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(memory, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(memory, "CHUNK_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trimsft import DFT, TrimSFT
-from trimsft.head import memory, parts, solver, triton
+from trimsft.head import memory, solver, triton
 
 from .oracle import Head, assert_close, call, distance, exact, fused, make_head
 
@@ -22,9 +22,7 @@ def room(monkeypatch: pytest.MonkeyPatch, small_chunks: None) -> Any:
     """Gives logit gradients room for so many rows of 300; returns the list of the matrices of logits that were made."""
 
     def limit(rows: int) -> list[int]:
-        monkeypatch.setattr(triton, "room_for_logit_gradients", lambda *_: rows * 4 * 320)
-        monkeypatch.setattr(parts, "CHUNK_ROWS", 8)
-        monkeypatch.setattr(parts, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(triton, "room_for_logit_gradients", lambda *_, **__: rows * 4 * 320)
         monkeypatch.setattr(solver.Solver, "_matrix", lambda self, rows: made.append(rows) or make(self, rows))
         return made
 
@@ -72,6 +70,35 @@ def test_a_frozen_head_with_a_single_chunk_keeps_its_logits_even_beyond_the_room
     assert distance(hidden.grad, expected.hidden) <= expected.rounding
 
 
+def test_a_frozen_head_that_keeps_most_rows_of_a_single_chunk_keeps_its_logits_too(room, monkeypatch) -> None:
+    head = make_head(8)
+    objective: Any = TrimSFT(bandwidth=2.0)
+    expected = exact(head, objective)
+    made, hidden = room(3), head.hidden.clone().requires_grad_()
+    monkeypatch.setattr(solver.Solver, "_skipping_pays", lambda self, share: False)
+    call(Head(hidden, head.weight, head.labels), objective, "triton", skip_below=1e-6).loss.backward()
+    assert made == [8]
+    assert distance(hidden.grad, expected.hidden) <= expected.rounding
+
+
+@pytest.mark.filterwarnings("error")  # torch would enlarge a view that is too small, and warn
+@pytest.mark.parametrize("most", [12, 16, 23, 30])
+def test_where_memory_ends_the_rest_is_computed_again(most: int, monkeypatch, small_chunks) -> None:
+    """Nothing is skipped and the buffer holds a part of the rows only; the rows of 300 logits have padding."""
+    make = solver.Solver._matrix
+
+    def limited(self: solver.Solver, rows: int) -> torch.Tensor:
+        if rows > most:
+            raise torch.OutOfMemoryError
+        return make(self, rows)
+
+    head = make_head(40)
+    monkeypatch.setattr(solver.Solver, "_matrix", limited)
+    got = fused(head, DFT(), "triton", skip_below=0, low_memory=False)
+    assert got.kept == 40
+    assert_close(got, exact(head, DFT()))
+
+
 def test_kept_rows_beyond_the_room_are_computed_again(room) -> None:
     head = make_head(24)
     objective, options = TrimSFT(bandwidth=2.0), {"skip_below": 1e-3}
@@ -98,7 +125,13 @@ def test_where_most_rows_are_kept_and_few_fit_nothing_is_skipped(room, monkeypat
 
 
 def room_beside(
-    held: float, tokens: int, weight: tuple[int, int] = QWEN, *, device: float = 80, wants_weight: bool = True
+    held: float,
+    tokens: int,
+    weight: tuple[int, int] = QWEN,
+    *,
+    device: float = 80,
+    wants_weight: bool = True,
+    skips: bool = False,
 ) -> Any:
     """Room for logit gradients in GiB, where `held` of a device's GiB are in use."""
     allocated = {"allocated_bytes": {"all": {"current": int(held * GIB)}}}
@@ -109,7 +142,7 @@ def room_beside(
         hidden, matrix = (
             torch.empty(*size, dtype=torch.bfloat16, device="cuda") for size in ((tokens, weight[1]), weight)
         )
-        room = memory.room_for_logit_gradients(hidden, matrix, wants_weight)
+        room = memory.room_for_logit_gradients(hidden, matrix, wants_weight, skips=skips)
         return None if room is None else room / GIB
 
 
@@ -133,6 +166,14 @@ def test_few_tokens_and_a_frozen_head() -> None:
     assert room_beside(20, 2048) is None  # all of their logit gradients are less than others take
     assert room_beside(20, 32_768, wants_weight=False) == pytest.approx(0.25 + 20 / 64)
     assert room_beside(20, 100_000, (1000, 64), wants_weight=False) == pytest.approx(4096 * 2000 / GIB + 20 / 64)
+
+
+def test_where_rows_may_be_skipped_the_logits_of_a_chunk_count() -> None:
+    """Unless they lie in the weight's gradient, which is larger here."""
+    assert room_beside(20, 32_768, skips=True) == room_beside(20, 32_768)
+    chunk, hidden = 1536 * 151_936 * 2 / GIB, 2 * 1536 * 8192 / GIB
+    with_skips, without = (room_beside(20, 8192, wants_weight=False, skips=skips) for skips in (True, False))
+    assert without - with_skips == pytest.approx(chunk - 3 * hidden)
 
 
 def test_where_torch_is_to_be_deterministic_the_room_is_the_same_whatever_is_held() -> None:

@@ -291,8 +291,9 @@ def scale_in_place(tensor, factor, size, BLOCK: tl.constexpr):
     by = tl.load(factor).to(tl.float32)
     if by == 1.0:
         return
-    for start in range(tl.program_id(0) * BLOCK, size, tl.num_programs(0) * BLOCK):
-        index = start.to(tl.int64) + tl.arange(0, BLOCK)
+    # in 64 bits: near 2**31 elements the step beyond the last block would wrap around
+    for start in range(tl.program_id(0).to(tl.int64) * BLOCK, size, tl.num_programs(0) * BLOCK):
+        index = start + tl.arange(0, BLOCK)
         value = tl.load(tensor + index, mask=index < size).to(tl.float32)
         tl.store(tensor + index, (value * by).to(tensor.dtype.element_ty), mask=index < size)
 

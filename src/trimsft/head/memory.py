@@ -7,6 +7,11 @@ logit gradients of all tokens would be the largest part of it: 9.3 GiB for 32,76
 import torch
 from torch import Tensor
 
+# sizes of the Triton backend, here so that an estimate can be made where there is no Triton
+CHUNK_ROWS = 1536  # least number of rows in a chunk of logits: enough for a full-speed matmul
+CHUNK_BYTES = 160 << 20  # least size of a chunk, so that launching kernels does not take longer than running them
+SLICE_BYTES = 96 << 20  # size of a slice of recomputed logits
+
 SHARE = 1 / 64
 """This share of what is held already may come on top: the peak of a step then rises by less than 2 %."""
 
@@ -43,16 +48,36 @@ def most_bytes(
     return max(summed + tile + int(SHARE * held), int(FREELY * device_bytes) - held)
 
 
-def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool) -> int | None:
+def padded(columns: int, like: Tensor) -> int:
+    """The row stride at which every row of a matrix starts on a 128-byte line."""
+    line = 128 // like.itemsize
+    return -(-columns // line) * line
+
+
+def rows_of_a_chunk(row_bytes: int, *, low_memory: bool = False) -> int:
+    """How many rows have their logits computed at a time, where there are so many."""
+    least_bytes = 3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES
+    return max(CHUNK_ROWS, least_bytes // row_bytes)
+
+
+def room_for_logit_gradients(hidden_TH: Tensor, weight_VH: Tensor, wants_weight: bool, *, skips: bool) -> int | None:
     """How many bytes of logit gradients the head may keep at a time; None where all of them are little.
 
     How a sum is cut up changes its rounding, so where torch is to be deterministic, what is held does not count.
+
+    Args:
+        skips: whether rows may be left out; then the logits of a chunk stand beside the gradients that are kept.
     """
     if not hidden_TH.is_cuda:
         return None
     sizes = (*hidden_TH.shape, len(weight_VH), weight_VH.itemsize)
     # beside them: the weight's gradient, that of the hidden states, and copies of kept rows of both
     taken = 3 * hidden_TH.nbytes + (weight_VH.nbytes if wants_weight else 0)
+    if skips:
+        row_bytes = padded(len(weight_VH), weight_VH) * weight_VH.itemsize
+        chunk = min(len(hidden_TH), rows_of_a_chunk(row_bytes)) * row_bytes
+        # in the memory of the weight's gradient, which is written last, or else beside it and before it
+        taken = taken if wants_weight and chunk <= weight_VH.nbytes else max(taken, chunk)
     everything = len(hidden_TH) * len(weight_VH) * weight_VH.itemsize
     least = most_bytes(*sizes, held=0, wants_weight=wants_weight)
     if everything + taken <= least:

@@ -8,9 +8,10 @@ Shapes: T trained tokens, C rows of a part.
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, Problem, Solution, copy_to_host
+from trimsft.head.memory import padded, rows_of_a_chunk
+from trimsft.head.problem import Problem, Solution, copy_to_host
 from trimsft.head.records import is_sound
-from trimsft.head.solver import Solver, add_matmul, padded
+from trimsft.head.solver import Solver, add_matmul
 
 
 def rows_of_a_part(problem: Problem) -> int:
@@ -21,7 +22,7 @@ def rows_of_a_part(problem: Problem) -> int:
         return rows
     if problem.wants_weight:  # the sum takes more than the gradient
         room -= weight_VH.numel() * max(0, 4 - weight_VH.itemsize)
-    least = max(CHUNK_ROWS, CHUNK_BYTES // row_bytes)
+    least = rows_of_a_chunk(row_bytes)
     multiple = min(128, least)
     parts = -(-rows // (max(least, room // row_bytes) // multiple * multiple))
     return min(rows, -(-rows // (parts * multiple)) * multiple)

@@ -14,11 +14,6 @@ from torch import Tensor
 
 from trimsft.objectives import Objective, TokenStats
 
-# sizes of the Triton backend, here so that an estimate can be made where there is no Triton
-CHUNK_ROWS = 1536  # least number of rows in a chunk of logits: enough for a full-speed matmul
-CHUNK_BYTES = 160 << 20  # least size of a chunk, so that launching kernels does not take longer than running them
-SLICE_BYTES = 96 << 20  # size of a slice of recomputed logits
-
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
 
 DEFAULT_SKIP_BELOW = 1e-8

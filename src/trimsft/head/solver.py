@@ -26,10 +26,8 @@ import torch
 import triton
 from torch import Tensor
 
+from trimsft.head.memory import SLICE_BYTES, padded, rows_of_a_chunk
 from trimsft.head.problem import (
-    CHUNK_BYTES,
-    CHUNK_ROWS,
-    SLICE_BYTES,
     Problem,
     Solution,
     copy_to_host,
@@ -138,7 +136,7 @@ class Solver:
     def _space_of(self, number: int) -> Tensor:
         """Where the logits of a chunk go."""
         rows = self.chunks[number]
-        if self.buffer_BV is not None and self.skip_below == 0 and number >= self.launched:
+        if self.buffer_BV is not None and self._is_exact and number >= self.launched:
             return self.buffer_BV[rows]  # every row has its own place there
         first = rows.start if rows.start < self.chunk_rows else 0
         return self.space_CV[first : first + rows.stop - rows.start]
@@ -157,8 +155,8 @@ class Solver:
             if self.buffer_BV is not None:
                 return self.buffer_BV
         stride = padded(self.V, self.weight_VH)
-        least_bytes = CHUNK_BYTES if self._wants_buffer else 3 * CHUNK_BYTES // 2
-        rows = min(max(CHUNK_ROWS, least_bytes // (stride * self.weight_VH.itemsize)), self.T)
+        at_once = rows_of_a_chunk(stride * self.weight_VH.itemsize, low_memory=not self._wants_buffer)
+        rows = min(self.T, at_once)
         if problem.wants_weight and self.weight_VH.numel() >= rows * stride:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
             return self.grad_weight_VH.view(-1)[: rows * stride].view(rows, stride)[:, : self.V]
@@ -206,7 +204,9 @@ class Solver:
             kept = self._claim_again(seen)
         share = (kept + 1) / (seen + 2)
         if not self._skipping_pays(share):
-            self.buffer_BV = self._allocate(self.T, least=self.T)
+            # where the space is not the weight's gradient and holds all logits, they need not move
+            stays = unseen == 0 and self.grad_weight_VH is None
+            self.buffer_BV = self.space_CV if stays else self._allocate(self.T, least=self.T)
             if self.buffer_BV is not None:
                 self.skip_below = 0.0
                 self._claim_again(seen)
@@ -231,7 +231,8 @@ class Solver:
             return False
         gradients = self.problem.wants_hidden + self.problem.wants_weight
         again = max(0.0, share - self._room / self.T)
-        return again > 0 and gradients * share + again > PARTS * gradients
+        lost = self.chunks[self.launched - 1].stop / self.T  # logits that there are already
+        return again > 0 and gradients * share + again > PARTS * gradients + lost
 
     @property
     def _room(self) -> int:
@@ -321,12 +322,6 @@ class Solver:
             grad_weight_VH=self.grad_weight_VH,
             grad_bias_V=None if self.grad_bias_V is None else self.grad_bias_V.to(self.weight_VH.dtype),
         )
-
-
-def padded(columns: int, like: Tensor) -> int:
-    """The row stride at which every row of a matrix starts on a 128-byte line."""
-    line = 128 // like.itemsize
-    return int(triton.cdiv(columns, line)) * line
 
 
 def add_matmul(sum_KH: Tensor, a_KS: Tensor, b_SH: Tensor) -> None:

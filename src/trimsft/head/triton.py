@@ -14,7 +14,9 @@ from trimsft.head.solver import KeepsTooMuch, Solver
 
 def solve(problem: Problem) -> Solution:
     if problem.low_memory is None and problem.wants_gradient:
-        room = room_for_logit_gradients(problem.hidden_TH, problem.weight_VH, problem.wants_weight)
+        room = room_for_logit_gradients(
+            problem.hidden_TH, problem.weight_VH, problem.wants_weight, skips=problem.skip_below > 0
+        )
         problem = replace(problem, buffer_bytes=room)
     in_parts = problem.skip_below == 0 and rows_of_a_part(problem) < len(problem.hidden_TH)
     # Triton launches on the current device, whichever the tensors are on

@@ -17,8 +17,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
 from trimsft.head import chunked
-from trimsft.head.memory import most_bytes
-from trimsft.head.problem import CHUNK_BYTES, CHUNK_ROWS, SLICE_BYTES
+from trimsft.head.memory import SLICE_BYTES, most_bytes, rows_of_a_chunk
 from trimsft.objectives import OBJECTIVES
 from trimsft.train.config import TrimSFTConfig
 
@@ -302,6 +301,7 @@ def head_bytes(plan: Plan, model: Any, shape: Shape, *, held: int, device_bytes:
     if plan.args.low_memory is None:
         sizes = (trained, shape.hidden, shape.vocabulary, size)
         allowed = most_bytes(*sizes, held=held, wants_weight=weight.requires_grad, device_bytes=device_bytes)
+        allowed += size * shape.hidden * trained if trained < tokens else 0  # the copy of those rows is held by then
         most = min(most, max(least, allowed))
     return cast + most
 
@@ -311,7 +311,7 @@ def _triton_bytes(plan: Plan, trained: int, rows: int, gradient: int, shape: Sha
     row = -(-shape.vocabulary * size // 128) * 128
     if not plan.skips and not low_memory:
         return rows + gradient + trained * row
-    chunk_rows = min(trained, max(CHUNK_ROWS, (3 * CHUNK_BYTES // 2 if low_memory else CHUNK_BYTES) // row))
+    chunk_rows = min(trained, rows_of_a_chunk(row, low_memory=low_memory))
     chunk = chunk_rows * row
     kept = round(trained * plan.kept_share)
     if low_memory:
