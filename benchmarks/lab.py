@@ -21,10 +21,10 @@ from typing import Any
 from rich.console import Console
 
 from trimsft.bench.head import machine
+from trimsft.cli.quickstart import quickstart_progress
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import over_runs
 from trimsft.study.quickstart import QuickstartSettings, run_quickstart
-from trimsft.study.quickstart.command import quickstart_progress
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "default": {},

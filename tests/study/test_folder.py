@@ -10,8 +10,8 @@ import pytest
 from trimsft.errors import RunError, UsageError
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
+from trimsft.study.running.status import read_status
 from trimsft.study.running.training import model_path, write_token_rows
-from trimsft.study.running.watch import read_status
 from trimsft.study.scales import LAB, ModelAt, Scale, ScaleOptions
 
 CELL = Cell(model="lab", objective="sft")

@@ -9,17 +9,18 @@ import pytest
 from rich.console import Console
 
 from tests.study.stub import InlineCrew, StubJob
+from trimsft.cli.studies import show_outcomes
 from trimsft.errors import RunError, UsageError
 from trimsft.objectives import names
 from trimsft.runs import RunDirectory
 from trimsft.scoring.records import load_run
 from trimsft.study import command, studies
 from trimsft.study.cells import Cell
-from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study, show_outcomes
+from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running import checks, execution
 from trimsft.study.running.execution import Event, Outcome
-from trimsft.study.running.watch import read_status
+from trimsft.study.running.status import read_status
 from trimsft.study.scales import LAB
 from trimsft.study.tables import writing
 from trimsft.study.tables.summaries import load_results

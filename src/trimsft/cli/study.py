@@ -10,14 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from trimsft.cli.base import JsonFlag, called, make_console
+from trimsft.cli.cells import Progress, cell_label, status_table
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending, leaving, tell
+from trimsft.cli.studies import list_table, show_cost, show_outcomes, show_study, show_sweep
 from trimsft.errors import FAILED
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study import command
-from trimsft.study.quickstart import QuickstartSettings
+from trimsft.study.quickstart import QuickstartSettings, run_quickstart
+from trimsft.study.running.status import read_status
 from trimsft.study.scales import ScaleOptions
-from trimsft.study.sweeps.command import SweepSettings
+from trimsft.study.sweeps.command import SweepSettings, run_sweep, sweep_cost
 
 HELP = """Repeat the paper's tables and figures, on your models.
 
@@ -43,7 +46,7 @@ def study_list(as_json: JsonFlag = False) -> None:
         listed = [{"study": s.name, "title": s.title, "paper": list(s.paper)} for s in STUDIES.values()]
         typer.echo(json.dumps(listed))
     else:
-        make_console().print(command.list_table())
+        make_console().print(list_table())
 
 
 @command_of(ScaleOptions, **_NOT_SHOWN)
@@ -58,7 +61,7 @@ def study_show(options: ScaleOptions, *, name: Name, as_json: JsonFlag = False) 
     if as_json:
         typer.echo(json.dumps(described))
         return
-    command.show_study(described, make_console())
+    show_study(described, make_console())
 
 
 @command_of(command.StudySettings, resumes=True)
@@ -75,9 +78,6 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
       trimsft study run objectives --objective dft --objective my_module:Mine
       trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
     """
-    from trimsft.study.running.cost import show_cost
-    from trimsft.study.running.watch import Progress
-
     for line in command.study_notes(settings):
         typer.echo(line, err=True)
     if dry_run:
@@ -87,12 +87,12 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True), command.cell_label) as progress, leaving(progress.there):
+    with Progress(make_console(stderr=True), cell_label) as progress, leaving(progress.there):
         outcomes = command.run_study(settings, on_event=progress)
     if as_json:
         typer.echo(json.dumps([outcome.as_dict() for outcome in outcomes]))
     else:
-        command.show_outcomes(outcomes, make_console())
+        show_outcomes(outcomes, make_console())
     exit_with([line for outcome in outcomes for line in outcome.failures()])
 
 
@@ -113,8 +113,6 @@ def study_status(out: Folder, as_json: JsonFlag = False) -> None:
     Example:
       trimsft study status runs/study-lab
     """
-    from trimsft.study.running.watch import read_status, status_table
-
     with ending({}):
         states = read_status(out)
     if as_json:
@@ -146,10 +144,6 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
       trimsft sweep --grid margin=0:6:1 --grid bandwidth=0.5,1,2 --seeds 3
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
-    from trimsft.study.running.cost import show_cost
-    from trimsft.study.running.watch import Progress
-    from trimsft.study.sweeps.command import run_sweep, show_sweep, sweep_cost
-
     if dry_run:
         cost = sweep_cost(settings)
         if as_json:
@@ -157,7 +151,7 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
         else:
             show_cost(cost, settings, make_console())
         return
-    with Progress(make_console(stderr=True), command.cell_label) as progress, leaving(progress.there):
+    with Progress(make_console(stderr=True), cell_label) as progress, leaving(progress.there):
         outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict()))
@@ -178,7 +172,7 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
       trimsft quickstart
       trimsft quickstart --fast --out runs/first-look
     """
-    from trimsft.study.quickstart.command import quickstart_progress, run_quickstart, show_quickstart
+    from trimsft.cli.quickstart import quickstart_progress, show_quickstart
 
     with quickstart_progress(settings, make_console(stderr=True)) as progress, leaving(progress.there):
         outcome = run_quickstart(settings, on_event=progress)

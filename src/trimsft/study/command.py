@@ -8,10 +8,10 @@ for outcome in run_study(settings):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import UsageError, one_line
 from trimsft.options import option
@@ -21,20 +21,7 @@ from trimsft.study.running.checks import check_at_hand, check_settings
 from trimsft.study.running.cost import Cost, estimate_cost, sum_costs
 from trimsft.study.running.execution import EXECUTORS, OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import Scale, ScaleOptions
-from trimsft.study.studies import (
-    STUDIES,
-    WEIGHED,
-    Study,
-    belonging,
-    find_studies,
-    in_the_paper,
-    left_out_models,
-    objectives_study,
-)
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from trimsft.study.studies import WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +109,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
 
     Args:
-        on_event: called with every change of a cell, such as a `Progress`.
+        on_event: called with every change of a cell.
     """
     studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
     check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
@@ -170,52 +157,6 @@ def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[st
     scale = folder.read_scale()
     scale = replace(scale, focus=focus or scale.focus)
     return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out, load=load)
-
-
-# ---- what is printed
-
-
-def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
-    """The table of each study, what it says to the paper's claims, and where the rest is."""
-    for outcome in outcomes:
-        for path in outcome.files:
-            if path.suffix == ".txt":
-                console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
-        count, out = len(outcome.cells.done), outcome.cells.folder.out
-        console.print(f"{count} cell{' is' if count == 1 else 's are'} done: {out}", soft_wrap=True, markup=False)
-        for path in outcome.files:
-            if path.suffix in (".md", ".html"):
-                console.print(f"  {path}", soft_wrap=True, markup=False)
-        others = sum(path.suffix not in (".md", ".html") for path in outcome.files)
-        if others:
-            console.print(f"  and {others} more in {out / 'tables'}", soft_wrap=True, markup=False)
-
-
-def cell_label(cell: Cell) -> str:
-    """A cell by the names of the paper: "lab, TrimSFT (margin 1, bandwidth 0.5), seed 0"."""
-    return f"{cell.model}, {cell.label}" + ("" if cell.is_base else f", seed {cell.seed}")
-
-
-def list_table() -> Table:
-    """Every study, and which of the paper's tables and figures it makes again."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table("study", "", "in the paper", box=box.SIMPLE_HEAD)
-    for study in STUDIES.values():
-        table.add_row(study.name, study.title, in_the_paper(study))
-    return table
-
-
-def show_study(described: Mapping[str, Any], console: Console) -> None:
-    """What `describe_study` returns, for people."""
-    (study,) = find_studies([described["study"]])
-    where = in_the_paper(study)
-    console.print(f"{study.name}: {study.title}{f' ({where} of the paper)' if where else ''}", markup=False)
-    for what in ("models", "benchmarks", "needs"):
-        console.print(f"{what}: {', '.join(described[what])}", markup=False, soft_wrap=True)
-    for cell in described["cells"]:
-        console.print(f"  {cell}", markup=False, soft_wrap=True)
 
 
 def describe_study(name: str, options: ScaleOptions) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from tests.scoring.graded import same, samples_of
 from trimsft import lab
+from trimsft.cli.quickstart import legend, main_table, other_table
 from trimsft.scoring.scores import BenchmarkScore, score
-from trimsft.study.quickstart import scores as tables
 from trimsft.study.quickstart.following import next_commands
 from trimsft.study.quickstart.scores import Results, describe
 
@@ -52,7 +52,7 @@ def printed(table: object, width: int = 80) -> list[str]:
 
 def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
     results = make_results(**ALL)
-    lines = printed(tables.main_table(results), width=200)
+    lines = printed(main_table(results), width=200)
     assert max(len(line.rstrip()) for line in lines) <= 80
     header, _, *body = [line.split() for line in lines if line.strip()]
     assert header == [*TIERS, "average"]
@@ -63,16 +63,16 @@ def test_methods_by_tiers_and_their_average_sampled_then_greedy() -> None:
     assert sampled["TrimSFT"][1::2] == ["75.0↑"] * 4 and sampled["FSFT"][1::2] == ["12.5↓"] * 4
     low, high = map(int, re.fullmatch(r"(\d+)-(\d+)", sampled["TrimSFT"][8]).groups())  # type: ignore[union-attr]
     assert low < 75 < high
-    lines = printed(tables.other_table(results))
+    lines = printed(other_table(results))
     assert "pass@8" in lines[1] and "majority@8" in lines[1]
     assert len([line for line in lines if "100.0" in line]) >= 5
 
 
 def test_nothing_is_marked_where_nothing_differs_or_sft_is_missing_or_problems_are_few() -> None:
     for results in (make_results(base=(5, 1.0), sft=(5, 1.0)), make_results(base=(5, 1.0), trim=(8, 1.0))):
-        text = "\n".join(printed(tables.main_table(results)))
+        text = "\n".join(printed(main_table(results)))
         assert "↑" not in text and "↓" not in text
-    assert "SFT" not in tables.legend(results)
+    assert "SFT" not in legend(results)
     assert make_results(problems=2, sft=(2, 1.0), trim=(6, 1.0)).direction("trim", "average") == 0
 
 

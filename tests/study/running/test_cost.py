@@ -8,13 +8,14 @@ import pytest
 from rich.console import Console
 
 from tests.study.stub import SCORES, finish, job_of
+from trimsft.cli.studies import cost_table, show_cost
 from trimsft.lab import base_model_path, training_rows
 from trimsft.study.cells import Cell
 from trimsft.study.command import StudySettings, study_cost
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running import cost as costs
 from trimsft.study.running import job as jobs
-from trimsft.study.running.cost import CellCost, Cost, cost_table, show_cost
+from trimsft.study.running.cost import CellCost, Cost
 from trimsft.study.scales import LAB, PAPER, ModelAt, Scale
 
 

@@ -15,7 +15,7 @@ from trimsft.study.running import checks, execution
 from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, Outcome, in_order
 from trimsft.study.running.job import CellJob
-from trimsft.study.running.watch import read_status
+from trimsft.study.running.status import read_status
 from trimsft.study.scales import ModelAt, Scale
 
 

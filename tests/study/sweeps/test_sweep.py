@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
+from trimsft.cli.studies import show_sweep
 from trimsft.errors import RunError
 from trimsft.report.figures import style
 from trimsft.report.page.sweep import read_sweep as read_for_page
@@ -17,7 +18,7 @@ from trimsft.scoring.scores import over_runs
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import Outcome
 from trimsft.study.scales import SCALES
-from trimsft.study.sweeps.command import SweepSettings, run_sweep, show_sweep
+from trimsft.study.sweeps.command import SweepSettings, run_sweep
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.study.sweeps.sweep import best_of, candidates, select, sweep_cells, swept_of
 from trimsft.study.sweeps.writing import conclusions, sweep_record, sweep_table, write_sweep

@@ -9,7 +9,7 @@ runs/quickstart/
   quickstart.json    the table, for programs
   report.html
 
-`command` runs it as the cells of a study, `scores` says what came out, in tables and words.
+`command` runs it as the cells of a study, `scores` says what came out, in numbers and words.
 """
 
 from trimsft.study.quickstart.command import QuickstartOutcome, QuickstartSettings, run_quickstart

@@ -26,10 +26,7 @@ from trimsft.study.running.execution import OnEvent, Outcome, ignore, run_cells
 from trimsft.study.scales import LAB, LAB_BASE, ModelAt, Scale
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from trimsft.study.quickstart.scores import Results
-    from trimsft.study.running.watch import Progress
 
 HELD_OUT = 1_000_000  # added to the seed: no training takes these rows
 METHODS = (*PAPER_OBJECTIVES, "auto-trim")
@@ -195,7 +192,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     """Do what is missing; raises `RunError` where the folder holds another quickstart.
 
     Args:
-        on_event: called with every change of a cell, such as `quickstart_progress(settings, console)`.
+        on_event: called with every change of a cell.
     """
     from trimsft.scoring.records import load_run
     from trimsft.study.quickstart.scores import Results
@@ -241,42 +238,5 @@ def _counted(methods: Sequence[str]) -> str:
     return "the paper's six objectives and AutoTrim" if methods == METHODS else ", ".join(map(method_name, methods))
 
 
-# ---- what is printed
-
-
-def quickstart_progress(settings: QuickstartSettings, console: Console) -> Progress:
-    """A live view that names methods as the paper does, with one number for each that is done."""
-    from trimsft.scoring.records import load_run
-    from trimsft.study.running.watch import Progress
-
-    def headline(cell: Cell) -> str:
-        scores = load_run(settings.folder().run(cell), tuple(TIERS))
-        mean = sum(score.interval("average").value for score in scores) / len(scores)
-        return f"average@{settings.samples} {100 * mean:.1f}"
-
-    return Progress(console, _label, headline)
-
-
 def _label(cell: Cell) -> str:
     return method_name(cell.objective)
-
-
-def show_quickstart(outcome: QuickstartOutcome, console: Console, *, program: str = "trimsft") -> None:
-    """The table, what it says, where the rest is, and how to go on; `program` is how the user's shell calls it."""
-    from trimsft.study.quickstart.following import next_commands
-    from trimsft.study.quickstart.scores import describe, legend, main_table, other_table
-
-    out, results = outcome.cells.folder.out, outcome.results
-    if results is not None:
-        for part in (main_table(results), other_table(results), legend(results) + "\n", describe(results) + "\n"):
-            console.print(part)
-    if outcome.report:
-        console.print(f"Every score, token and gap: {outcome.report}", soft_wrap=True)
-    minutes, seconds = divmod(round(outcome.total_seconds), 60)
-    console.print(f"Run directories: {out} ({minutes} min {seconds} s)", soft_wrap=True)
-    trained = {cell.objective: run for cell, run in outcome.cells.done.items() if cell.objective != BASE}
-    if trained:
-        took = {cell.objective: steps for cell, steps in outcome.cells.seconds.items()}
-        length = outcome.settings.max_tokens
-        following = next_commands(out, trained, program=program, max_tokens=length, seconds=took)
-        console.print("\n" + following, soft_wrap=True, markup=False)

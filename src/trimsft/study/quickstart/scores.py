@@ -1,26 +1,13 @@
-"""What the runs of a quickstart scored, each held against SFT, in the form of the paper's Table 1, and in words.
-
-           lab-easy       lab-medium     lab-hard       average
-average@8
-  SFT      75.3 68-81     66.9 60-73     57.8 51-65     66.7 63-70
-  TrimSFT  94.1↑ 91-97    88.1↑ 83-92    83.8↑ 77-88    88.6↑ 86-91
-"""
-
-from __future__ import annotations
+"""What the runs of a quickstart scored, each held against SFT, and what that says in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trimsft.report.table import DOWN, UP
 from trimsft.scoring.compare import AVERAGE, Comparison, compare_runs
 from trimsft.scoring.intervals import Interval
 from trimsft.scoring.scores import BenchmarkScore, macro
 from trimsft.study.cells import BASE, method_name
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
 
 BASELINE = "sft"
 METHOD = "trim"  # of the paper
@@ -99,64 +86,6 @@ class Results:
                     "significant": compared.significant,
                 }
         return described
-
-
-# ---- tables
-
-
-def main_table(results: Results) -> Table:
-    """average@k, and greedy below it."""
-    columns = [*results.tiers, AVERAGE]
-    table = _table("", *columns)
-    for metric in (SAMPLED, GREEDY):
-        table.add_section()
-        table.add_row(f"[bold]{results.metrics[metric]}[/]")
-        for name in results.scores:
-            table.add_row(f"  {method_name(name)}", *(_cell(results, name, metric, column) for column in columns))
-    return table
-
-
-def other_table(results: Results) -> Table:
-    """pass@k and majority@k, the mean over tiers."""
-    metrics = list(results.metrics)[2:]
-    table = _table("mean over tiers", *(results.metrics[metric] for metric in metrics))
-    for name in results.scores:
-        table.add_row(f"  {method_name(name)}", *(_cell(results, name, metric, AVERAGE) for metric in metrics))
-    return table
-
-
-def legend(results: Results) -> str:
-    """What the marks mean."""
-    problems = sum(score.problems for score in next(iter(results.scores.values())))
-    text = f"Percent, with 95 % intervals over {problems} problems; bold is the highest."
-    if BASELINE in results.scores:
-        text += f" {UP} {DOWN}: differs from SFT, paired by problem, Holm-corrected p < 0.05."
-    return text
-
-
-def _cell(results: Results, name: str, metric: str, column: str) -> Text:
-    from rich.text import Text
-
-    interval = results.score(name, metric, column)
-    best = max(_shown(results.score(other, metric, column)) for other in results.scores)
-    mark = {1: UP, -1: DOWN, 0: " "}[results.direction(name, metric, column)]
-    style = "bold" if _shown(interval) == best else ""
-    low, high = (round(100 * bound) for bound in (interval.low, interval.high))
-    return Text.assemble((f"{_shown(interval):5.1f}", style), mark, (f" {f'{low}-{high}':<6}", "dim"))
-
-
-def _shown(interval: Interval) -> float:
-    return round(100 * interval.value, 1)
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    return table
 
 
 # ---- words: each sentence is chosen by the numbers, none is written beforehand

@@ -4,7 +4,7 @@ cost = estimate_cost(cells, scale, StudyFolder(Path("runs/study-lab")), needs)
 cost.total.gpu_hours, cost.total.disk_bytes, cost.assumptions
 
 Training tokens are counted on a sample of the rows where the data is at hand. Everything that is assumed instead is in
-`assumptions`, and is printed below the table.
+`assumptions`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,9 @@ from trimsft.study.running.checks import refuse_lost_weights
 from trimsft.study.running.execution import in_order
 from trimsft.study.running.job import CellJob, all_needs, uses_vllm
 from trimsft.study.running.training import model_path, task, training_settings
-from trimsft.study.scales import Scale, ScaleOptions
+from trimsft.study.scales import Scale
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from trimsft.train.settings import Settings
 
 COUNTED_ROWS = 200
@@ -286,67 +283,3 @@ def _parameters_in(file: Path) -> int:
 
     with safe_open(file, "np") as weights:
         return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-
-
-# ---- what is printed
-
-
-def show_cost(cost: Cost, options: ScaleOptions, console: Console) -> None:
-    scale = options.to_scale()
-    console.print(cost_table(cost, scale))
-    if not cost.cells:
-        return
-    kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
-    console.print(
-        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk, each of those "
-        "that go side by side.",
-        soft_wrap=True,
-    )
-    for text in cost.assumptions:
-        console.print(f"- {text}", soft_wrap=True, markup=False)
-
-
-def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:
-    """A row for each cell, the first ones, and the total."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
-    rows = [_row(cell) for cell in cost.cells]
-    time = "core\nminutes" if scale.device == "cpu" else "GPU\nhours"
-    headers = ("to run", "trained\ntokens", "generated\ntokens", time, "disk")
-    cells = f"{len(cost.cells)} cell{'' if len(cost.cells) == 1 else 's'}"
-    feet = (f"{cells}, and {cost.already_done} done", *_row(cost.total)[1:])
-    for number, (header, foot) in enumerate(zip(headers, feet, strict=True)):
-        # names stay whole, over two lines where they must: they differ at their ends
-        table.add_column(
-            header,
-            footer=foot,
-            justify="right" if number else "left",
-            min_width=8 if number else 20,
-            overflow="ellipsis" if number else "fold",
-        )
-    for row in rows[:most]:
-        table.add_row(*(Text(text) for text in row))
-    if len(rows) > most:
-        table.add_row(f"and {len(rows) - most} more")
-    return table
-
-
-def _row(cell: CellCost) -> tuple[str, str, str, str, str]:
-    time = 60 * cell.cpu_hours or cell.gpu_hours
-    return (
-        cell.name,
-        f"{cell.trained_tokens / 1e6:,.2f} M",
-        f"{cell.generated_tokens / 1e6:,.2f} M",
-        f"{time:,.1f}" if time < 100 else f"{time:,.0f}",
-        size_text(cell.disk_bytes),
-    )
-
-
-def size_text(size: float) -> str:
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size / 1e3:,.0f} kB"

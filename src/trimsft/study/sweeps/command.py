@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import option
@@ -25,9 +25,6 @@ from trimsft.study.scales import Scale
 from trimsft.study.sweeps.grid import left_out, points, read_axes
 from trimsft.study.sweeps.sweep import Swept, check_choice, select, sweep_cells, swept_of
 from trimsft.study.tables.summaries import load_results
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NEEDS = frozenset({"scores"})
 
@@ -77,7 +74,7 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
     """Do what is missing, then choose and write; what cannot be is refused before anything is run.
 
     Args:
-        on_event: called with every change of a cell, such as a `Progress`.
+        on_event: called with every change of a cell.
         command: the command line, for sweep.json and the page.
     """
     from trimsft.study.sweeps.writing import write_sweep
@@ -99,21 +96,6 @@ def sweep_cost(settings: SweepSettings) -> Cost:
     """What a sweep would take; nothing is written."""
     _, cells, scale, folder = _plan(settings)
     return estimate_cost(cells, scale, folder, NEEDS)
-
-
-def show_sweep(outcome: SweepOutcome, console: Console) -> None:
-    """The table, what it says, where the rest is."""
-    from trimsft.report.rendering import to_rich
-    from trimsft.study.sweeps.writing import conclusions, sweep_table
-
-    if outcome.swept is None:
-        return
-    console.print(to_rich(sweep_table(outcome.swept, brief=True)))
-    for sentence in (*conclusions(outcome.swept), *outcome.notes):
-        console.print(sentence, markup=False)
-    for path in outcome.files:
-        if path.suffix in (".html", ".md", ".png"):
-            console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
 def _plan(settings: SweepSettings) -> tuple[list[Cell], list[Cell], Scale, StudyFolder]:

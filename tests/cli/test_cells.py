@@ -5,9 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
+from trimsft.cli.cells import SHOWN, Progress, status_table
 from trimsft.study.cells import Cell
 from trimsft.study.running.execution import Event
-from trimsft.study.running.watch import SHOWN, CellState, Progress, status_table
+from trimsft.study.running.status import CellState
 
 SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
 

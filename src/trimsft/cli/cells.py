@@ -1,12 +1,9 @@
-"""Watching cells: a live view while they run, and where they stand by what is on disk.
+"""The cells of a study on a terminal: a live view while they run, and a table of where they stand.
 
 12 of 17 done, 2 running, 1 elsewhere, 1 failed, 1 waiting  4:12
-lab/trim-margin1-bandwidth2/seed0    training             ━━━━━━━━──────────  14/50
-lab/trim-margin1-bandwidth3/seed0    evaluating lab-easy  ━━━━━━━━━━━━━━────  210/360
-lab/trim-margin1-bandwidth4/seed0    failed               learning_rate: must not be below 0, got -1
-
-for state in read_status(Path("runs/study-lab")):
-    state.cell.name, state.state, state.note      # "lab/sft/seed0", "running", "training, process 42 on host since ..."
+lab, TrimSFT (margin 1, bandwidth 2), seed 0  training             ━━━━━━━━──────────  14/50
+lab, TrimSFT (margin 1, bandwidth 3), seed 0  evaluating lab-easy  ━━━━━━━━━━━━━━────  210/360
+lab, TrimSFT (margin 1, bandwidth 4), seed 0  failed               learning_rate: must not be below 0, got -1
 """
 
 from __future__ import annotations
@@ -14,16 +11,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trimsft.runs import holder_of
 from trimsft.study.cells import Cell
-from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import Event
-from trimsft.study.running.job import STAGES, all_needs
-from trimsft.study.scales import Scale
+from trimsft.study.running.status import CellState
 
 if TYPE_CHECKING:
     from typing import Self
@@ -132,40 +124,9 @@ def _counts(states: Sequence[str], order: Sequence[str]) -> str:
     return ", ".join([f"{counts['done']} of {len(states)} done", *parts])
 
 
-# ---- by what is on disk
-
-
-@dataclass(frozen=True)
-class CellState:
-    """One cell as it is now."""
-
-    cell: Cell
-    state: str  # running, failed, missing or done
-    note: str  # the stage and who is at it; why it failed; what there is already of one that is missing
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
-
-
-def read_status(out: Path) -> list[CellState]:
-    """Every cell that was asked for in a folder, also while others work on it, on whatever machine."""
-    folder = StudyFolder(out)
-    scale = folder.read_scale()
-    return [_look(folder, scale, cell, all_needs(scale, needs)) for cell, needs in folder.asked_for().items()]
-
-
-def _look(folder: StudyFolder, scale: Scale, cell: Cell, needs: frozenset[str]) -> CellState:
-    """One cell; what is done before who is at it, because a finished cell may be looked at again."""
-    missing = folder.missing(cell, scale, needs)
-    if not missing:
-        return CellState(cell, "done", "")
-    if holder := holder_of(folder.claim(cell)):
-        updates = folder.updates_done(cell) if missing[0] == "train" else 0
-        return CellState(cell, "running", f"{STAGES[missing[0]]}{f', update {updates}' if updates else ''}, {holder}")
-    if reason := folder.read_failure(cell):
-        return CellState(cell, "failed", reason)
-    is_begun = missing[0] != "train" and not cell.is_base
-    return CellState(cell, "missing", f"still to do: {', '.join(missing)}" if is_begun else "")
+def cell_label(cell: Cell) -> str:
+    """A cell by the names of the paper: "lab, TrimSFT (margin 1, bandwidth 0.5), seed 0"."""
+    return f"{cell.model}, {cell.label}" + ("" if cell.is_base else f", seed {cell.seed}")
 
 
 def status_table(states: Sequence[CellState]) -> Table:
