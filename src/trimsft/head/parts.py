@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from trimsft.head.memory import padded, rows_of_a_chunk
-from trimsft.head.problem import Problem, Solution, copy_to_host
-from trimsft.head.records import is_sound
+from trimsft.head.problem import Problem, Solution
 from trimsft.head.solver import Solver, add_matmul
 
 
@@ -49,13 +48,13 @@ class InParts(Solver):
             self.records.weigh(rows)
             self._claim_slots(rows)  # for what it counts
             if rows.stop == self.T:
-                ledger = copy_to_host(self.records.ledger)
+                ledger = self.records.ledger()
             self.records.logit_gradients(grad_CV, everything, grad_CV, first_row=rows.start)
             self._add(grad_CV, rows, sum_VH)
         del grad_CV, self.space_CV
         if sum_VH is not None:
             self.grad_weight_VH = sum_VH.to(weight_VH.dtype)
-        return self._solution(kept=self.T, finite=is_sound(ledger()))
+        return self._solution(kept=self.T, finite=ledger().is_sound)
 
     def _add(self, grad_CV: Tensor, rows: slice, sum_VH: Tensor | None) -> None:
         if sum_VH is not None:

@@ -3,15 +3,16 @@
 Shapes: T trained tokens, V vocabulary, C rows of a chunk, K rows and S columns of any piece of the logits.
 """
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
 from trimsft.head import kernels
-from trimsft.head.problem import Problem, weigh
+from trimsft.head.problem import Problem, copy_to_host, weigh
 from trimsft.objectives import PAPER_OBJECTIVES, AutoTrim, Objective, TokenStats
 
 
@@ -42,6 +43,31 @@ class Rows:
     slots: Tensor
 
 
+class Ledger(NamedTuple):
+    """What a device has counted of the rows so far, in the order in which the kernel `claim_slots` has it."""
+
+    kept: float
+    broken: float
+    """Rows with a statistic or weight that is not finite."""
+    mass: float
+    mass_skipped: float
+    squares: float
+    """Of the mass."""
+    squares_skipped: float
+    divisor: float
+    """The normalizer. Read with the others, it costs no wait for the device to learn whether it is 0."""
+
+    @property
+    def masses(self) -> tuple[float, float, float, float]:
+        """As `too_much_skipped` takes them."""
+        return self.mass, self.mass_skipped, self.squares, self.squares_skipped
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every row is finite, and the normalizer a number above 0."""
+        return not self.broken and 0 < self.divisor < float("inf")
+
+
 class RowRecords:
     """Statistics, weight and slot of each row of a problem, whose tensors must be contiguous."""
 
@@ -61,10 +87,8 @@ class RowRecords:
         self.weights_T = floats_5T[4]
         self.slots_T = torch.empty_like(labels_T, dtype=torch.int32)
         self.row_of_slot_T = torch.zeros_like(labels_T)
-        # rows kept, rows that are not finite, mass of all rows and of skipped ones, the same of squares; and the
-        # normalizer: read with them, it costs no wait for the device to learn whether it is 0
-        self.ledger = hidden_TH.new_zeros(7, dtype=torch.float64)
-        self.ledger[6:] = problem.divisor
+        self._ledger = hidden_TH.new_zeros(len(Ledger._fields), dtype=torch.float64)
+        self._ledger[-1:] = problem.divisor
         self._objective, self._parameters = _as_kernel(problem.objective)
         self._gates_T = self._exponent = self.weights_T
         if isinstance(problem.objective, AutoTrim):
@@ -97,9 +121,18 @@ class RowRecords:
         """Number the rows worth a backward pass, after those of earlier calls, and count them in the ledger."""
         self._launch(
             kernels.claim_slots, (1, 1, 1),
-            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self.ledger,
+            self.weights_T, self.tokens.nll, self.tokens.gap, self.slots_T, self.row_of_slot_T, self._ledger,
             rows.start, rows.stop, skip_below, capacity, min(8192, triton.next_power_of_2(block)),
         )  # fmt: skip
+
+    def ledger(self) -> Callable[[], Ledger]:
+        """Start to copy what was counted so far; the function returned waits for that."""
+        numbers = copy_to_host(self._ledger)
+        return lambda: Ledger(*numbers())
+
+    def forget_slots(self) -> None:
+        """Count from the first row on again."""
+        self._ledger[:-1].zero_()
 
     def picked(self, rows_K: Tensor) -> Rows:
         """Some rows in a place of their own each."""
@@ -131,11 +164,6 @@ class RowRecords:
             self._compiled[kernel] = kernel[grid](*arguments, num_warps=8)
         else:
             compiled[grid](*arguments)
-
-
-def is_sound(ledger: list[float]) -> bool:
-    """Whether every row is finite, and the normalizer a number above 0."""
-    return not ledger[1] and 0 < ledger[6] < float("inf")
 
 
 def _as_kernel(objective: Objective) -> tuple[str, tuple[float, float]]:

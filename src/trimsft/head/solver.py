@@ -27,16 +27,8 @@ import triton
 from torch import Tensor
 
 from trimsft.head.memory import SLICE_BYTES, padded, rows_of_a_chunk
-from trimsft.head.problem import (
-    Problem,
-    Solution,
-    copy_to_host,
-    gradient_mass,
-    rows_to_keep,
-    threshold_for,
-    too_much_skipped,
-)
-from trimsft.head.records import RowRecords, is_sound
+from trimsft.head.problem import Problem, Solution, gradient_mass, rows_to_keep, threshold_for, too_much_skipped
+from trimsft.head.records import Ledger, RowRecords
 
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
 MATMUL_RATE = 6e14  # operations a second
@@ -74,7 +66,7 @@ class Solver:
     def run(self) -> Solution:
         ledger = self._forward()
         if not self.problem.wants_gradient:
-            return self._solution(kept=0, finite=is_sound(ledger()))
+            return self._solution(kept=0, finite=ledger().is_sound)
         # what the backward pass needs in any case is made ready while the device is still at the forward pass
         if self.problem.wants_weight and self.grad_weight_VH is None:
             self.grad_weight_VH = torch.empty_like(self.weight_VH)
@@ -83,13 +75,13 @@ class Solver:
         hidden_BH = self.hidden_TH[slots] if copy_rows else self.hidden_TH
         if self._is_exact:
             self._backward(self.T, hidden_BH, rest=slots[:0])
-            return self._solution(kept=self.T, finite=is_sound(ledger()))
-        kept, _, *masses, _ = sums = ledger()
-        if not is_sound(sums):
+            return self._solution(kept=self.T, finite=ledger().is_sound)
+        counts = ledger()
+        if not counts.is_sound:
             return self._solution(kept=0, finite=False)
-        buffered = min(int(kept), self._capacity)
-        rest = self.records.row_of_slot_T[buffered : int(kept)]
-        if too_much_skipped(masses):
+        buffered = min(int(counts.kept), self._capacity)
+        rest = self.records.row_of_slot_T[buffered : int(counts.kept)]
+        if too_much_skipped(counts.masses):
             keep_T = rows_to_keep(gradient_mass(self.records.tokens, self.records.weights_T), self.problem.skip_below)
             rest = keep_T.index_fill_(0, slots[:buffered], False).nonzero().flatten()
         self._backward(buffered, hidden_BH, rest)
@@ -97,8 +89,8 @@ class Solver:
 
     # ---- forward: statistics, weights, and the logit gradients of the rows that fit the buffer
 
-    def _forward(self) -> Callable[[], list[float]]:
-        """What is returned waits for the ledger."""
+    def _forward(self) -> Callable[[], Ledger]:
+        """What is returned waits for what was counted."""
         ledger = None
         for number in itertools.count():  # the first chunk may change what follows
             rows = self.chunks[number]
@@ -108,12 +100,12 @@ class Solver:
                 self.records.weigh(rows)
                 self._claim_slots(rows)
                 if number == 0 and self.buffer_BV is None:
-                    counts = copy_to_host(self.records.ledger)
+                    counts = self.records.ledger()
                     if self.chunks[-1].start and self.chunks[1].start < self.chunk_rows:
                         self._chunk_logits(1)
                     self._make_buffer(seen=rows.stop, counts=counts())
                 if rows.stop == self.T:
-                    ledger = copy_to_host(self.records.ledger)
+                    ledger = self.records.ledger()
             if self.buffer_BV is not None:
                 everything = self.records.all(self.records.slots_T)
                 self.records.logit_gradients(logits_CV, everything, self.buffer_BV, first_row=rows.start)
@@ -122,7 +114,7 @@ class Solver:
         if ledger is None:
             self.records.weigh(slice(0, self.T))
             self._claim_slots(slice(0, self.T))
-            ledger = copy_to_host(self.records.ledger)
+            ledger = self.records.ledger()
         del self.space_CV
         return ledger
 
@@ -192,12 +184,11 @@ class Solver:
     def _capacity(self) -> int:
         return 0 if self.buffer_BV is None else self.buffer_BV.shape[0]
 
-    def _make_buffer(self, seen: int, counts: list[float]) -> None:
+    def _make_buffer(self, seen: int, counts: Ledger) -> None:
         """Size the buffer by the share of kept rows in the first chunk, and room for chance."""
-        counted, _, *masses, _ = counts
-        kept, unseen = int(counted), self.T - seen
+        kept, unseen = int(counts.kept), self.T - seen
         # where more rows follow, room for chance; without it the rows missing at the end would be computed again
-        if too_much_skipped(masses, slack=0.8 if unseen else 1.0):
+        if too_much_skipped(counts.masses, slack=0.8 if unseen else 1.0):
             # small rows are so many that they matter: keep more of the first chunk, and of the others
             mass_C = gradient_mass(self.records.tokens[:seen], self.records.weights_T[:seen])
             self.skip_below = min(self.skip_below, threshold_for(mass_C, slack=0.5 if unseen else 1.0))
@@ -243,9 +234,9 @@ class Solver:
 
     def _claim_again(self, seen: int) -> int:
         """How many of the rows seen are kept with the threshold as it is now."""
-        self.records.ledger[:6].zero_()
+        self.records.forget_slots()
         self._claim_slots(slice(0, seen))
-        return seen if self.skip_below == 0 else int(self.records.ledger[0])
+        return seen if self.skip_below == 0 else int(self.records.ledger()().kept)
 
     def _allocate(self, rows: int, least: int) -> Tensor | None:
         """Space for the logits of that many rows, or for as many as fit; None if that is fewer than `least`."""
