@@ -16,7 +16,7 @@ from trimsft import TrimSFT, __version__, linear_cross_entropy
 from trimsft.bench.head import plain_loss, synthetic_head
 from trimsft.errors import one_line
 from trimsft.head import BACKENDS, BackendUnavailable
-from trimsft.head.loss import auto_backend
+from trimsft.head.problem import auto_backend
 
 
 def examine(device: torch.device) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch._compile import _disable_dynamo
 
 from trimsft.head import chunked
 from trimsft.head import reference as plain
-from trimsft.head.problem import IGNORED, BackendUnavailable, Problem, Solution, has_triton, skip_below_of
+from trimsft.head.problem import IGNORED, BackendUnavailable, Problem, Solution, auto_backend, has_triton, skip_below_of
 from trimsft.head.rows import TrainedRows
 from trimsft.objectives import Objective, TokenStats, WeighsTokens, is_finite_number, needs_of
 from trimsft.objectives.base import without
@@ -292,11 +292,6 @@ def _check_settings(
             raise ValueError(f"{name}: must be a number > 0, got {value!r}")
     if not (is_finite_number(skip_below) and skip_below >= 0):
         raise ValueError(f"skip_below: must be a number >= 0, got {skip_below!r}")
-
-
-def auto_backend(hidden: Tensor) -> str:
-    """The name of the backend that "auto" takes for these hidden states."""
-    return "triton" if hidden.is_cuda and hidden.dtype != torch.float64 and has_triton() else "chunked"
 
 
 def choose_backend(name: str, hidden: Tensor, low_memory: bool | None) -> Callable[[Problem], Solution] | None:

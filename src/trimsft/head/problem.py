@@ -247,3 +247,8 @@ def copy_to_host(tensor: Tensor) -> Callable[[], list[float]]:
 @functools.cache
 def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
+
+
+def auto_backend(hidden: Tensor) -> str:
+    """The name of the backend that "auto" takes for these hidden states."""
+    return "triton" if hidden.is_cuda and hidden.dtype != torch.float64 and has_triton() else "chunked"

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from trimsft.head.problem import Matmul, has_triton, softcapped
+from trimsft.head.problem import Matmul, auto_backend, softcapped
 from trimsft.objectives import TokenStats
 
 CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 640 << 20}
@@ -67,9 +67,7 @@ def token_statistics(
     if labels_T.device.type == "cpu" and tokens and not 0 <= labels_T.min() <= labels_T.max() < vocabulary:
         low, high = int(labels_T.min()), int(labels_T.max())
         raise ValueError(f"labels_T: must be 0 to {vocabulary - 1}, got {low if low < 0 else high}")
-    kernel = backend == "triton" or (
-        backend == "auto" and hidden_TH.is_cuda and hidden_TH.dtype != torch.float64 and has_triton()
-    )
+    kernel = (auto_backend(hidden_TH) if backend == "auto" else backend) == "triton"
     matmul = Matmul(hidden_TH, weight_VH, bias, CHUNK_BYTES, multiple=128)
     sums, tops = [], []
     for start in range(0, max(tokens, 1), matmul.chunk_rows):
