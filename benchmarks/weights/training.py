@@ -10,7 +10,7 @@ that has most, V vocabulary, H hidden size.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,7 @@ from transformers import get_cosine_schedule_with_warmup
 from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from trimsft.head import IGNORED, linear_cross_entropy
 from trimsft.head.problem import weigh
+from trimsft.head.rows import evenly_spread, ids_of_nearly_all
 from trimsft.objectives import SFT, Adapts, AutoTrim, Objective, TokenStats
 
 SMALL_VOCABULARY = 4096
@@ -55,13 +56,9 @@ class Examples:
     def __len__(self) -> int:
         return len(self.ids_RL)
 
-    def fixed_parts(self, share: float = 0.9, rows: int = 1000, most: int = 64) -> tuple[int, ...]:
-        """Ids that nearly every row trains: what `trimsft.train.adapting.fixed_parts` finds, without its imports."""
-        places = np.unique(np.linspace(0, len(self) - 1, rows).astype(int))
-        counts: Counter[int] = Counter()
-        for labels in self.labels_RL[places].tolist():
-            counts.update({*labels} - {IGNORED})
-        return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(places)))
+    def fixed_parts(self, share: float = 0.9) -> tuple[int, ...]:
+        """Ids that nearly every row trains, as the trainer finds them."""
+        return ids_of_nearly_all(self.labels_RL[evenly_spread(len(self))].tolist(), share=share)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from trimsft.grading.expression import Tree
 from trimsft.grading.leaves import close, either, points, tree_of, tree_readings, word_of
 from trimsft.grading.normalize import clean, key
 from trimsft.grading.rules import Rules
-from trimsft.grading.sets import same_set
+from trimsft.grading.sets import FLIPPED, same_set
 from trimsft.grading.shapes import Shape, readings, shape_of
 from trimsft.grading.values import Evaluation, TooLarge, Undefined, computing, divided, names_in
 
@@ -256,14 +256,11 @@ def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
     return all(close(ratios[0], ratio, rules.tolerance or 0.0, 0.0, at) for ratio in ratios[1:])
 
 
-_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
-
-
 def _same_inequality(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
     """The same chain, read from the left or from the right, or the same interval."""
     if _in_order(gold, answer, ctx):
         return True
-    marks = tuple(_FLIPPED.get(mark, mark) for mark in reversed(answer.marks))
+    marks = tuple(FLIPPED.get(mark, mark) for mark in reversed(answer.marks))
     if _in_order(gold, Shape("inequality", answer.text[::-1], answer.parts[::-1], marks), ctx):
         return True
     intervals = gold.interval(), answer.interval()

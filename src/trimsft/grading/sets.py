@@ -23,7 +23,7 @@ from trimsft.grading.shapes import Shape
 from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, names_in
 
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
-_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
+FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
 _MOST_ENDS = 64
 
 
@@ -167,9 +167,9 @@ def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet | Non
     if left is None or right is None:
         return None
     if right[:2] == ("call", "abs"):
-        left, mark, right = right, _FLIPPED[mark], left
+        left, mark, right = right, FLIPPED[mark], left
     if left[:2] == ("call", "abs") and _number(right) is not None:
-        mirrored = _relation(left[2], _FLIPPED[mark], ("neg", right))
+        mirrored = _relation(left[2], FLIPPED[mark], ("neg", right))
         sides = [_relation(left[2], mark, right), mirrored]
         return _any(sides) if mark in (">", "\\ge") else _all(sides)
     symbols = names_in(left, right).symbols
@@ -180,7 +180,7 @@ def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet | Non
         return None
     slope, constant = line
     bound = _rounded(-constant / slope)
-    mark = _FLIPPED[mark] if slope < 0 else mark
+    mark = FLIPPED[mark] if slope < 0 else mark
     if mark == "\\ne":
         return _complement(RealSet((bound,), lambda x: x == bound))
     ends = (-MP.inf, bound) if mark in ("<", "\\le") else (bound, MP.inf)

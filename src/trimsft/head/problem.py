@@ -246,6 +246,7 @@ def copy_to_host(tensor: Tensor) -> Callable[[], list[float]]:
 
 @functools.cache
 def has_triton() -> bool:
+    """Builds of torch for CUDA bring it along."""
     return importlib.util.find_spec("triton") is not None
 
 

@@ -7,17 +7,15 @@ travels with that count, so that following the training costs no message of its 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor, distributed, nn
 from transformers import TrainerCallback
 
 from trimsft.errors import RunError, UsageError
-from trimsft.head import IGNORED
+from trimsft.head.rows import evenly_spread, ids_of_nearly_all
 from trimsft.objectives import Adapts, Objective
 from trimsft.train.patching import inside_peft
 
@@ -169,8 +167,4 @@ def fixed_parts(dataset: Any, *, share: float = 0.9, rows: int = 1000, most: int
     """
     if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names or len(dataset) == 0:
         return ()
-    places = np.unique(np.linspace(0, len(dataset) - 1, rows).astype(int))
-    counts: Counter[int] = Counter()
-    for labels in dataset.select(places)["labels"]:
-        counts.update({*labels} - {IGNORED})
-    return tuple(sorted(token for token, count in counts.most_common(most) if count >= share * len(places)))
+    return ids_of_nearly_all(dataset.select(evenly_spread(len(dataset), rows))["labels"], share=share, most=most)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trimsft.evaluate.engines.base import Sampling
-from trimsft.evaluate.engines.slot_attention import has_triton
+from trimsft.head.problem import has_triton
 
 _ELEMENTS = 2**25  # random numbers made at once: the hash needs a few buffers of this size
 

@@ -7,8 +7,6 @@ none, it is sdpa. The cache of keys and values stands still: rows change hands, 
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from trimsft.head.problem import has_triton
 
 NAME = "trimsft_slots"
 _SCORES = 2**26  # attention scores that are written out at once, where that has to be
@@ -142,12 +142,6 @@ def _explicit(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None, sc
         shares = scores.softmax(dim=-1, dtype=wide)[..., :positions].to(value.dtype)
         out[part] = (shares.unflatten(1, (key_heads, -1)) @ value[part, :, None]).flatten(1, 2)
     return out
-
-
-@functools.cache
-def has_triton() -> bool:
-    """Builds of torch for CUDA bring it along."""
-    return importlib.util.find_spec("triton") is not None
 
 
 class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
