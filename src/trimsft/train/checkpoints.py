@@ -33,7 +33,7 @@ from trimsft.errors import RunError, WriteError
 from trimsft.runs import sync
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.train.loading import can_load, load_weights
-from trimsft.train.seals import SEAL, STATE, seal, what_is_torn, what_is_wrong
+from trimsft.train.seals import SEAL, STATE_FILE, seal, what_is_torn, what_is_wrong
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -82,7 +82,9 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
     ) -> Any:
         begin = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
-        recorded = checkpoint and TrainerState.load_from_json(os.path.join(checkpoint, STATE)).best_model_checkpoint
+        recorded = (
+            checkpoint and TrainerState.load_from_json(os.path.join(checkpoint, STATE_FILE)).best_model_checkpoint
+        )
         if recorded:
             # by its place in this run: after the run was moved or copied, the path is none or another's
             own = Path(self._get_output_dir(trial)) / Path(recorded).name
@@ -160,7 +162,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             if self.args.should_save:
                 staged = folder / STAGING / final.name
                 # written again: its best checkpoint had the name of the staging folder
-                state.save_to_json(str(staged / STATE))
+                state.save_to_json(str(staged / STATE_FILE))
                 seal(staged, state.global_step)
                 _publish(staged, final)
         if self.args.should_save:
@@ -192,8 +194,8 @@ def _choose(folder: Path, wanted: str | Literal[True]) -> str | RunError:
         nothing = f"{str(folder)!r} holds no whole checkpoint"
         return str(newest) if newest else RunError(nothing, field="resume_from_checkpoint", hint="start without it")
     problem = what_is_torn(Path(wanted))
-    if problem is None and not (Path(wanted) / STATE).exists():
-        problem = f"{STATE} is missing"
+    if problem is None and not (Path(wanted) / STATE_FILE).exists():
+        problem = f"{STATE_FILE} is missing"
     if problem:
         problem = f"{wanted!r} is torn ({problem})"
         return RunError(problem, field="resume_from_checkpoint", hint="choose another")

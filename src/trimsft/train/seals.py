@@ -22,7 +22,7 @@ from trimsft.runs import fingerprint_file, sync, write_whole
 from trimsft.runs.parsing import parse_json, read_json
 
 SEAL = "complete.json"
-STATE = "trainer_state.json"
+STATE_FILE = "trainer_state.json"
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def _unreadable(checkpoint: Path, thorough: bool) -> Iterator[str]:
     """Files that do not open, where no hash can tell."""
     if (checkpoint / "checkpoint-is-incomplete.txt").exists():  # transformers: saving when asked to terminate
         yield "checkpoint-is-incomplete.txt says that it was still being written"
-    if (checkpoint / STATE).exists():
-        TrainerState.load_from_json(str(checkpoint / STATE))
+    if (checkpoint / STATE_FILE).exists():
+        TrainerState.load_from_json(str(checkpoint / STATE_FILE))
     for path in sorted(checkpoint.rglob("*.json")):
         parse_json(path.read_bytes())
     for path in sorted(checkpoint.rglob("*.safetensors")):
@@ -127,8 +127,8 @@ def _unreadable(checkpoint: Path, thorough: bool) -> Iterator[str]:
 
 def _what_is_missing(checkpoint: Path) -> str | None:
     """What training cannot continue without."""
-    if not (checkpoint / STATE).exists():
-        return f"{STATE} is missing"
+    if not (checkpoint / STATE_FILE).exists():
+        return f"{STATE_FILE} is missing"
     if any(checkpoint.glob("global_step*")):  # DeepSpeed keeps weights, optimizer and scheduler in there
         return None
     needed = {

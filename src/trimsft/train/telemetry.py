@@ -25,7 +25,7 @@ from trimsft.objectives import TokenStats
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
-STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
+TELEMETRY_STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
 HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight (appendix of the paper)
 
 _SUMS = [
@@ -259,7 +259,7 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
         self._file: JsonLines | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        restored = state.stateful_callbacks.get(STATE, {}) if state.global_step else {}
+        restored = state.stateful_callbacks.get(TELEMETRY_STATE, {}) if state.global_step else {}
         self._trainer._total_train_tokens = restored.get("train_tokens", 0)
         self._trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
         if not state.is_world_process_zero:
