@@ -140,13 +140,13 @@ def test_weights_are_finite_wherever_a_model_may_get_to(objective) -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters", "message"),
     [
-        (PAlpha, {"alpha": -1}, "alpha must be a finite number >= 0, got -1"),
-        (PThreshold, {"low": 0.5, "high": 0.2}, "high must be a finite number >= 0.5, got 0.2"),
-        (InfoSFT, {"mastered": 1.0}, "mastered must be a finite number > 0.5 and < 1, got 1.0"),
-        (TALR, {"temperature": 0}, "temperature must be a finite number > 0, got 0"),
-        (TALR, {"floor": 1}, "floor must be a finite number >= 0 and < 1, got 1"),
-        (Rho1, {"share": 1.0}, "share must be a finite number > 0 and < 1, got 1.0"),
-        (ProximalSFT, {"clip": math.nan}, "clip must be a finite number > 0, got nan"),
+        (PAlpha, {"alpha": -1}, "^alpha: must be a finite number >= 0, got -1"),
+        (PThreshold, {"low": 0.5, "high": 0.2}, "^high: must be a finite number >= 0.5, got 0.2"),
+        (InfoSFT, {"mastered": 1.0}, "^mastered: must be a finite number > 0.5 and < 1, got 1.0"),
+        (TALR, {"temperature": 0}, "^temperature: must be a finite number > 0, got 0"),
+        (TALR, {"floor": 1}, "^floor: must be a finite number >= 0 and < 1, got 1"),
+        (Rho1, {"share": 1.0}, "^share: must be a finite number > 0 and < 1, got 1.0"),
+        (ProximalSFT, {"clip": math.nan}, "^clip: must be a finite number > 0, got nan"),
     ],
 )
 def test_bad_parameters(kind, parameters, message) -> None:

@@ -139,7 +139,7 @@ def test_the_table_says_how_the_batch_is_shared(processes, monkeypatch) -> None:
 
 def test_a_batch_that_cannot_be_shared_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(TrimSFTConfig, "world_size", 16)
-    with pytest.raises(ValueError, match="global_batch: 24 cannot be shared by 16 processes; make it a multiple"):
+    with pytest.raises(ValueError, match="global_batch: cannot be shared by 16 processes, got 24; make it a multiple"):
         parse("llama-3.1-8b.yaml")
     _, args, _ = parse("llama-3.1-8b.yaml", "--global_batch", "32")
     assert (args.per_device_train_batch_size, args.gradient_accumulation_steps) == (2, 1)

@@ -35,8 +35,9 @@ def test_what_the_model_is_given_counts_and_what_is_installed_passes(settings, m
     settings.args.model_init_kwargs = {"attn_implementation": "flash_attention_3"}
     with pytest.raises(UsageError, match="flash_attention_3 needs the package flash-attn-3 or the package kernels"):
         check_attention(settings)
-    settings.args.model_init_kwargs = {"attn_implementation": "sdpa"}
-    check_attention(settings)
+    for other in ("sdpa", {"": "sdpa"}):  # transformers takes one for each part of a model, too
+        settings.args.model_init_kwargs = {"attn_implementation": other}
+        check_attention(settings)
     monkeypatch.setattr(attention, "has_flash_attention", lambda kind: kind == "flash_attention_2")
     settings.args.model_init_kwargs = None
     check_attention(settings)

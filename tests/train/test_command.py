@@ -83,6 +83,10 @@ def test_the_process_makes_what_the_function_makes(whole, fields, run) -> None:
 def test_a_refusal_is_one_line_and_exit_code_2(words, run, tmp_path) -> None:
     for wrong, says in (
         ([*words, "--objective", "trimm"], "objective: unknown name 'trimm'; did you mean 'trim'?"),
+        (
+            [*words, "--objective", "sft", "--bandwidth", "2"],
+            "trimsft: --bandwidth: has no effect with objective='sft', got 2.0; remove it",
+        ),
         (["train"], "nothing to train"),
     ):
         done = command(wrong, tmp_path / "log").wait()

@@ -7,6 +7,7 @@ import pytest
 from trl import SFTConfig
 
 from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
+from trimsft.errors import UsageError
 from trimsft.train import TrimSFTConfig
 
 
@@ -33,15 +34,18 @@ def test_the_objective_it_describes(settings, objective) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"objective": "sft", "bandwidth": 1.0}, "bandwidth: 1.0 has no effect with objective='sft'; remove it"),
-        ({"objective": "trim", "gamma": 3.0}, "gamma: 3.0 has no effect with objective='trim'"),
-        ({"objective": "fsft", "margin": 0.0}, "margin: 0.0 has no effect with objective='fsft'"),
+        ({"objective": "sft", "bandwidth": 1.0}, "^bandwidth: has no effect with objective='sft', got 1.0; remove it$"),
+        ({"objective": "trim", "gamma": 3.0}, "gamma: has no effect with objective='trim', got 3.0"),
+        ({"objective": "fsft", "margin": 0.0}, "margin: has no effect with objective='fsft', got 0.0"),
         ({"objective": "xyz"}, "objective: unknown name 'xyz'; known: sft, fsft, dft, trim, trim-e, trim-h, "),
         ({"margin": float("nan")}, "margin: must be a number, got nan"),
-        ({"loss_type": "dft"}, "loss_type: 'dft' would be ignored here.*objective='dft'"),
-        ({"loss_type": "other"}, "loss_type: 'other' .* leave it at 'nll'"),
+        ({"loss_type": "dft"}, "loss_type: would be ignored here, got 'dft'; .*objective='dft'"),
+        ({"loss_type": "other"}, "loss_type: .* got 'other'; leave it at 'nll'"),
         ({"head_backend": "cuda"}, "head_backend: unknown name 'cuda'; .*known: auto"),
-        ({"low_memory": True, "head_backend": "chunked"}, "low_memory: has no effect with head_backend='chunked'"),
+        (
+            {"low_memory": True, "head_backend": "chunked"},
+            "low_memory: has no effect with head_backend='chunked', got True",
+        ),
         ({"global_batch": 0}, "global_batch: must be at least 1, got 0"),
         ({"sort_micro_batches": True}, "sort_micro_batches: has no effect with gradient_accumulation_steps=1"),
         (
@@ -50,17 +54,18 @@ def test_the_objective_it_describes(settings, objective) -> None:
         ),
         (
             {"sort_micro_batches": True, "padding_free": True, "gradient_accumulation_steps": 2},
-            "sort_micro_batches: has no effect without padding",
+            "sort_micro_batches: has no effect with padding_free=True, where nothing is padded",
         ),
         (
             {"global_batch": 24, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
-            "gradient_accumulation_steps: 4 has no place beside global_batch=24, which makes it 6",
+            "gradient_accumulation_steps: has no place beside global_batch=24, which makes it 6, got 4",
         ),
     ],
 )
 def test_refusals(settings, says) -> None:
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(UsageError, match=says) as refused:
         config(**settings)
+    assert refused.value.field in settings
 
 
 @pytest.mark.parametrize(

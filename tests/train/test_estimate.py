@@ -22,6 +22,7 @@ from transformers import (
 )
 from trl import ModelConfig
 
+from trimsft.errors import UsageError
 from trimsft.train import footprint
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import Estimate, Plan, describe, estimate, peak_flops, plan_from
@@ -390,14 +391,14 @@ def test_plan_from_settings(monkeypatch) -> None:
         ({"lengths": ()}, "lengths: must be one or more"),
         ({"lengths": (4, 0)}, "lengths: must be one or more"),
         ({"lengths": (4,), "trained": 5}, "trained_tokens: must be from 0 to 4, got 5"),
-        ({"processes": 0}, "processes: must be >= 1, got 0"),
+        ({"processes": 0}, "processes: must be at least 1, got 0"),
         ({"model": small(MixtralConfig)}, "'mixtral', which has experts"),
         ({"model": Gemma4TextConfig()}, "'gemma4_text', whose layers differ in size"),
-        ({"optim": "lomo"}, r"optim: there is no estimate for 'lomo'; known: .*adamw_torch"),
+        ({"optim": "lomo"}, r"optim: there is no estimate for this optimizer, got 'lomo'; known: .*adamw_torch"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(fields, message) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UsageError, match=message):
         estimated(**fields)
 
 

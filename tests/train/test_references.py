@@ -114,8 +114,16 @@ def test_a_table_of_something_else_is_refused_in_one_line(fields, table, tmp_pat
         ({"objective": "p-alpha", "objective_parameters": "{oops}"}, "^objective_parameters: is not JSON"),
         ({"objective": "p-alpha", "objective_parameters": "2"}, "^objective_parameters: must be names and values"),
         ({"objective": "p-alpha", "objective_parameters": {"beta": 1}}, "no parameter 'beta'; it takes alpha"),
-        ({"objective": "p-alpha", "objective_parameters": {"alpha": -1}}, "alpha must be a finite number >= 0"),
-        ({"objective": "p-alpha", "margin": 2.0}, "^margin: 2.0 has no effect with objective='p-alpha'"),
+        (
+            {"objective": "p-alpha", "objective_parameters": {"alpha": -1}},
+            "^objective_parameters: 'alpha' must be a .* >= 0, got -1$",
+        ),
+        ({"objective": "p-alpha", "objective_parameters": {1: 2}}, "^objective_parameters: must be names and values"),
+        ({"objective": "auto-trim", "objective_parameters": {"fixed": 3}}, "^objective_parameters: are not for 'auto-"),
+        (
+            {"objective": "p-alpha", "margin": 2.0},
+            "^margin: has no effect with objective='p-alpha', got 2.0; remove it$",
+        ),
         (
             {"objective": "trim", "margin": 2.0, "objective_parameters": {"margin": 1}},
             "^objective_parameters: 'margin' is given twice",

@@ -181,7 +181,7 @@ def smoothed(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Te
     ("options", "settings", "names"),
     [
         ({"compute_loss_func": smoothed}, {}, "compute_loss_func: has no place"),
-        ({}, {"label_smoothing_factor": 0.2}, "label_smoothing_factor: 0.2 is only defined for objective='sft'"),
+        ({}, {"label_smoothing_factor": 0.2}, "label_smoothing_factor: is only defined for objective='sft', got 0.2"),
     ],
 )
 def test_losses_that_only_sft_has(options, settings, names, tmp_path) -> None:

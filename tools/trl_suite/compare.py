@@ -11,7 +11,7 @@ Outcomes = dict[str, dict[str, Any]]
 # test (without its parameters): what ours then says, and why; failing with other words is a loss
 REFUSED: dict[str, tuple[str, str]] = {
     "TestSFTTrainer::test_train_dft_loss": (
-        "ValueError: loss_type: 'dft' would be ignored here",
+        "UsageError: loss_type: would be ignored here, got 'dft'",
         "loss_type='dft' is refused: what a token is worth is said once, by objective='dft'",
     ),
     "TestSFTTrainer::test_train_model_dtype": (

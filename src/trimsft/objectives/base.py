@@ -139,4 +139,4 @@ def require_number(
         f" < {below:g}": below < math.inf,
     }
     bound = " and".join(text for text, is_given in bounds.items() if is_given)
-    raise ValueError(f"{type(objective).__name__}: {field} must be a finite number{bound}, got {value!r}")
+    raise UsageError(f"must be a finite number{bound}", field=field, value=value)

@@ -29,7 +29,7 @@ def check_attention(settings: Settings) -> None:
     """Refuse flash attention that is not installed."""
     given = settings.args.model_init_kwargs or {}
     kind = given.get(FIELD, settings.model.attn_implementation)
-    if kind in MODULES and not has_flash_attention(kind):
+    if isinstance(kind, str) and kind in MODULES and not has_flash_attention(kind):
         package = MODULES[kind].replace("_", "-").replace("interface", "3")
         raise UsageError(
             f"{kind} needs the package {package} or the package kernels, and neither is installed",

@@ -67,6 +67,8 @@ ENTRIES = {
     },
 }
 """Names in dictionaries, where all that are allowed are known."""
+FILES = {"accelerator_config", "fsdp_config", "deepspeed"}
+"""Dictionaries that may stand in a file, named in their place."""
 OPAQUE = {"optim_args", "lora_target_modules", "lora_task_type", "torch_compile_backend", "torch_compile_mode", "debug"}
 """What only the libraries can judge, beside dictionaries."""
 PATHS = {
@@ -119,11 +121,16 @@ def _is_enum(kind: Any) -> bool:
 
 def _check_entries(name: str, value: Any, hint: Any) -> None:
     """The names in a dictionary, which may be given as JSON."""
-    if isinstance(value, str) and value.startswith("{") and _holds_entries(hint):
+    if not _holds_entries(hint):
+        return
+    if isinstance(value, str) and value.startswith("{"):
         try:
             value = parse_json(value)
         except ParseError as error:
             raise UsageError(f"is not JSON ({error})", field=name, value=value) from error
+    is_text = isinstance(value, str) and name not in FILES
+    if is_text or (isinstance(value, dict) and not all(isinstance(entry, str) for entry in value)):
+        raise UsageError("must be names and values", field=name, value=value, hint='write them as {"name": 2}')
     if isinstance(value, dict) and name in ENTRIES:
         for entry in value:
             if entry not in ENTRIES[name]:

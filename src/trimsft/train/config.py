@@ -9,7 +9,7 @@ from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
 from trl import SFTConfig
 
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, one_line
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
 from trimsft.train.bounds import check_fields
@@ -79,12 +79,11 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         super().__post_init__()
         if self.loss_type != "nll":
             instead = f"={self.loss_type!r}" if self.loss_type in OBJECTIVES else ""
-            raise ValueError(
-                f"loss_type: {self.loss_type!r} would be ignored here; leave it at 'nll' and set objective{instead}"
-            )
+            hint = f"leave it at 'nll' and set objective{instead}"
+            raise UsageError("would be ignored here", field="loss_type", value=self.loss_type, hint=hint)
         self.make_objective()
         if self.low_memory and self.head_backend not in ("auto", "triton"):
-            raise ValueError(f"low_memory: has no effect with head_backend={self.head_backend!r}; remove one of them")
+            raise _without_effect("low_memory", True, f"head_backend={self.head_backend!r}", "remove one of them")
         if self.global_batch is not None:
             self._share_batch(self.global_batch)
         if self.sort_micro_batches:
@@ -116,34 +115,35 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         each, left = divmod(rows, self.world_size)
         if left:
             shares = ", ".join(str(count) for count in range(1, rows + 1) if rows % count == 0)
-            raise ValueError(
-                f"global_batch: {rows} cannot be shared by {self.world_size} processes; make it a multiple of "
-                f"{self.world_size}, or start {shares} processes"
+            raise UsageError(
+                f"cannot be shared by {self.world_size} processes",
+                field="global_batch",
+                value=rows,
+                hint=f"make it a multiple of {self.world_size}, or start {shares} processes",
             )
         chosen: int = self.gradient_accumulation_steps  # type: ignore[has-type]
         limit: int = min(self.per_device_train_batch_size, each)  # type: ignore[has-type]
         size = max(size for size in range(1, limit + 1) if each % size == 0)
         if chosen not in (1, each // size):
-            raise ValueError(
-                f"gradient_accumulation_steps: {chosen} has no place beside "
-                f"global_batch={rows}, which makes it {each // size}; remove one of them"
+            raise UsageError(
+                f"has no place beside global_batch={rows}, which makes it {each // size}",
+                field="gradient_accumulation_steps",
+                value=chosen,
+                hint="remove one of them",
             )
         self.per_device_train_batch_size = size
         self.gradient_accumulation_steps = each // size
 
     def _require_rows_to_sort(self) -> None:
+        beside = None
         if self.packing or self.padding_free:
-            raise ValueError("sort_micro_batches: has no effect without padding; remove it")
-        if self.gradient_accumulation_steps == 1:
-            raise ValueError(
-                "sort_micro_batches: has no effect with gradient_accumulation_steps=1, where an update is one "
-                "micro-batch; remove it"
-            )
-        if self.train_batch_size == 1:
-            raise ValueError(
-                "sort_micro_batches: has no effect with per_device_train_batch_size=1, where a row is never padded; "
-                "remove it"
-            )
+            beside = f"{'packing' if self.packing else 'padding_free'}=True, where nothing is padded"
+        elif self.gradient_accumulation_steps == 1:
+            beside = "gradient_accumulation_steps=1, where an update is one micro-batch"
+        elif self.train_batch_size == 1:
+            beside = "per_device_train_batch_size=1, where a row is never padded"
+        if beside:
+            raise _without_effect("sort_micro_batches", True, beside)
 
     def make_objective(self) -> Objective:
         """The objective these settings describe; a setting it does not have must stand at its default.
@@ -154,11 +154,25 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
         for name, value in given.items():
             if name not in takes:
-                raise ValueError(f"{name}: {value} has no effect with objective={self.objective!r}; remove it")
+                raise _without_effect(name, value, f"objective={self.objective!r}")
         more = self.objective_parameters or {}
         if not isinstance(more, dict):
             hint = 'write them as {"alpha": 2}'
             raise UsageError("must be names and values", field="objective_parameters", value=more, hint=hint)
         if twice := next((name for name in more if name in given), None):
             raise UsageError(f"{twice!r} is given twice", field="objective_parameters", hint="give it once")
-        return make_objective(self.objective, **given, **more)
+        try:
+            return make_objective(self.objective, **given, **more)
+        except UsageError as error:
+            if error.field in more:
+                error.problem, error.field = f"{error.field!r} {error.problem}", "objective_parameters"
+            raise
+        except (TypeError, ValueError) as error:  # what a class makes of values that it does not expect
+            if not more:
+                raise
+            problem = f"are not for {self.objective!r} ({one_line(error)})"
+            raise UsageError(problem, field="objective_parameters", value=more) from error
+
+
+def _without_effect(field: str, value: Any, beside: str, hint: str = "remove it") -> UsageError:
+    return UsageError(f"has no effect with {beside}", field=field, value=value, hint=hint)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import torch
 from transformers import PretrainedConfig
 
+from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.text.models import has_soft_cap, load_config
 from trimsft.train.attention import check_attention
@@ -100,7 +101,8 @@ def plan_from(
 
     for field in ("load_in_4bit", "load_in_8bit"):
         if getattr(model_args, field):
-            raise ValueError(f"{field}: there is no estimate for quantised weights; remove it or train without one")
+            hint = "remove it or train without an estimate"
+            raise UsageError("there is no estimate for quantised weights", field=field, value=True, hint=hint)
     dtype = getattr(model, "dtype", None) if model_args.dtype in (None, "auto") else getattr(torch, model_args.dtype)
     launched_sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true" or bool(args.fsdp)
     return Plan(

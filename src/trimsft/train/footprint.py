@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PretrainedConfig
 
+from trimsft.errors import UsageError
 from trimsft.head import chunked
 from trimsft.head.memory import SLICE_BYTES, most_bytes, rows_of_a_chunk
 from trimsft.objectives import OBJECTIVES
@@ -59,11 +60,12 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self.lengths) == 0 or min(self.lengths) < 1:
-            raise ValueError(f"lengths: must be one or more numbers >= 1, got {len(self.lengths)} of them")
+            raise UsageError("must be one or more numbers >= 1", field="lengths", value=self.lengths)
         if not 0 <= self.trained_tokens <= self.tokens:
-            raise ValueError(f"trained_tokens: must be from 0 to {self.tokens}, got {self.trained_tokens}")
+            problem = f"must be from 0 to {self.tokens}"
+            raise UsageError(problem, field="trained_tokens", value=self.trained_tokens)
         if self.processes < 1:
-            raise ValueError(f"processes: must be >= 1, got {self.processes}")
+            raise UsageError("must be at least 1", field="processes", value=self.processes)
 
     @property
     def tokens(self) -> int:
@@ -147,12 +149,12 @@ class Shape:
         text: Any = config.get_text_config()
         kind = text.model_type
         if max(getattr(text, name, 0) or 0 for name in ("num_experts", "num_local_experts", "n_routed_experts")) > 1:
-            raise ValueError(f"model: there is no estimate for {kind!r}, which has experts; only for dense layers")
+            raise _no_estimate(kind, "which has experts", hint="there is one for dense layers only")
         if getattr(text, "is_heterogeneous", False):
-            raise ValueError(f"model: there is no estimate for {kind!r}, whose layers differ in size")
+            raise _no_estimate(kind, "whose layers differ in size")
         for field in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"):
             if not isinstance(getattr(text, field, None), int):
-                raise ValueError(f"model: there is no estimate for {kind!r}, whose config has no whole number {field}")
+                raise _no_estimate(kind, f"whose config has no whole number {field}")
         heads = text.num_attention_heads
         size = getattr(text, "head_dim", None) or text.hidden_size // heads
         return cls(
@@ -166,6 +168,10 @@ class Shape:
             vocabulary=text.vocab_size,
             normed_queries=kind.startswith("qwen3"),
         )
+
+
+def _no_estimate(kind: str, reason: str, hint: str | None = None) -> UsageError:
+    return UsageError(f"there is no estimate for {kind!r}, {reason}", field="model", hint=hint)
 
 
 def build_on_meta(plan: Plan) -> Any:
@@ -236,7 +242,7 @@ def _optimizer_bytes(plan: Plan, numbers: int, size: int) -> float:
     if name in _STATE_BYTES:
         return _STATE_BYTES[name] * numbers
     known = ", ".join(sorted({*_STATES, *_STATE_BYTES}))
-    raise ValueError(f"optim: there is no estimate for {name!r}; known: {known}")
+    raise UsageError("there is no estimate for this optimizer", field="optim", value=name, hint=f"known: {known}")
 
 
 def layer_bytes(plan: Plan, shape: Shape) -> int:

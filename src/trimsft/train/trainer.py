@@ -20,7 +20,7 @@ from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import DataError, TrimSFTError, UsageError, one_line
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.text.encoding import Keep
 from trimsft.text.reference import COLUMN
@@ -34,13 +34,13 @@ from trimsft.train.config import TrimSFTConfig
 from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.outputs import TrimOutput
-from trimsft.train.patching import attach, fused_head, unpatch
+from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.printing import replace_printers
 from trimsft.train.references import cut_reference, with_reference
 from trimsft.train.repeats import RowsOnce
 from trimsft.train.sorting import SortsMicroBatches
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import STATE, Band, RecordTelemetry, Telemetry
+from trimsft.train.telemetry import TELEMETRY_STATE, Band, RecordTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
@@ -127,6 +127,7 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
                 own = {"revision": (given or {}).get("revision"), "trust_remote_code": args.trust_remote_code}
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model, quantization_config, args.model_init_kwargs = loaded, None, None
+        _fused_head(model, chosen, args)  # TRL would stumble over a model that cannot have one
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
@@ -138,18 +139,12 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
         self.data_collator = with_reference(self.data_collator, chosen, self.train_dataset)
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
-            raise ValueError(
-                "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
-            )
+            problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
+            raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         fixed = fixed_parts(self.train_dataset)
-        self.fused_head = fused_head(
-            self.model,
-            replace(chosen, fixed=fixed) if isinstance(chosen, AutoTrim) and not chosen.fixed else chosen,
-            skip_below=args.skip_below,
-            low_memory=args.low_memory,
-            backend=args.head_backend,
-            entropy=True,
-        )
+        if isinstance(chosen, AutoTrim) and not chosen.fixed:
+            chosen = replace(chosen, fixed=fixed)
+        self.fused_head = _fused_head(self.model, chosen, args)
         self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
@@ -277,9 +272,11 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
             length = self.args.max_length
             if length is None or "pixel_values" not in inputs or inputs["input_ids"].shape[-1] < length:
                 raise
-            raise ValueError(
-                f"max_length: at {length} rows with images were cut, and their placeholders must not be; raise it, or "
-                f"set it to None ({error})"
+            raise UsageError(
+                f"rows with images were cut, and their placeholders must not be ({one_line(error)})",
+                field="max_length",
+                value=length,
+                hint="raise it, or set it to None",
             ) from error
 
     def _router_loss(self, aux_loss: Tensor, *, accumulates: bool) -> Tensor:
@@ -297,7 +294,7 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
         tokens = self._sum_over_ranks(self._telemetry["train"].pending_tokens(self.args.device))
         loss = self.accelerator.gather(self._tr_loss).mean()
         # what transformers forgets: without it the mean loss of a resumed run is too small
-        self.state.stateful_callbacks[STATE] = {
+        self.state.stateful_callbacks[TELEMETRY_STATE] = {
             "train_tokens": self._total_train_tokens + int(tokens),
             "loss_sum": self._total_loss_scalar + float(loss),
         }
@@ -342,9 +339,11 @@ def _refuse_other_losses(
     if isinstance(objective, SFT):
         return  # TRL's own code handles both then
     if compute_loss_func is not None:
-        raise ValueError("compute_loss_func: has no place beside an objective; use objective='sft' with it")
-    if args.label_smoothing_factor:
-        raise ValueError(f"label_smoothing_factor: {args.label_smoothing_factor} is only defined for objective='sft'")
+        problem = "has no place beside an objective"
+        raise UsageError(problem, field="compute_loss_func", hint="use objective='sft' with it")
+    if smoothing := args.label_smoothing_factor:
+        problem, hint = "is only defined for objective='sft'", "set it to 0"
+        raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
 
 
 def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
@@ -355,15 +354,33 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
     plain = TrimSFTConfig.__dataclass_fields__
     # margin and bandwidth say which region the telemetry calls the middle
     for name in ("objective", "gamma", "objective_parameters"):
-        if getattr(args, name) != plain[name].default:
-            raise ValueError(
-                f"{name}: {getattr(args, name)!r} of TrimSFTConfig has no effect beside the trainer's own objective; "
-                "remove one of them"
-            )
+        if (value := getattr(args, name)) != plain[name].default:
+            hint = "remove it from TrimSFTConfig, or give the trainer none"
+            raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
     return objective
+
+
+def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
+    """The head that the settings describe; a model that cannot have one is refused as a setting is."""
+    try:
+        return fused_head(
+            model,
+            objective,
+            skip_below=args.skip_below,
+            low_memory=args.low_memory,
+            backend=args.head_backend,
+            entropy=True,
+        )
+    except TrimSFTError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(one_line(error)) from error
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     ids = getattr(model.generation_config, "eos_token_id", None)
     ids = list(ids) if isinstance(ids, list | tuple) else [ids]
+    if wrong := [token for token in ids if not isinstance(token, int | None)]:
+        problem, hint = "eos_token_id of its generation config must be a number", "fetch or make the model again"
+        raise UsageError(problem, field="model", value=wrong[0], hint=hint)
     return tuple({token for token in [*ids, tokenizer.eos_token_id] if token is not None})

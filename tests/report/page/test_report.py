@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
         write_report(tmp_path / "r.html", {"SFT": tmp_path / "no"}, title="")
     make_eval(tmp_path / "half", "lab-easy", [1])
     for wrong in ("many", True, None, float("nan"), 0):
-        with pytest.raises(ValueError, match="bandwidth must be a finite number > 0, got"):
+        with pytest.raises(ValueError, match="bandwidth: must be a finite number > 0, got"):
             page_of(tmp_path, {"Half": tmp_path / "half"}, settings={"bandwidth": wrong})
     (tmp_path / "half/eval/lab-easy/scores.json").write_text('{"average"')
     with pytest.raises(RunError, match=r"scores.json: invalid JSON"):
