@@ -1,19 +1,25 @@
 """Settings that are refused: in one line that names the field, before anything is done, without a trace."""
 
 import dataclasses
+import json
 import os
 import random
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from transformers import BertConfig, BertForMaskedLM
+from typer.testing import CliRunner
 
-from tests.train.tiny_run import as_words, make_fields
+from tests.train.tiny_run import as_words, make_fields, make_model
+from trimsft import cli
 from trimsft.errors import RunError, UsageError, exit_code
 from trimsft.train import TrimSFTTrainer, make_settings, parse, train, train_model
-from trimsft.train.settings import KINDS
+from trimsft.train.settings import KINDS, refusing
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +39,11 @@ REFUSED = [
     ("stray", "'stray' belongs to no field; trimsft train --help-all lists every field"),
     ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; for a recipe: --config smollm2-gsm8k"),
     ("--objective trimm", "objective: unknown name 'trimm'; did you mean 'trim'?"),
-    ("--objective dft --margin 2", "margin: 2.0 has no effect with objective='dft'; remove it"),
+    ("--objective dft --margin 2", "margin: has no effect with objective='dft', got 2.0; remove it"),
     ("--bandwidth 0", "bandwidth: must be above 0, got 0.0"),
     ("--learning_rate fast", "invalid float value: 'fast'"),
     ("--learning_rate -1", "learning_rate: must be at least 0, got -1.0"),
-    ("--loss_type dft", "loss_type: 'dft' would be ignored here"),
+    ("--loss_type dft", "loss_type: would be ignored here, got 'dft'"),
     ("--sample 0", "sample: must be at least 1, got 0"),
     ("--config ./nowhere.yaml", "--config: no such file, and no recipe of that name, got './nowhere.yaml'"),
     (
@@ -116,7 +122,9 @@ BAD_VALUES = {
     "head_backend packing_strategy truncation_mode train_sampling_strategy ddp_backend dtype template bf16 packing "
     "dataloader_multiprocessing_context warmup_ratio",
     '{ {"nonsense":1}': "accelerator_config gradient_checkpointing_kwargs",
-    "{": "lr_scheduler_kwargs model_init_kwargs dataset_kwargs fsdp_config deepspeed",
+    "{": "fsdp_config deepspeed",
+    "{ nonsense": "lr_scheduler_kwargs model_init_kwargs dataset_kwargs gradient_checkpointing_kwargs "
+    "objective_parameters",
 }
 BAD_WORDS = [
     (field, value) for values, names in BAD_VALUES.items() for field in names.split() for value in values.split()
@@ -124,6 +132,7 @@ BAD_WORDS = [
 BAD_YAML = {
     "[1]": "learning_rate seed max_steps margin max_length bf16 optim lr_scheduler_type objective dataset_name dtype "
     "model_name_or_path output_dir template system_prompt sample lora_r model_init_kwargs fsdp_config label_names",
+    "{1: 2}": "lr_scheduler_kwargs model_init_kwargs dataset_kwargs objective_parameters",
     "{a: 1}": "learning_rate max_steps run_name report_to dataset_name eos_token lora_target_modules",
     "true": "learning_rate seed max_steps margin max_length objective eval_strategy sample",
     "5": "bf16 packing optim save_strategy objective dataset_name model_name_or_path output_dir run_name report_to "
@@ -155,6 +164,12 @@ def test_bad_values_are_refused_by_the_name_of_their_field_before_anything_is_do
     assert len(BAD_WORDS) + len(BAD_FIELDS) > 150 and everything(tmp_path) == {}
 
 
+def test_a_model_that_cannot_have_the_head_is_refused(fields, tmp_path) -> None:
+    masked = make_model(tmp_path / "masked")
+    BertForMaskedLM(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(masked)
+    assert_refused(["--model", str(masked)], "BertForMaskedLM is a masked language model", fields, tmp_path)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -167,6 +182,49 @@ def test_what_only_a_library_can_judge_binds_no_folder_either(words, fields, tmp
     if words[0] == "--optim_args":
         (tmp_path / "run").mkdir()  # an empty folder of the user's stays one
     assert_refused(words, f"it may come from {words[0][2:]}", fields, tmp_path)
+
+
+BUGS = [
+    (AttributeError, "None.strip()"),
+    (AttributeError, "torch.nn.Linear(1, 1).nowhere"),  # raised by torch, for a line of ours
+    (KeyError, "{}['a']"),
+    (IndexError, "[][0]"),
+    (ValueError, "int('a')"),
+    (TypeError, "len(1)"),
+    (RuntimeError, "raise RuntimeError"),
+]
+
+
+@pytest.mark.parametrize(("kind", "line"), BUGS, ids=[line for _, line in BUGS])
+def test_a_bug_of_ours_stays_what_it_is(kind, line) -> None:
+    ours: dict[str, Any] = {"__name__": "trimsft.train.somewhere", "torch": torch}
+    exec(f"def fail(): {line}", ours)
+    with pytest.raises(kind) as caught, refusing(["model_init_kwargs"]):
+        ours["fail"]()
+    assert caught.type is kind
+
+
+def test_a_file_that_fails_our_code_is_no_bug() -> None:
+    with pytest.raises(UsageError, match="No such file"), refusing():
+        exec("open('nowhere/at/all')", {"__name__": "trimsft.train.somewhere"})
+
+
+def test_a_bug_of_ours_is_no_refusal_of_the_command(fields, tmp_path, monkeypatch) -> None:
+    words = ["train", *as_words(fields), "--output_dir", str(tmp_path / "run")]
+    monkeypatch.setattr("trimsft.train.trainer.fixed_parts", lambda _: None)
+    done = CliRunner().invoke(cli.app, words)
+    assert done.exit_code == 1 and isinstance(done.exception, TypeError)
+    assert "trimsft/train/trainer.py" in "".join(traceback.format_exception(done.exception))
+
+
+def test_a_model_folder_with_wrong_entries_is_refused(fields, tmp_path) -> None:
+    other = make_model(tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "architectures": ["NobodysForCausalLM"]}))
+    assert_refused(["--model", str(other)], "has no attribute", fields, tmp_path)
+    (other / "config.json").write_text(json.dumps(config))
+    (other / "generation_config.json").write_text('{"eos_token_id": [[1]]}')
+    assert_refused(["--model", str(other)], "eos_token_id of its generation config must be a number", fields, tmp_path)
 
 
 def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:

@@ -12,6 +12,7 @@ import functools
 import itertools
 import logging
 import os
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -246,6 +247,8 @@ def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | No
 def refusing(given: Iterable[str] = (), *, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """What other packages raise at settings they cannot carry out becomes a `UsageError`.
 
+    An error that was raised in this package's own code is a bug, and left as it is.
+
     Args:
         given: the settings that were made; of these, the ones that only those packages can judge are named.
         is_over: asked whether the settings have proved their worth, so that an error is something else.
@@ -254,7 +257,16 @@ def refusing(given: Iterable[str] = (), *, is_over: Callable[[], bool] = lambda:
         yield
     except (ValueError, TypeError, ImportError, OSError, RuntimeError, LookupError, AttributeError) as error:
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
+        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over() or _is_own_bug(error):
             raise
         names = ", ".join(doubtful(KINDS, given))
         raise UsageError(one_line(error), hint=f"it may come from {names}" if names else None) from error
+
+
+def _is_own_bug(error: Exception) -> bool:
+    """Whether a line of this package raised the error, or asked an object for what it has not; files may well fail."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    while frames[-1].f_code.co_name in ("__getattr__", "__getattribute__", "__getitem__"):
+        frames.pop()
+    module = str(frames[-1].f_globals.get("__name__"))
+    return module.partition(".")[0] == "trimsft" and not isinstance(error, OSError)
