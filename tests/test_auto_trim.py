@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft import AutoTrim, TokenStats
+from trimsft.errors import UsageError
 from trimsft.objectives import Adapts
 
 from .head.oracle import BACKENDS, assert_close, device_of, exact, formula, fused, make_head
@@ -164,7 +165,7 @@ def test_every_backend_agrees_with_the_formula_in_float64(backend, fixed) -> Non
     ids=str,
 )
 def test_bad_parameters_are_refused(parameters) -> None:
-    with pytest.raises(ValueError, match=f"AutoTrim: {next(iter(parameters))} must be"):
+    with pytest.raises(UsageError, match=f"^{next(iter(parameters))}: must be a finite number"):
         AutoTrim(**parameters)
 
 
