@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.train.tiny_run import as_words, make_fields
+from tests.train.tiny_run import as_words, make_data, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
@@ -388,3 +388,13 @@ def fill_the_disk(what: str, patched: pytest.MonkeyPatch) -> None:
             return fail() if is_it else write(path, content)  # type: ignore[func-returns-value]
 
         patched.setattr(Path, "write_bytes", write_some)
+
+
+def test_an_evaluation_at_the_start_has_data_or_is_refused(fields: dict[str, Any], tmp_path: Path) -> None:
+    asked = fields | {"output_dir": str(tmp_path / "asked"), "eval_on_start": True, "max_steps": 1, "save_steps": 1}
+    with pytest.raises(UsageError, match="is needed to evaluate on local data"):
+        train_model(**asked)
+    given = make_data(tmp_path / "test.jsonl", rows=3)
+    trained = train_model(**asked, dataset_test_file=str(given))
+    state = json.loads((trained.run.train_dir / "checkpoint-1" / "trainer_state.json").read_text())
+    assert ["eval_loss" in record for record in state["log_history"]][:1] == [True]

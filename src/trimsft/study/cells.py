@@ -68,10 +68,7 @@ class Cell:
         for name in PARAMETERS:
             if name in fields and name not in takes:
                 raise _without_effect(name, fields[name], repr(self.objective))
-        try:
-            made = make_objective(self.objective, **{name: fields[name] for name in takes if name in fields})
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        made = make_objective(self.objective, **{name: fields[name] for name in takes if name in fields})
         return {name: getattr(made, name) for name in takes} | fields
 
     @property

@@ -233,7 +233,8 @@ def load_tokenizer(settings: Settings) -> Any:
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
     """The rows to train on, and those to evaluate on if the settings ask for an evaluation."""
-    train, test = load_training_data(settings.data, tokenizer, with_eval=settings.args.eval_strategy != "no")
+    evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
+    train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
     if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
         raise UsageError(
             "false has no effect on problems and solutions, whose prompts are always masked",
