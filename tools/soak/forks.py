@@ -66,7 +66,10 @@ def _shard_on_cpu() -> None:
     """Tell accelerate, which ignores FSDP where there is no accelerator, that gloo belongs to one."""
     from accelerate.state import DistributedType, PartialState
 
+    from trimsft.train import TrimSFTConfig
+
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
+    TrimSFTConfig._begin_on_cpu = lambda _: None  # type: ignore[method-assign]
     PartialState._prepare_backend = lambda *_, **__: ("gloo", DistributedType.MULTI_GPU)
 
 
