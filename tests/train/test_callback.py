@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import trimsft
 from tests.train.tiny import make_model
@@ -51,6 +51,14 @@ def test_it_leads_an_objective_that_adapts_and_gives_the_model_back(tmp_path, mo
     assert seen == [1 / 3, 2 / 3, 1]
     ids = torch.arange(8)[None]
     assert model(input_ids=ids, labels=ids).logits is not None  # no longer patched
+
+
+def test_an_evaluation_before_and_after_is_the_frameworks_own(tmp_path) -> None:
+    trainer = make_trainer(tmp_path, make_model(), trimsft.TrimCallback(trimsft.AutoTrim()))
+    plain = make_trainer(tmp_path, make_model(), TrainerCallback())
+    assert trainer.evaluate()["eval_loss"] == plain.evaluate()["eval_loss"]
+    trainer.train()
+    assert trainer.evaluate()["eval_loss"] > 0
 
 
 # its gate moves in the first updates of a model that knows nothing

@@ -67,7 +67,9 @@ class AdvanceObjective(TrainerCallback):  # type: ignore[misc]
         self._remember(model, state)
 
     def _remember(self, model: Any, state: Any) -> None:
-        _keep(inside_peft(unwrapped(model)).trimsft_head.objective, state)
+        head = getattr(inside_peft(unwrapped(model)), "trimsft_head", None)
+        if head is not None:  # it is none in an evaluation before the training or after it
+            _keep(head.objective, state)
 
 
 def unwrapped(model: Any) -> Any:
