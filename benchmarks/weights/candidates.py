@@ -1,4 +1,4 @@
-"""Rules that may follow AutoTrim's, not measured enough yet; the lab takes them by name and parameters:
+"""Rules that were tried in the place of AutoTrim's; docs/LOG.md says what came of each. The lab takes them by name:
 
 python -m benchmarks.weights.lab --objectives auto-trim benchmarks.weights.candidates:Waits,slow=0.85
 """

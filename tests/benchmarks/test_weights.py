@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from benchmarks.weights import decoding
-from benchmarks.weights.candidates import Waits
+from benchmarks.weights.candidates import Recovers, Waits
 from benchmarks.weights.decoding import generate
 from benchmarks.weights.stacked import Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
@@ -236,3 +236,13 @@ def test_a_gate_that_waits_closes_when_nothing_more_is_learned() -> None:
     assert gates[26][0] == 1.0 and gates[26][1] < 0.05
     assert gates[-1] == (0.0, 0.0)
     assert all(earlier[0] >= later[0] for earlier, later in itertools.pairwise(gates))  # it never opens again
+
+
+def test_a_gate_that_recovers_opens_while_more_is_wrong_than_at_best() -> None:
+    """Of 100 tokens 5 have a competitor above them, then 20, then 5; support is never missing."""
+    recovers, gates = Recovers(), []
+    for update, wrong in enumerate([5] * 20 + [20] * 20 + [5] * 40):
+        seen = torch.tensor([[0.0], [100.0], [float(wrong)]], dtype=torch.float64)
+        recovers = recovers.advance(update / 80, seen)
+        gates.append(recovers.figures()["gate"])
+    assert gates[19] == 0.0 and gates[39] == 1.0 and gates[-1] == 0.0
