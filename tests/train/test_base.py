@@ -1,4 +1,4 @@
-"""The model that a training begins with computes what it computes elsewhere: soft caps of attention included."""
+"""The model that a training begins with: whole, and computing what it computes elsewhere, soft caps included."""
 
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ import torch
 from trl import ModelConfig
 
 from tests.train.tiny import make_model
+from trimsft.errors import UsageError
 from trimsft.text.models import load_model
 from trimsft.train import TrimSFTConfig
 from trimsft.train.base import load_base
@@ -58,3 +59,12 @@ def test_others_keep_sdpa_and_hear_nothing(tmp_path: Path, caplog: pytest.LogCap
         model.save_pretrained(tmp_path / name)
         assert load(tmp_path / name).config._attn_implementation == "sdpa"
     assert not caplog.records
+
+
+def test_weights_that_are_damaged_are_refused(tmp_path: Path) -> None:
+    make_model().save_pretrained(tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + bytes(100))
+    with pytest.raises(UsageError, match=r"cannot load '.*model': .*file not fully covered") as refused:
+        load(tmp_path / "model")
+    assert refused.value.field == "model_name_or_path"

@@ -3,10 +3,11 @@
 import logging
 from typing import Any
 
+from safetensors import SafetensorError
 from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import UsageError
-from trimsft.text.hub import asking_hub
+from trimsft.text.hub import asking_hub, not_loaded
 from trimsft.text.models import load_config, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.train.config import TrimSFTConfig
 
@@ -24,8 +25,11 @@ def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -
         given["quantization_config"] = quantization_config
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         given["device_map"] = None
-    with asking_hub(name):
-        model, report = create_model_from_path(name, output_loading_info=True, **given)
+    try:
+        with asking_hub(name):
+            model, report = create_model_from_path(name, output_loading_info=True, **given)
+    except SafetensorError as error:  # not among the kinds of error that settings cause
+        raise not_loaded(repr(name), name, error, field=FIELD) from error
     if omits_soft_cap(model):
         _cap(model, is_chosen=given.get("attn_implementation") is not None)
     return model, report
