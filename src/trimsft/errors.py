@@ -92,6 +92,10 @@ class UsageError(TrimSFTError, ValueError):
     exit_code = REFUSED
 
 
+class UnsuitedHead(UsageError, NotImplementedError):
+    """A model whose output embedding or logits are not what the fused head takes them for."""
+
+
 class DataError(UsageError):
     """Data that cannot be used: a file, a row, a column."""
 

@@ -24,7 +24,7 @@ from trimsft.report.table import Cell, Table
 from trimsft.report.tables.scores import comparison_table, score_table, summary_table
 from trimsft.scoring.compare import compare_runs
 from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import one_line
+from trimsft.text.visible import single_line
 
 HOSTILE = [
     "a|b",
@@ -189,7 +189,7 @@ def shown(table: Table, width: int = 400) -> str:
 
 @given(texts)
 def test_no_unseen_character_survives(name):
-    assert "\n" not in one_line(name)
+    assert "\n" not in single_line(name)
     for form in ("markdown", "latex", "csv"):
         text = render(named(name), form).replace("\n", "")
         assert not any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text)
@@ -199,7 +199,7 @@ def test_no_unseen_character_survives(name):
 @given(texts)
 def test_terminal_shows_names_as_they_are(name):
     text = shown(named(name))
-    assert one_line(name) in text and "41.2 ↑ [38.0, 44.5]" in text
+    assert single_line(name) in text and "41.2 ↑ [38.0, 44.5]" in text
     assert not any(unicodedata.category(character) == "Cc" for character in text.replace("\n", ""))
 
 
@@ -208,9 +208,9 @@ def test_markdown_shows_names_as_they_are(name):
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(render(named(name), "markdown"))
     inline = [token for token in tokens if token.type == "inline"]
     plain = ["".join(child.content for child in token.children) for token in inline]
-    expected = [one_line(name), one_line(name), "score", one_line(name) or "-", "41.2 ↑ [38.0, 44.5]"]
-    assert plain[-6 if one_line(name) else -5 :] == (expected if one_line(name) else expected[1:]) + [
-        one_line(f"note on {name}")
+    expected = [single_line(name), single_line(name), "score", single_line(name) or "-", "41.2 ↑ [38.0, 44.5]"]
+    assert plain[-6 if single_line(name) else -5 :] == (expected if single_line(name) else expected[1:]) + [
+        single_line(f"note on {name}")
     ]
     kinds = {child.type for token in inline for child in token.children}
     assert kinds <= {"text", "strong_open", "strong_close", "text_special"}
@@ -231,7 +231,7 @@ def test_latex_has_no_active_character_left(name):
     assert told == [list(match[1]) for match in FOREIGN.finditer(escaped)]
     plain = FOREIGN.sub(lambda match: "x" * len(match[1]), escaped)
     assert "".join(match[0] for match in LATEX_TEXT.finditer(plain)) == plain
-    assert len(list(LATEX_TEXT.finditer(plain))) == len(unicodedata.normalize("NFC", one_line(name)))
+    assert len(list(LATEX_TEXT.finditer(plain))) == len(unicodedata.normalize("NFC", single_line(name)))
     text = render(named(name), "latex")
     assert text.count("\\\\\n") == 2 and text.count("\n") == 13
 
@@ -277,7 +277,7 @@ def test_json_keeps_names_exactly(name):
 def test_csv_reads_back_and_starts_no_formula(name):
     header, row = csv.reader(io.StringIO(render(named(name), "csv")))
     assert row == [escape_csv(name), "0.412", "0.38", "0.445", "true"] and header[0] == row[0]
-    assert row[0].removeprefix("'") == one_line(name).removeprefix("'")
+    assert row[0].removeprefix("'") == single_line(name).removeprefix("'")
     assert not row[0].startswith(("=", "+", "-", "@"))
 
 

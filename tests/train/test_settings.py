@@ -227,6 +227,12 @@ def test_a_model_folder_with_wrong_entries_is_refused(fields, tmp_path) -> None:
     assert_refused(["--model", str(other)], "eos_token_id of its generation config must be a number", fields, tmp_path)
 
 
+def test_what_the_head_refuses_in_the_first_step_is_a_refusal(fields, tmp_path, monkeypatch) -> None:
+    triton = pytest.importorskip("triton", reason="Triton is for Linux")
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+    assert_refused(["--head_backend", "triton"], "'triton' needs CUDA tensors", fields, tmp_path)
+
+
 def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise FloatingPointError("step 1: the loss is nan")

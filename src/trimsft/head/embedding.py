@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trimsft.errors import UnsuitedHead
+
 
 def whole_weight(head: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Weight and bias of a head; a sharded one (DTensor) is gathered once."""
     weight, bias = head.weight, getattr(head, "bias", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-        raise ValueError(
+        raise UnsuitedHead(
             f"the output embedding ({type(head).__name__}) has no plain floating-point weight; a quantised or "
             "replaced lm_head cannot be fused: keep lm_head out of the quantisation"
         )
@@ -52,7 +54,7 @@ def check_product(head: Any, forward: Callable[[Tensor], Tensor], hidden: Tensor
     # two roundings of a product of that size, were they made in different ways
     tolerance = 4 * torch.finfo(weight.dtype).eps * (1 + float(expected.abs().max()))
     if seen.shape != expected.shape or not torch.allclose(seen, expected, rtol=0, atol=tolerance):
-        raise NotImplementedError(
+        raise UnsuitedHead(
             f"the output embedding ({type(head).__name__}) does not return hidden @ weight.T, as a norm-head does not; "
             + harm
         )

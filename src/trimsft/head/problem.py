@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trimsft.errors import UsageError
 from trimsft.objectives import Objective, TokenStats
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
@@ -35,7 +36,7 @@ def skip_below_of(objective: Objective) -> float:
     return DEFAULT_SKIP_BELOW if getattr(objective, "trims", False) else 0.0
 
 
-class BackendUnavailable(ValueError):
+class BackendUnavailable(UsageError):
     """The backend that was named cannot run here, or not on these tensors."""
 
 

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimsft.errors import UsageError
 from trimsft.head.problem import IGNORED, copy_to_host, has_triton
 
 
@@ -36,7 +37,7 @@ class TrainedRows:
             labels_N, highest = self.labels_N, self.vocabulary - 1
             outside = (labels_N != self.ignore_index) & (labels_N.clamp(0, highest) != labels_N)
             first = int(outside.nonzero()[0])
-            raise ValueError(
+            raise UsageError(
                 f"labels: {bad} of {len(rows)} are outside the vocabulary (0 to {highest}; ignore_index is "
                 f"{self.ignore_index}), first {int(labels_N[first])} at position {first}"
             )

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trimsft.errors import UnsuitedHead
 from trimsft.head.problem import softcapped
 
 PROBE = (1.0, -4.0, 40.0)  # logits whose way through the model shows what it does to them
@@ -28,7 +29,7 @@ def check_transform(seen: Tensor, scale: float, softcap: float | None, name: str
     expected = softcapped(torch.tensor(PROBE), scale, softcap)
     actual = seen.detach().float().cpu().flatten()
     if actual.shape != expected.shape or not torch.allclose(actual, expected, rtol=0.02, atol=1e-3):
-        raise NotImplementedError(
+        raise UnsuitedHead(
             f"{name} changes its logits in a way trimsft does not know ({PROBE} became {tuple(actual.tolist())}, "
             f"expected {tuple(expected.tolist())}); {harm}"
         )

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from trimsft.report.table import DOWN, NOTHING, UP, Cell, Table
-from trimsft.text.visible import one_line
+from trimsft.text.visible import single_line
 
 
 def to_latex(table: Table, *, fit: bool = False) -> str:
@@ -60,7 +60,7 @@ _FOREIGN = re.compile(
 
 def escape_latex(text: str) -> str:
     """For every engine; pdfLaTeX, which stops at a letter that its fonts lack, shows the number of that letter."""
-    line = unicodedata.normalize("NFC", one_line(text))
+    line = unicodedata.normalize("NFC", single_line(text))
     escaped = "".join(_LATEX.get(character, character) for character in line)
     return _FOREIGN.sub(_by_engine, escaped)
 

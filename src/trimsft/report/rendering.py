@@ -25,7 +25,7 @@ from trimsft.options import unknown_name
 from trimsft.report.latex import to_latex
 from trimsft.report.table import NOTHING, Cell, Table
 from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import one_line
+from trimsft.text.visible import single_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -48,20 +48,20 @@ def to_rich(table: Table) -> Group:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=Text(one_line(table.title)), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    shown = RichTable(title=Text(single_line(table.title)), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for number, name in enumerate(table.header):
         justify = "left" if number in table.left else "right"
         texts = [name, *(f"{cells[number].text} {cells[number].spread}" for cells in table.rows)]
-        longest = max((len(word) for text in texts for word in one_line(text).split()), default=0)
+        longest = max((len(word) for text in texts for word in single_line(text).split()), default=0)
         least = min(longest, _WIDEST_WORD)
-        shown.add_column(Text(one_line(name)), justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
+        shown.add_column(Text(single_line(name)), justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
     for cells in table.rows:
         shown.add_row(*(_rich_cell(cell, Text) for cell in cells))
-    return Group(shown, *(Text(one_line(note), style="dim") for note in table.notes))
+    return Group(shown, *(Text(single_line(note), style="dim") for note in table.notes))
 
 
 def _rich_cell(cell: Cell, text: Any) -> Any:
-    first = (one_line(cell.text) or NOTHING, "bold" if cell.bold else "")
+    first = (single_line(cell.text) or NOTHING, "bold" if cell.bold else "")
     parts = [first, (cell.marker, "bold"), (cell.spread, "dim")]
     return text(" ").join(text(part, style=style) for part, style in parts if part)
 
@@ -109,7 +109,7 @@ _MARKS = re.compile(
 
 def escape_markdown(text: str) -> str:
     """As it is, letter by letter, wherever GitHub would make something else of it."""
-    return _MARKS.sub(r"\\\g<0>", one_line(text))
+    return _MARKS.sub(r"\\\g<0>", single_line(text))
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -154,7 +154,7 @@ def to_csv(table: Table) -> str:
 
 def escape_csv(text: str) -> str:
     """A spreadsheet takes a text with such a beginning for a formula."""
-    line = one_line(text)
+    line = single_line(text)
     return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 

@@ -42,7 +42,7 @@ def spaced(text: str) -> str:
     return shown.replace(" ", "·").replace("\t", "⇥").replace("\n", "↵\n")
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Without line breaks, and without characters that nobody sees but a terminal or a reader would obey."""
     words = " ".join(text.split())
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)

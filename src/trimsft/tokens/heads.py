@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trimsft.errors import UsageError, one_line
+from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.head.embedding import check_product, has_adapter, is_plain
 from trimsft.head.statistics import TokenStatistics, token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
@@ -113,8 +113,9 @@ class Reader:
             check_transform(logits, self.scale, self.softcap, name, harm=harm)
             if not is_plain(self.head):
                 check_product(self.head, self.head.forward, hidden, harm=harm)
-        except (NotImplementedError, ValueError) as error:
-            raise UsageError(one_line(error), field="model") from error
+        except UnsuitedHead as error:
+            error.field = "model"
+            raise
 
 
 class Look:

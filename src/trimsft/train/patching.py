@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
+from trimsft.errors import UnsuitedHead
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
@@ -174,7 +175,7 @@ def _fused_forward(
         outputs = original(*args, **{**kwargs, "use_cache": False, "return_dict": True})
     name = type(self).__name__
     if len(call.results) != 1:
-        raise NotImplementedError(
+        raise UnsuitedHead(
             f"{name} called its output embedding {len(call.results)} times in one forward pass; the fused head can "
             "only stand in for a head that is called once. Use trimsft.linear_cross_entropy in your own loop."
         )

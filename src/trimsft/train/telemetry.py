@@ -22,11 +22,12 @@ from transformers import TrainerCallback
 
 from trimsft.head.problem import joined
 from trimsft.objectives import TokenStats
+from trimsft.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
 TELEMETRY_STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
-HIGH_WEIGHT = 0.5  # tokens above this weight count as High-Weight (appendix of the paper)
+
 
 _SUMS = [
     "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
