@@ -5,8 +5,8 @@ python -m benchmarks.weights.lab --objectives auto-trim benchmarks.weights.candi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from torch import Tensor
+
+Rule = TypeVar("Rule", bound=AutoTrim)
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,9 @@ class Waits(AutoTrim):
         mean = sums[0, 0] / sums[1, 0]
         slow = mean if self._slow is None else torch.lerp(mean, self._slow, self.slow)
         falls = ((slow / after._support.smoothed[0] - 1 - self.begins) / (self.ends - self.begins)).clamp(0, 1)
-        held = AutoTrim._gates(self, after._support.lowest)[0].maximum(falls)
-        return after._with(_slow=slow, _held=held if self._held is None else held.minimum(self._held))
-
-    def _gates(self, lowest: Tensor) -> Tensor:
-        gates = super()._gates(lowest)
-        return gates if self._held is None else gates.maximum(self._held.to(gates))
+        held = after._gates[0].maximum(falls)
+        held = held if self._held is None else held.minimum(self._held)
+        return _opened(after, held)._with(_slow=slow, _held=held)
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,13 @@ class Recovers(AutoTrim):
             return after
         share = sums[2, 0] / sums[1, 0]
         wrong = share if self._wrong is None else torch.lerp(share, self._wrong, self.smoothing)
-        return after._with(_wrong=wrong, _least=wrong if self._least is None else self._least.minimum(wrong))
+        least = wrong if self._least is None else self._least.minimum(wrong)
+        worse = ((wrong - 1.1 * least - self.begins) / (self.ends - self.begins)).clamp(0, 1)
+        return _opened(after, worse)._with(_wrong=wrong, _least=least)
 
-    def _gates(self, lowest: Tensor) -> Tensor:
-        gates = super()._gates(lowest)
-        if self._wrong is None:
-            return gates
-        worse = (self._wrong - 1.1 * self._least - self.begins) / (self.ends - self.begins)
-        return gates.maximum(worse.clamp(0, 1).to(gates))
+
+def _opened(objective: Rule, gate: Tensor) -> Rule:
+    """With its gates as far open as this one at least."""
+    gates = objective._gates.maximum(gate)
+    open_until = torch.where(gates[0] > 0, objective._progress, objective._support.open_until)
+    return objective._at(objective._progress, replace(objective._support, open_until=open_until), gates)

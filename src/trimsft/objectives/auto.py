@@ -59,9 +59,11 @@ class AutoTrim(FollowsUpdates):
     exponent: float = 3.0
     fixed: tuple[int, ...] = ()
 
-    # what it has seen of the training; `_with` changes it
+    # what it has seen of the training, and what follows from that for the weights of the next update
     _progress: ClassVar[float] = 0.0
     _support: ClassVar[Support | None] = None
+    _gates: ClassVar[Tensor | None] = None
+    _exponent: ClassVar[Tensor | None] = None
 
     def __post_init__(self) -> None:
         require_number(self, "closed_below", at_least=0)
@@ -78,28 +80,16 @@ class AutoTrim(FollowsUpdates):
 
     def exponent_now(self, like: Tensor) -> Tensor:
         """a, a scalar in the dtype of `like`."""
-        if self._support is None:
-            return like.new_ones(())
-        begin = self._support.open_until.clamp(min=SHARPENS_FROM)
-        return (1 + (self.exponent - 1) * ((self._progress - begin) / SHARPENS_FOR).clamp(0, 1)).to(like)
+        return like.new_ones(()) if self._exponent is None else self._exponent.to(like)
 
     def gates(self, like: Tensor, gold: Tensor | None) -> Tensor:
         """x of each token, in the dtype of `like`; without their ids, `gold`, fixed parts have no gate of their own."""
-        if self._support is None:
+        if self._gates is None:
             return like.new_ones(like.shape)
-        gates = self._gates(self._support.lowest).to(like)
+        gates = self._gates.to(like)
         if gold is None or not self.fixed:
             return gates[0].expand_as(like)
         return gates[self._columns(gold)]
-
-    def _gates(self, lowest: Tensor) -> Tensor:
-        """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
-        import torch
-
-        shared = ((lowest[:1] - self.closed_below) / (self.open_above - self.closed_below)).clamp(0, 1).nan_to_num(1)
-        # wider bounds: one word among several good ones has low gaps for ever, a format never seen is out of reach
-        own = ((lowest[1:] - self.open_above) / self.open_above).clamp(0, 1).nan_to_num(0)
-        return torch.cat([shared, own.maximum(shared)])
 
     def _columns(self, gold: Tensor) -> Tensor:
         """The column of `Support` that each token has a gate in: 0 but for fixed parts."""
@@ -127,7 +117,7 @@ class AutoTrim(FollowsUpdates):
 
         seen = self._seen if seen is None else seen
         if seen is None:
-            return self._with(_progress=progress)
+            return self._at(progress, self._support, self._gates)
         mean = seen[0] / seen[1]  # NaN where none was seen
         smoothed, lowest, open_until = mean, mean, mean.new_zeros(())
         if self._support is not None:
@@ -135,8 +125,25 @@ class AutoTrim(FollowsUpdates):
             smoothed = torch.lerp(mean, before, self.smoothing)
             smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
             lowest = torch.fmin(lowest, smoothed)
-        open_until = torch.where(self._gates(lowest)[0] > 0, progress, open_until)
-        return self._with(_progress=progress, _support=Support(smoothed, lowest, open_until), _seen=None)
+        gates = self._gates_of(lowest)
+        open_until = torch.where(gates[0] > 0, progress, open_until)
+        return self._at(progress, Support(smoothed, lowest, open_until), gates)
+
+    def _at(self, progress: float, support: Support | None, gates: Tensor | None) -> Self:
+        """After this much of the training; the exponent is computed once an update, as the gates are."""
+        exponent = None
+        if support is not None:
+            begin = support.open_until.clamp(min=SHARPENS_FROM)
+            exponent = 1 + (self.exponent - 1) * ((progress - begin) / SHARPENS_FOR).clamp(0, 1)
+        return self._with(_progress=progress, _support=support, _gates=gates, _exponent=exponent, _seen=None)
+
+    def _gates_of(self, lowest: Tensor) -> Tensor:
+        """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
+        import torch
+
+        closed, width, unseen = _bounds(self.closed_below, self.open_above, len(lowest), lowest.device, lowest.dtype)
+        gates = torch.where(lowest.isnan(), unseen, ((lowest - closed) / width).clamp(0, 1))
+        return gates.maximum(gates[0])
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}
@@ -156,7 +163,9 @@ class AutoTrim(FollowsUpdates):
             # states of before the exponent waited for the gate go on as they were
             open_until = state.get("open_until", 0.0)
             support = Support(*(torch.tensor(one, dtype=torch.float64) for one in (*columns, open_until)))
-        return self._with(fixed=tuple(state["fixed"]), _progress=state["progress"], _support=support, _seen=None)
+        following = self._with(fixed=tuple(state["fixed"]))
+        gates = None if support is None else following._gates_of(support.lowest)
+        return following._at(state["progress"], support, gates)
 
     def figures(self) -> dict[str, float]:
         """The gate, the missing support, the exponent, and the flank of p^a: `margin` is the gap of weight 1/2 between
@@ -166,15 +175,28 @@ class AutoTrim(FollowsUpdates):
         exponent = float(self.exponent_now(torch.zeros((), dtype=torch.float64)))
         half, tenth = (_gap_of(share ** (1 / exponent)) for share in (0.5, 0.1))
         figures = {"gate": 1.0, "exponent": exponent, "margin": half, "bandwidth": half - tenth}
-        if self._support is not None:
-            gate = float(self._gates(self._support.lowest)[0])
-            figures |= {"gate": gate, "missing_support": float(self._support.smoothed[0])}
+        if self._support is not None and self._gates is not None:
+            figures |= {"gate": float(self._gates[0]), "missing_support": float(self._support.smoothed[0])}
         return figures
 
 
 def _gap_of(prob: float) -> float:
     """The gap between two tokens of which one has this probability."""
     return math.log(prob / (1 - prob))
+
+
+@functools.cache
+def _bounds(closed_below: float, open_above: float, columns: int, device: Any, dtype: Any) -> Tensor:
+    """For each column of `Support`: where its gate is closed, how far above it is open, what it is when unseen.
+
+    Fixed parts have wider bounds: one word among several good ones has low gaps for ever, a format never seen is out of
+    reach.
+    """
+    import torch
+
+    own = [open_above] * (columns - 1)
+    rows = [[closed_below, *own], [open_above - closed_below, *own], [1.0] + [0.0] * (columns - 1)]
+    return torch.tensor(rows, dtype=dtype, device=device)
 
 
 @functools.cache
