@@ -81,19 +81,48 @@ def test_the_exponent_waits_until_the_gate_has_closed() -> None:
 
 def test_a_state_of_before_the_exponent_waited_goes_on_as_it_was() -> None:
     state = {"progress": 0.5, "fixed": [], "smoothed": [0.9], "lowest": [0.9]}
-    assert AutoTrim().load_state_dict(state).figures()["exponent"] == pytest.approx(2)
+    objective = AutoTrim().load_state_dict(state)
+    assert objective.figures()["exponent"] == pytest.approx(2) and gate_of(objective) == pytest.approx(0.5)
+
+
+def test_a_state_of_before_the_gate_could_open_again_learns_what_is_wrong_from_then_on() -> None:
+    state = {"progress": 0.5, "fixed": [BOX], "smoothed": [0.2, None], "lowest": [0.1, None], "open_until": 0.0}
+    best, worse = tokens_of([3.0] * 1024), tokens_of([-0.1] * 1024)
+    objective = after([best], AutoTrim().load_state_dict(state), progress=0.5)
+    assert gate_of(objective) == 0 and gate_of(after([worse], objective)) == 1
 
 
 def test_what_was_given_up_on_does_not_open_the_gate_again() -> None:
-    learned = after([tokens_of([-3.0])] + [tokens_of([1.0])] * 20)
-    assert gate_of(learned) == 0
-    assert gate_of(after([tokens_of([-9.0])] * 20, learned)) == 0
-    assert after([tokens_of([-9.0])] * 20, learned).figures()["missing_support"] > 8
+    """It was wrong before; now it is wrong by more."""
+    rows = [tokens_of([gap] * 50 + [3.0] * 950) for gap in (-3.0, -15.0)]
+    learned = after([rows[0]] * 20)
+    given_up = after([rows[1]] * 20, learned)
+    assert gate_of(learned) == gate_of(given_up) == 0
+    assert given_up.figures()["missing_support"] > 0.7
+
+
+@pytest.mark.parametrize(("wrong", "gate"), [(114, 0.0), (125, 0.5), (135, 1.0)])
+def test_it_opens_again_where_more_is_wrong_than_at_best(wrong, gate) -> None:
+    """At best 10 % of the tokens are wrong: it opens from 12 % on, and is open at 13 %."""
+    best, worse = (tokens_of([-0.1] * count + [3.0] * (1000 - count)) for count in (100, wrong))
+    objective = after([best] * 60)
+    assert gate_of(objective) == 0
+    fallen = after([worse] * 60, objective, progress=0.9)
+    assert gate_of(fallen) == pytest.approx(gate, abs=1e-3)  # 60 updates are kept to 2e-6
+    assert fallen.figures()["exponent"] == pytest.approx(3 if gate == 0 else 1)  # an open gate takes it back
+    assert gate_of(after([best] * 60, fallen)) == 0
 
 
 def test_one_update_moves_it_by_a_fifth() -> None:
-    objective = after([tokens_of([-1.0]), tokens_of([2.0])])
+    objective = after([tokens_of([-1.0] * 1024), tokens_of([2.0] * 1024)])
     assert objective.figures()["missing_support"] == pytest.approx(0.8)
+
+
+def test_small_updates_count_in_proportion() -> None:
+    """Eight updates of 128 tokens move it as far as one of 1,024."""
+    objective = after([tokens_of([-1.0] * 1024)])
+    assert after([tokens_of([2.0] * 128)] * 8, objective).figures()["missing_support"] == pytest.approx(0.8)
+    assert after([tokens_of([2.0] * 4096)], objective).figures()["missing_support"] == pytest.approx(0.8)
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=30), st.integers(0, 30), st.booleans())
@@ -117,7 +146,7 @@ def test_a_fixed_part_is_learned_where_all_else_is_supported() -> None:
     assert gate_of(without) == gate_of(objective) == 0
     assert without.weights(row)[-1] < 1e-3
     assert objective.weights(row)[-1] == 1 and objective.weights(row)[0] == without.weights(row)[0]
-    learned = after([tokens_of([6.0, 4.0], [0, BOX])] * 30, objective)
+    learned = after([tokens_of([6.0, 4.0] * 512, [0, BOX] * 512)] * 30, objective)
     assert learned.weights(row)[-1] < 1e-3
 
 

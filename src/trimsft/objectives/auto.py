@@ -4,6 +4,7 @@
 
 The gate x is 1 while support is missing and falls to 0 as it is gained; the exponent a rises late, and not before the
 gate has closed. News is learned within tens of updates and noise is not: what is still far below by then is noise.
+Noise does not become more by being ignored: where more and more tokens are wrong, the gate opens again.
 """
 
 from __future__ import annotations
@@ -24,20 +25,35 @@ if TYPE_CHECKING:
 SHARPENS_FROM, SHARPENS_FOR = 0.3, 0.4
 """From this share of the training on, or from when the gate has closed, the exponent rises over that share of it."""
 
+WHOLE_UPDATE = 1024
+"""Updates of fewer tokens count in proportion: from few tokens a lowest mean or a worse one is often chance."""
+
+WORSE_BY, WORSE_FROM, WORSE_FULLY = 1.1, 0.01, 0.02
+"""The gate opens again where the share of wrong tokens is more than WORSE_BY times its least and WORSE_FROM."""
+
 
 @dataclass(frozen=True)
 class Support:
-    """How much support was missing: one column for all tokens, then one for each fixed part of the format.
+    """What is missing: a column for all tokens, then one for each fixed part of the format; NaN where none was seen.
 
-    The missing support of a token is max(0, -gap), in logits; NaN where no token was seen yet.
+    Its first row is the mean of max(0, -gap), the missing support in logits, the second the share of wrong tokens,
+    those that have a competitor above them.
     """
 
     smoothed: Tensor
-    """The mean of an update, smoothed over updates."""
+    """The means of an update, smoothed over updates."""
     lowest: Tensor
-    """The lowest that it has been. What was given up on as noise must not open the gate again."""
+    """The lowest that they have been. What was given up on as noise drifts away, and must not open the gate again."""
     open_until: Tensor
     """The share of the training after which the gate for all tokens was last open; a scalar."""
+
+    def rows(self) -> tuple[Tensor, ...]:
+        """In the order of `_ROWS`."""
+        return *self.smoothed, *self.lowest
+
+
+_ROWS = ("smoothed", "wrong", "lowest", "least")
+"""What a checkpoint calls the rows of `Support`: both means as they are, then both at their lowest."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ class AutoTrim(FollowsUpdates):
     Args:
         closed_below: the missing support at which the gate is closed: weights are p^a.
         open_above: the missing support from which on it is open: weights are 1, as in SFT.
-        smoothing: how much of the missing support of the updates before is kept at each update.
+        smoothing: how much of the missing support of the updates before is kept at each update of 1,024 tokens or more.
         exponent: what a ends at; it begins at 1.
         fixed: ids of the tokens that every row has, such as eos; each has a gate of its own besides, so that a format
             the base has never seen is learned even where everything else is supported.
@@ -99,18 +115,19 @@ class AutoTrim(FollowsUpdates):
     # what it follows ------------------------------------------------------------------------------------------------
 
     def sums(self, tokens: TokenStats) -> Tensor:
-        """Missing support and count of all tokens, and of each fixed part: [2, 1 + fixed parts]."""
+        """Missing support, wrong tokens and count, of all tokens and of each fixed part: [3, 1 + fixed parts]."""
         import torch
 
         wide = torch.float32 if tokens.gap.device.type == "mps" else torch.float64
         missing = (-tokens.gap).clamp(min=0).to(wide)
-        sums = torch.stack([missing.sum(), missing.new_full((), len(tokens))])[:, None]
+        counted = torch.stack([missing, missing.sign(), torch.ones_like(missing)])
+        sums = counted.sum(dim=1, keepdim=True)
         if not self.fixed:
             return sums
         if tokens.gold is None:
             raise TypeError("AutoTrim: tokens must know their gold ids where it is given ids of fixed parts")
         is_fixed = (tokens.gold[:, None] == _on(self.fixed, tokens.gold.device)).to(wide)
-        return torch.cat([sums, torch.stack([missing @ is_fixed, is_fixed.sum(dim=0)])], dim=1)
+        return torch.cat([sums, counted @ is_fixed], dim=1)
 
     def advance(self, progress: float, seen: Tensor | None = None) -> Self:
         import torch
@@ -118,16 +135,20 @@ class AutoTrim(FollowsUpdates):
         seen = self._seen if seen is None else seen
         if seen is None:
             return self._at(progress, self._support, self._gates)
-        mean = seen[0] / seen[1]  # NaN where none was seen
+        mean = seen[:2] / seen[2]  # NaN where none was seen
         smoothed, lowest, open_until = mean, mean, mean.new_zeros(())
         if self._support is not None:
             before, lowest, open_until = (one.to(seen) for one in vars(self._support).values())
-            smoothed = torch.lerp(mean, before, self.smoothing)
+            smoothed = torch.lerp(mean, before, self._kept(seen[2, 0]))
             smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
             lowest = torch.fmin(lowest, smoothed)
-        gates = self._gates_of(lowest)
+        gates = self._gates_of(smoothed, lowest)
         open_until = torch.where(gates[0] > 0, progress, open_until)
         return self._at(progress, Support(smoothed, lowest, open_until), gates)
+
+    def _kept(self, tokens: Tensor) -> Tensor:
+        """How much of the means before is kept after an update of so many tokens."""
+        return self.smoothing ** (tokens / WHOLE_UPDATE).clamp(max=1)
 
     def _at(self, progress: float, support: Support | None, gates: Tensor | None) -> Self:
         """After this much of the training; the exponent is computed once an update, as the gates are."""
@@ -137,34 +158,34 @@ class AutoTrim(FollowsUpdates):
             exponent = 1 + (self.exponent - 1) * ((progress - begin) / SHARPENS_FOR).clamp(0, 1)
         return self._with(_progress=progress, _support=support, _gates=gates, _exponent=exponent, _seen=None)
 
-    def _gates_of(self, lowest: Tensor) -> Tensor:
+    def _gates_of(self, smoothed: Tensor, lowest: Tensor) -> Tensor:
         """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
         import torch
 
-        closed, width, unseen = _bounds(self.closed_below, self.open_above, len(lowest), lowest.device, lowest.dtype)
-        gates = torch.where(lowest.isnan(), unseen, ((lowest - closed) / width).clamp(0, 1))
-        return gates.maximum(gates[0])
+        missing, (wrong, least) = lowest[0], (smoothed[1, 0], lowest[1, 0])
+        closed, width, unseen = _bounds(self.closed_below, self.open_above, len(missing), missing.device, missing.dtype)
+        gates = torch.where(missing.isnan(), unseen, ((missing - closed) / width).clamp(0, 1))
+        worse = (wrong - WORSE_BY * least - WORSE_FROM) / (WORSE_FULLY - WORSE_FROM)
+        return gates.maximum(gates[0].fmax(worse.clamp(0, 1)))
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}
         if self._support is not None:
-            for name in ("smoothed", "lowest"):
-                values = getattr(self._support, name).tolist()
-                state[name] = [None if math.isnan(value) else value for value in values]
+            state |= {name: _to_json(one) for name, one in zip(_ROWS, self._support.rows(), strict=True)}
             state["open_until"] = float(self._support.open_until)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
         import torch
 
-        support = None
+        following, support, gates = self._with(fixed=tuple(state["fixed"])), None, None
         if "lowest" in state:
-            columns = [[math.nan if one is None else one for one in state[name]] for name in ("smoothed", "lowest")]
-            # states of before the exponent waited for the gate go on as they were
-            open_until = state.get("open_until", 0.0)
-            support = Support(*(torch.tensor(one, dtype=torch.float64) for one in (*columns, open_until)))
-        following = self._with(fixed=tuple(state["fixed"]))
-        gates = None if support is None else following._gates_of(support.lowest)
+            # states of before the gate could open again, or of before the exponent waited for it, lack something
+            unseen = [None] * len(state["lowest"])
+            rows = torch.stack([_from_json(state.get(name, unseen)) for name in _ROWS])
+            open_until = torch.tensor(state.get("open_until", 0.0), dtype=torch.float64)
+            support = Support(rows[:2], rows[2:], open_until)
+            gates = self._gates_of(support.smoothed, support.lowest)
         return following._at(state["progress"], support, gates)
 
     def figures(self) -> dict[str, float]:
@@ -176,8 +197,19 @@ class AutoTrim(FollowsUpdates):
         half, tenth = (_gap_of(share ** (1 / exponent)) for share in (0.5, 0.1))
         figures = {"gate": 1.0, "exponent": exponent, "margin": half, "bandwidth": half - tenth}
         if self._support is not None and self._gates is not None:
-            figures |= {"gate": float(self._gates[0]), "missing_support": float(self._support.smoothed[0])}
+            figures |= {"gate": float(self._gates[0]), "missing_support": float(self._support.smoothed[0, 0])}
         return figures
+
+
+def _to_json(row: Tensor) -> list[float | None]:
+    """JSON has no NaN."""
+    return [None if math.isnan(value) else value for value in row.tolist()]
+
+
+def _from_json(values: list[float | None]) -> Tensor:
+    import torch
+
+    return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
 
 
 def _gap_of(prob: float) -> float:
