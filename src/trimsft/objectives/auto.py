@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHARPENS_FROM, SHARPENS_FOR = 0.3, 0.4
 """From this share of the training on, or from when the gate has closed, the exponent rises over that share of it."""
 
-WHOLE_UPDATE = 1024
+WHOLE_UPDATE = 512
 """Updates of fewer tokens count in proportion: from few tokens a lowest mean or a worse one is often chance."""
 
 WORSE_BY, WORSE_FROM, WORSE_FULLY = 1.1, 0.01, 0.02
@@ -63,7 +63,7 @@ class AutoTrim(FollowsUpdates):
     Args:
         closed_below: the missing support at which the gate is closed: weights are p^a.
         open_above: the missing support from which on it is open: weights are 1, as in SFT.
-        smoothing: how much of the missing support of the updates before is kept at each update of 1,024 tokens or more.
+        smoothing: how much of the missing support of the updates before is kept at each update of 512 tokens or more.
         exponent: what a ends at; it begins at 1.
         fixed: ids of the tokens that every row has, such as eos; each has a gate of its own besides, so that a format
             the base has never seen is learned even where everything else is supported.
