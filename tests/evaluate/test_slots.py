@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, shared_lines, slot_attention, slots
 from trimsft.evaluate.engines.draw import Drawer
@@ -158,6 +159,37 @@ def test_all_kinds_of_sampling_are_known_before_the_first_step(monkeypatch: pyte
     found = complete(make_model(), [long, short], batch_size=1)
     assert ways == {True}
     assert found[1].text == complete(make_model(), [greedy])[0].text
+
+
+class Operations(TorchDispatchMode):
+    """Notes the names of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.usefixtures("a_line_each")
+def test_a_step_asks_the_host_for_nothing_however_many_tokens_end_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA graph must not; sizes that depend on numbers have the host ask for them."""
+    step, watched = slots.SlotDecoder._step, Operations()
+
+    def watching(self: slots.SlotDecoder) -> None:
+        with watched:
+            step(self)
+
+    stops = tuple(range(20, 260))
+    sampling = Sampling(max_tokens=8, stop_tokens=stops)
+    requests = [Request("", seed, sampling, (5, 6, 7)) for seed in range(12)]
+    plain = complete(make_model(), requests, decoding="batches")
+    monkeypatch.setattr(slots.SlotDecoder, "_step", watching)
+    assert complete(make_model(), requests) == plain
+    assert len({len(one.tokens) for one in plain}) > 1  # some end early
+    assert watched.names and not watched.names & {"isin", "nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -324,6 +356,23 @@ def test_gpu_texts_are_those_of_generate(name: str) -> None:
     for rows in (17, 64, 600):
         found = complete(model, requests, batch_size=rows)
         assert sum(a != b for a, b in zip(found, plain, strict=True)) <= len(requests) // 50
+
+
+@pytest.mark.gpu
+def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_draws_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, run = make_model().float().cuda(), slots.SlotDecoder._run_model
+
+    def asking(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
+        assert int(token[0]) >= 0
+        return run(self, token)
+
+    plain = complete(model, make_requests(), decoding="batches")
+    monkeypatch.setattr(slots.SlotDecoder, "_run_model", asking)
+    found = complete(model, make_requests())
+    assert sum(a != b for a, b in zip(found, plain, strict=True)) <= len(plain) // 10
+    assert torch.rand(8, device="cuda").unique().numel() == 8
 
 
 @pytest.mark.gpu

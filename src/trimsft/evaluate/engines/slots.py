@@ -181,7 +181,9 @@ class SlotDecoder:
         drawn = self.drawer.choose(logits, self.made)
         self.history.scatter_(1, self.made[:, None], drawn[:, None])  # of an idle row: behind its text
         self.made += self.active
-        self.active &= (self.made < self.max_tokens) & ~torch.isin(drawn, self.stops)
+        # not by isin: where there are many stops it sorts, and asks the host for the size of what it found
+        is_stop = (drawn[:, None] == self.stops).any(dim=1)
+        self.active &= (self.made < self.max_tokens) & ~is_stop
         self.token.copy_(drawn)
         self._move_on()
 
@@ -215,6 +217,7 @@ class SlotDecoder:
         except RuntimeError:  # the model asks the host for something in the middle of a step
             torch.cuda.synchronize()
             self._may_capture = False
+            _leave_capture(self.device)
         else:
             self._graph = graph
 
@@ -275,6 +278,12 @@ class SlotDecoder:
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def _leave_capture(device: torch.device) -> None:
+    """Capture what cannot fail: a capture that did leaves torch's generator capturing, and nobody can draw from it."""
+    with contextlib.suppress(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.zeros(1, device=device)
 
 
 @contextlib.contextmanager
