@@ -111,6 +111,9 @@ def test_it_opens_again_where_more_is_wrong_than_at_best(wrong, gate) -> None:
     assert gate_of(fallen) == pytest.approx(gate, abs=1e-3)  # 60 updates are kept to 2e-6
     assert fallen.figures()["exponent"] == pytest.approx(3 if gate == 0 else 1)  # an open gate takes it back
     assert gate_of(after([best] * 60, fallen)) == 0
+    # said of what has become so much worse that the gate is open
+    assert objective.fallen() is None
+    assert fallen.fallen() == (pytest.approx((0.1, wrong / 1000), abs=1e-5) if gate == 1 else None)
 
 
 def test_one_update_moves_it_by_a_fifth() -> None:

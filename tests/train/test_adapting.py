@@ -57,6 +57,17 @@ def test_a_training_is_the_loop_written_by_hand(tmp_path, capsys) -> None:
     assert [record[1] for record in logged] == [1] * len(logged)  # the gate has not closed
 
 
+def test_a_model_that_becomes_worse_is_told_of_once(tmp_path, caplog) -> None:
+    """It begins as if no token had ever been wrong; an untrained model has nearly all of them wrong."""
+    rows = {name: [0.0, 0.0] for name in ("smoothed", "lowest", "wrong", "least")}
+    objective = AutoTrim(smoothing=0.0).load_state_dict({"progress": 0.0, "fixed": [EOS], **rows})
+    trainer = make_ours(tmp_path, PAIRS, options={"objective": objective}, max_steps=4, learning_rate=1e-4)
+    trainer.train()
+    told = [one.getMessage() for one in caplog.records if "competitor above them" in one.getMessage()]
+    assert len(told) == 1 and "at best it was 0.0%" in told[0] and "a lower learning_rate is advised" in told[0]
+    assert figures_of(trainer, "gate")[-1] == [1.0]
+
+
 def test_micro_batches_make_no_difference(tmp_path) -> None:
     parts = start(tmp_path / "parts", per_device_train_batch_size=1, gradient_accumulation_steps=4)
     whole = start(tmp_path / "whole", per_device_train_batch_size=4, gradient_accumulation_steps=1)

@@ -162,11 +162,18 @@ class AutoTrim(FollowsUpdates):
         """The gate of all tokens, then that of each fixed part; the latter is never the narrower one."""
         import torch
 
-        missing, (wrong, least) = lowest[0], (smoothed[1, 0], lowest[1, 0])
+        missing, wrong, least = lowest[0], smoothed[1, 0], lowest[1, 0]
         closed, width, unseen = _bounds(self.closed_below, self.open_above, len(missing), missing.device, missing.dtype)
         gates = torch.where(missing.isnan(), unseen, ((missing - closed) / width).clamp(0, 1))
         worse = (wrong - WORSE_BY * least - WORSE_FROM) / (WORSE_FULLY - WORSE_FROM)
         return gates.maximum(gates[0].fmax(worse.clamp(0, 1)))
+
+    def fallen(self) -> tuple[float, float] | None:
+        """The share of wrong tokens at best and now, where there are so many more that the gate is open for them."""
+        if self._support is None:
+            return None
+        least, wrong = float(self._support.lowest[1, 0]), float(self._support.smoothed[1, 0])
+        return (least, wrong) if wrong >= WORSE_BY * least + WORSE_FULLY else None
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.objectives import SFT, Adapts, TrimSFT, TrimSFTEasy
+from trimsft.objectives import SFT, Adapts, AutoTrim, TrimSFT, TrimSFTEasy
 from trimsft.train.adapting import FollowsTraining
 from trimsft.train.forms import refuse_no_rows
 from trimsft.train.outputs import TrimOutput
@@ -99,7 +99,9 @@ class LogsFigures(FollowsTraining):
             return figures
         trims_low, weighs = isinstance(self.objective, TrimSFT | TrimSFTEasy), not isinstance(self.objective, SFT)
         starved = [self._tokenizer.decode([token]) for token in self._telemetry[mode].starved] if weighs else []
-        said = warnings_for(figures, self._telemetry["train"].band, starved, trims_low=trims_low, weighs=weighs)
+        fallen = self.objective.fallen() if isinstance(self.objective, AutoTrim) and mode == "train" else None
+        band = self._telemetry["train"].band
+        said = warnings_for(figures, band, starved, fallen, trims_low=trims_low, weighs=weighs)
         for name, text in said.items():
             if name not in self._said and self.args.process_index == 0:
                 logger.warning("%s", text)

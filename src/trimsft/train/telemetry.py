@@ -213,11 +213,18 @@ def _quantiles(counts: list[float]) -> dict[str, float]:
 
 
 def warnings_for(
-    figures: dict[str, float], band: Band, starved: Sequence[str] = (), *, trims_low: bool, weighs: bool
+    figures: dict[str, float],
+    band: Band,
+    starved: Sequence[str] = (),
+    fallen: tuple[float, float] | None = None,
+    *,
+    trims_low: bool,
+    weighs: bool,
 ) -> dict[str, str]:
     """What a person should know about these figures, by a name under which it is said once.
 
     starved: tokens of nearly every row that are neither known nor learned.
+    fallen: what AutoTrim says of a model that has become worse.
     trims_low: the objective gives tokens far below the margin no weight; weighs: its weights differ at all.
     """
     said = {}
@@ -245,6 +252,13 @@ def warnings_for(
         said["format"] = (
             f"tokens that nearly every row has are neither known nor learned, with a mean weight below 0.01: {tokens}; "
             "the model will not write this format: use objective=auto-trim, or sft"
+        )
+    if fallen is not None:
+        best, now = fallen
+        said["fallen"] = (
+            f"{now:.1%} of the tokens have a competitor above them, at best it was {best:.1%}: the model forgets, or "
+            "the data has changed; auto-trim weighs all tokens alike until it has recovered; if it forgets, a lower "
+            "learning_rate is advised"
         )
     return said
 
