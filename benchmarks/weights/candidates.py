@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class OnlyCloses(AutoTrim):
     """AutoTrim as it was before its gate could open again; small updates count as much as large ones."""
 
-    def _kept(self, tokens: Tensor) -> Tensor:
-        return torch.full_like(tokens, self.smoothing)
+    def _whole(self, tokens: Tensor) -> Tensor:
+        return torch.ones_like(tokens)
 
     def _gates_of(self, smoothed: Tensor, lowest: Tensor) -> Tensor:
         return super()._gates_of(lowest, lowest)
@@ -33,8 +33,8 @@ class OnlyCloses(AutoTrim):
 class OpensByChance(AutoTrim):
     """AutoTrim in whose means small updates count as much as large ones."""
 
-    def _kept(self, tokens: Tensor) -> Tensor:
-        return torch.full_like(tokens, self.smoothing)
+    def _whole(self, tokens: Tensor) -> Tensor:
+        return torch.ones_like(tokens)
 
 
 @dataclass(frozen=True)

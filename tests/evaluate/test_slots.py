@@ -189,7 +189,8 @@ def test_a_step_asks_the_host_for_nothing_however_many_tokens_end_a_text(monkeyp
     monkeypatch.setattr(slots.SlotDecoder, "_step", watching)
     assert complete(make_model(), requests) == plain
     assert len({one.tokens for one in plain}) > 1  # some end early
-    assert watched.names and not watched.names & {"isin", "nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
+    asks = {"isin", "nonzero", "_unique", "_unique2", "unique_dim", "_local_scalar_dense", "masked_select", "index"}
+    assert watched.names and not watched.names & asks
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -364,15 +365,21 @@ def test_gpu_a_model_that_asks_the_host_is_decoded_without_a_graph_and_torch_dra
 ) -> None:
     model, run = make_model().float().cuda(), slots.SlotDecoder._run_model
 
+    decoders: set[slots.SlotDecoder] = set()
+
     def asking(self: slots.SlotDecoder, token: torch.Tensor) -> torch.Tensor:
         assert int(token[0]) >= 0
+        decoders.add(self)
         return run(self, token)
 
     plain = complete(model, make_requests(), decoding="batches")
     monkeypatch.setattr(slots.SlotDecoder, "_run_model", asking)
     found = complete(model, make_requests())
     assert sum(a != b for a, b in zip(found, plain, strict=True)) <= len(plain) // 10
+    assert decoders and not any(one._may_capture for one in decoders)
     assert torch.rand(8, device="cuda").unique().numel() == 8
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    torch.cuda.empty_cache()
 
 
 @pytest.mark.gpu

@@ -31,6 +31,9 @@ WHOLE_UPDATE = 512
 WORSE_BY, WORSE_FROM, WORSE_FULLY = 1.1, 0.01, 0.02
 """The gate opens again where the share of wrong tokens is more than WORSE_BY times its least and WORSE_FROM."""
 
+SETTLED = 10
+"""Whole updates after which a share of wrong tokens can be its least: by then little of the first is left in it."""
+
 
 @dataclass(frozen=True)
 class Support:
@@ -46,6 +49,8 @@ class Support:
     """The lowest that they have been. What was given up on as noise drifts away, and must not open the gate again."""
     open_until: Tensor
     """The share of the training after which the gate for all tokens was last open; a scalar."""
+    updates: Tensor
+    """How many there were, small ones in proportion; a scalar."""
 
     def rows(self) -> tuple[Tensor, ...]:
         """In the order of `_ROWS`."""
@@ -63,7 +68,7 @@ class AutoTrim(FollowsUpdates):
     Args:
         closed_below: the missing support at which the gate is closed: weights are p^a.
         open_above: the missing support from which on it is open: weights are 1, as in SFT.
-        smoothing: how much of the missing support of the updates before is kept at each update of 512 tokens or more.
+        smoothing: how much of the means of the updates before is kept at each update of 512 tokens or more.
         exponent: what a ends at; it begins at 1.
         fixed: ids of the tokens that every row has, such as eos; each has a gate of its own besides, so that a format
             the base has never seen is learned even where everything else is supported.
@@ -136,19 +141,23 @@ class AutoTrim(FollowsUpdates):
         if seen is None:
             return self._at(progress, self._support, self._gates)
         mean = seen[:2] / seen[2]  # NaN where none was seen
-        smoothed, lowest, open_until = mean, mean, mean.new_zeros(())
+        mean = torch.where(mean[0].isnan(), math.nan, mean)  # nor does a gap that is NaN say that a token is right
+        whole = self._whole(seen[2, 0])
+        smoothed, lowest = mean, torch.full_like(mean, math.nan)
+        open_until, updates = mean.new_zeros(()), whole
         if self._support is not None:
-            before, lowest, open_until = (one.to(seen) for one in vars(self._support).values())
-            smoothed = torch.lerp(mean, before, self._kept(seen[2, 0]))
+            before, lowest, open_until, updates = (one.to(seen) for one in vars(self._support).values())
+            smoothed, updates = torch.lerp(mean, before, self.smoothing**whole), updates + whole
             smoothed = torch.where(mean.isnan(), before, torch.where(before.isnan(), mean, smoothed))
-            lowest = torch.fmin(lowest, smoothed)
+        share = torch.where(updates >= SETTLED, smoothed[1], math.nan)
+        lowest = torch.fmin(lowest, torch.stack([smoothed[0], share]))
         gates = self._gates_of(smoothed, lowest)
         open_until = torch.where(gates[0] > 0, progress, open_until)
-        return self._at(progress, Support(smoothed, lowest, open_until), gates)
+        return self._at(progress, Support(smoothed, lowest, open_until, updates), gates)
 
-    def _kept(self, tokens: Tensor) -> Tensor:
-        """How much of the means before is kept after an update of so many tokens."""
-        return self.smoothing ** (tokens / WHOLE_UPDATE).clamp(max=1)
+    def _whole(self, tokens: Tensor) -> Tensor:
+        """How much an update of so many tokens counts."""
+        return (tokens / WHOLE_UPDATE).clamp(max=1)
 
     def _at(self, progress: float, support: Support | None, gates: Tensor | None) -> Self:
         """After this much of the training; the exponent is computed once an update, as the gates are."""
@@ -179,7 +188,7 @@ class AutoTrim(FollowsUpdates):
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}
         if self._support is not None:
             state |= {name: _to_json(one) for name, one in zip(_ROWS, self._support.rows(), strict=True)}
-            state["open_until"] = float(self._support.open_until)
+            state |= {name: float(getattr(self._support, name)) for name in ("open_until", "updates")}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> Self:
@@ -189,9 +198,10 @@ class AutoTrim(FollowsUpdates):
         if "lowest" in state:
             # states of before the gate could open again, or of before the exponent waited for it, lack something
             unseen = [None] * len(state["lowest"])
-            rows = torch.stack([_from_json(state.get(name, unseen)) for name in _ROWS])
-            open_until = torch.tensor(state.get("open_until", 0.0), dtype=torch.float64)
-            support = Support(rows[:2], rows[2:], open_until)
+            later: dict[str, Any] = {"wrong": unseen, "least": unseen, "open_until": 0.0, "updates": 0.0}
+            rows = torch.stack([_from_json((later | state)[name]) for name in _ROWS])
+            scalars = [torch.tensor((later | state)[name], dtype=torch.float64) for name in ("open_until", "updates")]
+            support = Support(rows[:2], rows[2:], *scalars)
             gates = self._gates_of(support.smoothed, support.lowest)
         return following._at(state["progress"], support, gates)
 

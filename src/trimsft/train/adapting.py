@@ -84,6 +84,7 @@ class FollowsTraining:
     accelerator: Any
     state: Any
     _evaluating: str | None
+    _tp_size: int
 
     @property
     def objective(self) -> Objective:
@@ -117,6 +118,7 @@ class FollowsTraining:
 
     def _advanced(self, seen: Tensor | None) -> Adapts:
         assert isinstance(self.objective, Adapts)
+        seen = None if seen is None else seen / self._tp_size  # ranks of one model see the same tokens
         return self.objective.advance(self.state.global_step / self.state.max_steps, seen)
 
     def _remember_objective(self) -> None:
@@ -154,7 +156,7 @@ def _as_kept(objective: Objective, state: Any) -> Objective:
         return objective
     try:
         return objective.load_state_dict(kept)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # torch's, of rows that are not equally long
         hint = "resume from an older checkpoint"
         raise RunError("what the checkpoint says of the objective cannot be read", hint=hint) from error
 

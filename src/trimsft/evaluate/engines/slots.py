@@ -209,17 +209,37 @@ class SlotDecoder:
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
         self.cache.seen = self.cache.width
+        if self._model_asks_the_host():
+            self._may_capture = False
+            return
         try:
             with torch.cuda.graph(graph):
                 self._step()
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError:  # the model asks the host for something in the middle of a step
+        except RuntimeError:
             torch.cuda.synchronize()
             self._may_capture = False
-            _leave_capture(self.device)
         else:
             self._graph = graph
+
+    def _model_asks_the_host(self) -> bool:
+        """Whether it waits for the device in the middle of a step, so that no graph can be captured.
+
+        Found out by computing the logits once more, which changes nothing. A capture that fails leaves torch's random
+        numbers capturing: nobody in this process could draw any more.
+        """
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            self._logits_of_slots()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            return True
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        return False
 
     @torch.inference_mode()
     def _collect(self) -> list[tuple[int, list[int]]]:
@@ -278,12 +298,6 @@ class SlotDecoder:
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-
-def _leave_capture(device: torch.device) -> None:
-    """Capture what cannot fail: a capture that did leaves torch's generator capturing, and nobody can draw from it."""
-    with contextlib.suppress(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
-        torch.zeros(1, device=device)
 
 
 @contextlib.contextmanager
