@@ -10,7 +10,7 @@ from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling,
 from trimsft.evaluate.engines.draw import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
 
-from .model_kinds import make_kind
+from .model_kinds import IN_SLOTS, make_kind
 from .tiny_model import make_model, make_tokenizer
 
 KINDS = ("llama", "mistral, window")
@@ -191,6 +191,21 @@ def test_a_step_asks_the_host_for_nothing_however_many_tokens_end_a_text(monkeyp
     assert len({one.tokens for one in plain}) > 1  # some end early
     asks = {"isin", "nonzero", "_unique", "_unique2", "unique_dim", "_local_scalar_dense", "masked_select", "index"}
     assert watched.names and not watched.names & asks
+
+
+@pytest.mark.usefixtures("a_line_each")
+@pytest.mark.parametrize("name", ["llama", *IN_SLOTS])
+def test_no_build_that_is_decoded_in_slots_asks_the_host(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU one that does is decoded without a graph, ten times more slowly."""
+    logits, watched = slots.SlotDecoder._logits_of_slots, Operations()
+
+    def watching(self: slots.SlotDecoder) -> torch.Tensor:
+        with watched:
+            return logits(self)
+
+    monkeypatch.setattr(slots.SlotDecoder, "_logits_of_slots", watching)
+    complete(make_kind(name), make_requests(prompts=2, samples=1, max_tokens=3))
+    assert watched.names and not watched.names & {"nonzero", "_unique2", "_local_scalar_dense", "masked_select"}
 
 
 def test_the_model_is_left_as_it_was() -> None:

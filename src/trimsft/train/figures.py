@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -32,11 +32,8 @@ class LogsFigures(FollowsTraining):
     _evaluating: str | None = None
     _tokenizer: Any
     _total_train_tokens: int
-    _tp_size: int
-
-    def _fused(self) -> AbstractContextManager[None]:
-        """Within, the model computes its loss by the fused head."""
-        raise NotImplementedError
+    _fused: Callable[[], AbstractContextManager[None]]
+    """Within, the model computes its loss by the fused head."""
 
     def _observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
         seen = inputs["input_ids"].numel()

@@ -207,11 +207,11 @@ class SlotDecoder:
         self.cache.position.copy_((self.cache.position + 1).where(self.active, 0))
 
     def _capture(self) -> None:
-        graph = torch.cuda.CUDAGraph()
         self.cache.seen = self.cache.width
         if self._model_asks_the_host():
             self._may_capture = False
             return
+        graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
                 self._step()
