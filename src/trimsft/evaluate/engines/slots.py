@@ -9,6 +9,7 @@ a step is one CUDA graph, and a prompt is read once for all of its samples.
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -230,8 +231,10 @@ class SlotDecoder:
         numbers capturing: nobody in this process could draw any more.
         """
         before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+                torch.cuda.set_sync_debug_mode("error")
             self._logits_of_slots()
         except torch.OutOfMemoryError:
             raise
