@@ -25,7 +25,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,10 @@ SHAPES = {
 }
 PEAK_FLOPS = 989e12  # H200, dense bfloat16
 WARM_UP = 3
+LISTED = 30  # kernels that take longest, with --profile
 REGIONAL = {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
-VARIANTS = ("plain", "lora", "checkpointing", "packing", "packing, flash")
+VARIANTS = ("plain", "padding", "lora", "checkpointing", "packing", "packing, flash")
+PADDED = (1.0, 0.75, 0.5, 0.75)  # of the width, the lengths of rows in the variant "padding"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def methods() -> list[Method]:
     return [
         *(Method(f"TRL SFT{name}", False, settings) for name, settings in layers.items()),
         Method("TRL SFT, compile regional", False, compiled, REGIONAL),
+        Method("TRL SFT, compile, CUDA graphs", False, graphs),
         Method("TRL DFT", False, {"loss_type": "dft"}),
         *(
             Method(f"{title}{name}", True, {"objective": objective, **settings})
@@ -82,6 +86,7 @@ def methods() -> list[Method]:
         ),
         Method("TrimSFT, compile whole", True, {"objective": "trim"}, whole=True),
         Method("TrimSFT, compile, CUDA graphs", True, {"objective": "trim", **graphs}),
+        Method("AutoTrim, compile, CUDA graphs", True, {"objective": "auto-trim", **graphs}),
     ]
 
 
@@ -230,12 +235,13 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     }
     if settings.get("torch_compile") and not on_cuda:
         settings["torch_compile_backend"] = "aot_eager"  # a CPU's compiler takes minutes
+    rows = sequences(base.config.vocab_size, options.length, size * steps, options.variant)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TRL announces the end of use_liger_kernel
         trainer = (TrimSFTTrainer if method.ours else SFTTrainer)(
             copy.deepcopy(base),
             (TrimSFTConfig if method.ours else SFTConfig)(output_dir=folder, **settings),
-            train_dataset=sequences(base.config.vocab_size, options.length, size * steps, packed=packing),
+            train_dataset=rows,
             processing_class=tokenizer(),
             callbacks=[clock],
             peft_config=adapter() if options.variant == "lora" else None,
@@ -246,7 +252,8 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
             trainer.model.model.compile(backend="inductor" if on_cuda else "aot_eager")
         trainer.train()
     last = [record for record in trainer.state.log_history if "loss" in record][-1]
-    tokens_per_second = size * options.length * options.steps / clock.seconds
+    share = sum(PADDED) / len(PADDED) if options.variant == "padding" else 1.0
+    tokens_per_second = share * size * options.length * options.steps / clock.seconds  # without padding
     lora = options.variant == "lora"
     of_all, of_kept = (
         flops_per_token(base.config, options.length, kept=kept, lora=lora) * tokens_per_second / PEAK_FLOPS
@@ -264,6 +271,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     }
     if on_cuda:
         result["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        result["reserved_gib"] = torch.cuda.max_memory_reserved() / 2**30  # graphs have theirs from before
     return result
 
 
@@ -274,9 +282,12 @@ def clock_for(options: argparse.Namespace) -> Any:
     class Clock(TrainerCallback):
         """Seconds and memory from the end of the warm-up to the last step; the device is waited for only there."""
 
-        seconds, waits = math.nan, 0
+        seconds = math.nan
         activities = (torch.profiler.ProfilerActivity.CUDA,)
         profiler = torch.profiler.profile(activities=activities) if options.profile else None
+
+        def __init__(self) -> None:
+            self.waits: Counter[str] = Counter()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == WARM_UP:
@@ -305,29 +316,56 @@ def clock_for(options: argparse.Namespace) -> Any:
             if self.profiler is not None:
                 self.profiler.stop()
 
-        def _count(self, message: Any, *_: Any, **__: Any) -> None:
-            self.waits += "synchronizing" in str(message)
+        def _count(self, message: Any, category: Any, file: str, line: int, *_: Any, **__: Any) -> None:
+            if "synchronizing" in str(message):
+                self.waits[f"{'/'.join(Path(file).parts[-3:])}:{line}"] += 1
 
-        def details(self) -> dict[str, float]:
-            """How long the device was at work in a step, on how many kernels, and how often the host waited for it."""
-            found: dict[str, float] = {"host_waits": self.waits / options.steps} if options.waits else {}
+        def details(self) -> dict[str, Any]:
+            """How long the device was at work in a step, on what, and where the host waited for it."""
+            found: dict[str, Any] = {}
+            if options.waits:
+                found["host_waits"] = self.waits.total() / options.steps
+                found["host_waits_at"] = {place: count / options.steps for place, count in self.waits.most_common()}
             if self.profiler is not None:
                 averages = [one for one in self.profiler.key_averages() if one.self_device_time_total > 0]
-                microseconds = sum(one.self_device_time_total for one in averages)
-                found["kernel_milliseconds"] = microseconds / 1000 / options.steps
+                microseconds = {one.key: one.self_device_time_total for one in averages}
+                found["kernel_milliseconds"] = sum(microseconds.values()) / 1000 / options.steps
                 found["kernels"] = sum(one.count for one in averages) / options.steps
+                found["milliseconds_of_kernels"] = longest(microseconds, options.steps)
+                found["milliseconds_idle_between"] = longest(idle(self.profiler.events()), options.steps)
             return found
 
     return Clock()
 
 
-def sequences(vocabulary: int, length: int, count: int, *, packed: bool = False) -> Any:
-    """Rows of that length; to be packed, of a quarter, a half and three quarters of it, which fill rows to the end."""
+def longest(microseconds: Mapping[str, float], steps: int) -> dict[str, float]:
+    """Milliseconds of a step, of those that take longest."""
+    ordered = sorted(microseconds.items(), key=lambda one: -one[1])
+    return {name: total / 1000 / steps for name, total in ordered[:LISTED]}
+
+
+def idle(events: Any) -> dict[str, float]:
+    """Microseconds in which the device had nothing to do, by the kernels before and after."""
+    spans = sorted((one.time_range.start, one.time_range.end, one.name) for one in events)
+    found: defaultdict[str, float] = defaultdict(float)
+    until, before = math.inf, ""
+    for start, end, name in spans:
+        if start > until:
+            found[f"{before[:60]} > {name[:60]}"] += start - until
+        if before == "" or end > until:
+            until, before = end, name
+    return found
+
+
+def sequences(vocabulary: int, length: int, count: int, variant: str = "plain") -> Any:
+    """Rows of that length; to be padded, of `PADDED` of it; to be packed, of quarters of it, which fill rows."""
     import torch
     from datasets import Dataset
 
     rows = torch.randint(4, vocabulary, (count, length), generator=torch.Generator().manual_seed(1)).tolist()
-    if not packed:
+    if variant == "padding":
+        rows = [row[: int(length * PADDED[number % len(PADDED)])] for number, row in enumerate(rows)]
+    if not variant.startswith("packing"):
         return Dataset.from_dict({"input_ids": rows, "labels": rows})
     cuts = [length // 2, length // 4]
     parts = [part for number, row in enumerate(rows) for part in (row[: cuts[number % 2]], row[cuts[number % 2] :])]

@@ -207,6 +207,52 @@ def test_where_skipping_does_not_pay_the_rest_is_one_chunk(monkeypatch) -> None:
     assert_close(got, exact(head, TrimSFT()))
 
 
+@pytest.fixture
+def looks(monkeypatch) -> list[bool]:
+    """For each call with gradients: whether it looked for rows to skip."""
+    from trimsft.head import solver
+
+    made: list[bool] = []
+    make = solver.Solver.__init__
+    monkeypatch.setattr(
+        solver.Solver, "__init__", lambda self, problem: made.append(problem.skip_below > 0) or make(self, problem)
+    )
+    return made
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_where_skipping_does_not_pay_the_next_calls_do_not_look(looks, monkeypatch) -> None:
+    from trimsft.head import solver, triton
+
+    head = spread_head(24, hidden_size=32, vocabulary=300)
+    monkeypatch.setattr(triton, "LOOK_EVERY", 4)
+    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
+    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for _ in range(6)]
+    assert looks == [True, False, False, False, True, False] and kept == [24] * 6
+    monkeypatch.setattr(solver, "SORTING_SECONDS", 0.0)
+    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for _ in range(4)]
+    assert looks[6:] == [False, False, True, True] and kept[:2] == [24, 24] and max(kept[2:]) < 24
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_other_objectives_and_deterministic_runs_look_for_themselves(looks, monkeypatch) -> None:
+    from trimsft.head import solver
+
+    head = spread_head(24, hidden_size=32, vocabulary=300)
+    monkeypatch.setattr(solver, "SORTING_SECONDS", 1.0)
+    fused(head, TrimSFT(), "triton", skip_below=HIGH)
+    fused(head, TrimSFTEasy(), "triton", skip_below=HIGH)
+    fused(head, TrimSFT(), "triton", skip_below=HIGH, low_memory=True)
+    assert looks == [True, True, True]
+    torch.use_deterministic_algorithms(True)
+    try:
+        fused(head, TrimSFT(), "triton", skip_below=HIGH)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    fused(head, TrimSFT(), "triton", skip_below=HIGH)
+    assert looks[3:] == [True, False]
+
+
 masses = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=60).map(torch.tensor)
 light_masses = st.lists(st.floats(0, 2**-8, width=32), min_size=1, max_size=60).map(torch.tensor)
 thresholds = st.floats(0, 2)

@@ -25,7 +25,7 @@ from tests.train.tiny import (
 from trimsft import TrimSFT
 from trimsft.errors import UsageError
 from trimsft.train import TrimSFTTrainer, patch
-from trimsft.train.compiling import layers_of
+from trimsft.train.compiling import _keep_gradients, _makes_graphs, layers_of
 
 # dynamo hides this warning by a way that does not hide it from pytest
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
@@ -58,6 +58,45 @@ def test_compiled_layers_train_and_resume_as_others_do(tmp_path) -> None:
     assert all(
         torch.equal(weight, expected[name]) for name, weight in resumed.model.state_dict().items() if name in expected
     )
+
+
+def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> None:
+    """A gradient is copied once an update, and added to in place from then on; without CUDA graphs it is not."""
+    copied = []
+    clone = torch.Tensor.clone
+
+    def count(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        copied.append(self)
+        return clone(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "clone", count)
+    layer = torch.nn.Linear(2, 2)
+    hooks = _keep_gradients([layer])
+    for _ in range(2):
+        for _ in range(3):
+            layer(torch.ones(1, 2)).sum().backward()
+        assert layer.weight.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+        layer.zero_grad()
+    assert len(copied) == 4  # of weight and bias, in two updates
+    for hook in hooks:
+        hook.remove()
+    layer(torch.ones(1, 2)).sum().backward()
+    assert len(copied) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "graphs"),
+    [
+        ({"mode": "reduce-overhead"}, True),
+        ({"mode": "max-autotune"}, True),
+        ({"mode": "max-autotune-no-cudagraphs"}, False),
+        ({"mode": "default", "options": None}, False),
+        ({"options": {"triton.cudagraphs": True}}, True),
+        (None, False),
+    ],
+)
+def test_which_modes_make_graphs(settings, graphs) -> None:
+    assert _makes_graphs(settings) is graphs
 
 
 def test_a_patched_model_compiled_by_accelerate_in_regions() -> None:

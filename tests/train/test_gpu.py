@@ -20,10 +20,13 @@ from tests.train.tiny import (
     make_model,
     make_trainer,
     plain_step,
+    record_batches,
     unpatched,
+    words,
 )
 from trimsft import SFT, TrimSFT
 from trimsft.train import TrimSFTTrainer, patch
+from trimsft.train.masks import breaks_with_mask
 
 pytestmark = [
     pytest.mark.gpu,
@@ -92,3 +95,44 @@ def test_compiled_layers_change_nothing(tmp_path, monkeypatch) -> None:
     plain, compiled = train_twice("qwen2", tmp_path, "torch_compile")
     torch.compiler.reset()
     assert logged(compiled, "loss") == pytest.approx(logged(plain, "loss"), rel=1e-3)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_layers_as_cuda_graphs_change_nothing(tmp_path, monkeypatch, accumulation) -> None:
+    """Micro-batches of one length: gradients outlast the graph in whose memory they were made."""
+    monkeypatch.setattr(torch.backends, "fp32_precision", torch.backends.fp32_precision)
+    rows = [{"text": words(12, seed)} for seed in range(16)]
+    settings = {"gradient_accumulation_steps": accumulation, "max_steps": 4, "use_cpu": False}
+    graphs = {"torch_compile": True, "torch_compile_mode": "reduce-overhead"}
+    losses, gradients = [], []
+    for name, more in (("plain", {}), ("graphs", graphs)):
+        trainer = make_trainer(TrimSFTTrainer, make_model("qwen2"), tmp_path / name, rows, **settings, **more)
+        trainer.train()
+        losses.append(logged(trainer, "loss"))
+        gradients.append(trainer.grads)
+    torch.compiler.reset()
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    for got, expected in zip(*reversed(gradients), strict=True):
+        assert_same_gradients(got, expected, 5e-3)
+
+
+def test_rows_go_without_a_mask(tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, PAIRS, use_cpu=False)
+    batches = record_batches(trainer)
+    trainer.train()
+    assert batches and all("attention_mask" not in batch for batch, _ in batches)
+
+
+def test_attention_with_a_mask_makes_finite_gradients() -> None:
+    """Of a length and scores at which cuDNN makes NaN of them in some versions of torch."""
+    query, key, value = torch.randn(3, 1, 1, 192, 64, device="cuda").bfloat16()
+    query[..., 0], key[..., 0] = 1.0, -960.0
+    mask = torch.ones(192, 192, dtype=torch.bool, device="cuda").tril()[None, None]
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(before and not breaks_with_mask())
+        query.requires_grad_()
+        torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask).sum().backward()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+    assert query.grad.isfinite().all()

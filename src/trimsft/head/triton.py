@@ -1,6 +1,7 @@
 """The backend for CUDA: which of the ways a problem is solved, and what it can be used for."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import triton
@@ -11,8 +12,17 @@ from trimsft.head.parts import InParts, rows_of_a_part
 from trimsft.head.problem import BackendUnavailable, Problem, Solution
 from trimsft.head.solver import KeepsTooMuch, Solver
 
+LOOK_EVERY = 16
+"""Of so many calls one looks whether skipping pays, once it did not. On a small head that costs 7 % of a call."""
+
+_exact_calls: dict[Any, int] = {}
+"""How many calls of a kind are still to go without a look."""
+
 
 def solve(problem: Problem) -> Solution:
+    asked = problem
+    if not problem.low_memory and problem.skip_below > 0 and not _is_to_look(problem):
+        problem = replace(problem, skip_below=0.0)
     if problem.low_memory is None and problem.wants_gradient:
         room = room_for_logit_gradients(
             problem.hidden_TH, problem.weight_VH, problem.wants_weight, skips=problem.skip_below > 0
@@ -23,7 +33,7 @@ def solve(problem: Problem) -> Solution:
     with torch.cuda.device_of(problem.hidden_TH):
         # each is tried out of the handler of the one before, whose traceback holds the memory
         try:
-            return (InParts if in_parts else Solver)(problem).run()
+            return InParts(problem).run() if in_parts else _solve_at_once(problem)
         except KeepsTooMuch:
             in_parts = True
         except torch.OutOfMemoryError:
@@ -31,11 +41,41 @@ def solve(problem: Problem) -> Solution:
                 raise
             in_parts = False
         if in_parts:
+            _look_later(problem)
             try:
                 return InParts(replace(problem, skip_below=0.0)).run()
             except torch.OutOfMemoryError:
                 pass
-        return Solver(replace(problem, low_memory=True)).run()
+        return Solver(replace(asked, low_memory=True)).run()
+
+
+def _solve_at_once(problem: Problem) -> Solution:
+    solver = Solver(problem)
+    solution = solver.run()
+    if problem.skip_below > 0 and solver.skip_below == 0:  # it has seen that skipping does not pay
+        _look_later(problem)
+    return solution
+
+
+def _look_later(problem: Problem) -> None:
+    _exact_calls[_kind(problem)] = LOOK_EVERY - 1
+
+
+def _is_to_look(problem: Problem) -> bool:
+    """Whether to find out which rows could be skipped: unless a call before has just found that it does not pay.
+
+    Where torch is to be deterministic, what happened before does not count.
+    """
+    left = _exact_calls.get(_kind(problem), 0)
+    if left == 0 or torch.are_deterministic_algorithms_enabled() or not problem.wants_gradient:
+        return True
+    _exact_calls[_kind(problem)] = left - 1
+    return False
+
+
+def _kind(problem: Problem) -> tuple[Any, ...]:
+    """Calls of one training have it in common."""
+    return type(problem.objective), problem.weight_VH.shape, problem.weight_VH.device
 
 
 def require_usable(hidden: Tensor) -> None:

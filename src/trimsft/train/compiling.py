@@ -1,7 +1,8 @@
 """`torch_compile`: each decoder layer is compiled in place; the head, which has kernels of its own, is left as it is.
 
 transformers would compile the model as a whole: minutes for a deep one, once more for each new shape. Layers of one
-kind share what is compiled, and parameters keep their names.
+kind share what is compiled, and parameters keep their names. `torch_compile_mode="reduce-overhead"` makes CUDA graphs
+of them, which pays where micro-batches are so small that the host is slower than the device, and are of one length.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class CompilesLayers:
     has an engine around the model, is left to accelerate.
     """
 
+    args: Any
     model: Any
     _compile_settings: dict[str, Any] | None = None
 
@@ -59,8 +61,30 @@ class CompilesLayers:
             layers = [layer for layer in layers_of(self.model) if layer._compiled_call_impl is None]
         for layer in layers:
             layer.compile(**settings or {})
+        hooks = _keep_gradients(layers) if self.args.gradient_accumulation_steps > 1 and _makes_graphs(settings) else []
         try:
             yield
         finally:
             for layer in layers:
                 layer._compiled_call_impl = None
+            for hook in hooks:
+                hook.remove()
+
+
+def _makes_graphs(settings: dict[str, Any] | None) -> bool:
+    """Whether layers become CUDA graphs."""
+    settings = settings or {}
+    options = settings.get("options") or {}
+    return settings.get("mode") in ("reduce-overhead", "max-autotune") or bool(options.get("triton.cudagraphs"))
+
+
+def _keep_gradients(layers: list[nn.Module]) -> list[Any]:
+    """Have gradients outlast the graph that made them, whose memory the next micro-batch writes over."""
+
+    def keep(parameter: nn.Parameter) -> None:
+        if parameter.grad is not None and not hasattr(parameter.grad, "outlasts"):
+            parameter.grad = parameter.grad.clone()
+            parameter.grad.outlasts = True  # type: ignore[attr-defined]
+
+    parameters = [one for layer in layers for one in layer.parameters() if one.requires_grad]
+    return [parameter.register_post_accumulate_grad_hook(keep) for parameter in parameters]

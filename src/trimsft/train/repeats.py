@@ -25,6 +25,8 @@ _LENGTHS = "trimsft_row_lengths"
 class RowsOnce(SFTTrainer):  # type: ignore[misc]
     """Makes an SFTTrainer ignore repeated rows: `class MyTrainer(RowsOnce, SFTTrainer)`."""
 
+    data_collator: Any
+
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         lengths = inputs.pop(_LENGTHS, None)
         return super().prediction_step(model, self._without_repeats(inputs, lengths), *args, **kwargs)
@@ -44,7 +46,7 @@ class RowsOnce(SFTTrainer):  # type: ignore[misc]
         return {**inputs, "labels": labels}
 
     def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
-        collate = self.data_collator  # type: ignore[has-type]
+        collate = self.data_collator
         if self.padding_free and self.accelerator.num_processes > 1 and description != "Training":
             self.data_collator = _Measured(collate)
         try:

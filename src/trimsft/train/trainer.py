@@ -33,6 +33,7 @@ from trimsft.train.compiling import CompilesLayers
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
+from trimsft.train.masks import AvoidsMasks
 from trimsft.train.outputs import TrimOutput
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.printing import replace_printers
@@ -58,7 +59,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trimsft")
 
 
-class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, SortsMicroBatches, SFTTrainer):  # type: ignore[misc]
+class TrimSFTTrainer(
+    AtomicCheckpoints,
+    AvoidsMasks,
+    CompilesLayers,
+    RowsOnce,
+    LogsFigures,
+    SortsMicroBatches,
+    SFTTrainer,  # type: ignore[misc]
+):
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -136,7 +145,7 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
             )  # fmt: skip
         finally:
             args.model_init_kwargs = given
-        self.data_collator = with_reference(self.data_collator, chosen, self.train_dataset)
+        self.data_collator = with_reference(self._in_rows(self.data_collator), chosen, self.train_dataset)
         parallelism = self.accelerator.parallelism_config
         if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
             problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
@@ -226,7 +235,7 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
         filters = self.args.logging_nan_inf_filter
         self.args.logging_nan_inf_filter = filters and (self._has_other_loss or self.aux_loss_enabled)
         try:
-            with self._fused():
+            with self._fused(), self._own_attention():
                 return super().train(*args, **kwargs)
         finally:
             self.args.logging_nan_inf_filter = filters
@@ -261,8 +270,10 @@ class TrimSFTTrainer(AtomicCheckpoints, CompilesLayers, RowsOnce, LogsFigures, S
     def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> TrimOutput:
         step, micro_batch = self._micro_batch
         self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
+        given, context = self._with_mask_if_needed(inputs)
         try:
-            return model(**inputs, num_items_in_batch=num_items_in_batch)  # type: ignore[no-any-return]
+            with context:
+                return model(**given, num_items_in_batch=num_items_in_batch)  # type: ignore[no-any-return]
         except FloatingPointError as error:
             raise FloatingPointError(
                 f"step {self.state.global_step + 1}, micro-batch {self._micro_batch[1] + 1}, rank "

@@ -1,0 +1,140 @@
+"""Attention without a mask, where a mask would change nothing; with one, no wider than it must be.
+
+A causal model never looks to the right: no token that is trained sees padding on the right, and a mask against it is of
+no use. It costs, though: on an H200 attention takes three times as long with one as without (docs/performance.md), and
+the host waits for the device in order to find out whether it is needed. On a CPU, where that is not so, it stays.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import masking_utils
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+from trimsft.head import IGNORED
+from trimsft.train.references import ReferenceCollator
+
+MASK, POSITIONS = "attention_mask", "position_ids"
+
+
+class AvoidsMasks:
+    """For a Trainer, before it among the bases."""
+
+    args: Any
+    model: Any
+    data_collator: Any
+    accelerator: Any
+    aux_loss_enabled: bool
+    padding_free: bool
+
+    @functools.cached_property
+    def _looks_left(self) -> bool:
+        """Whether nothing in the model or in its loss depends on what is on the right of a token."""
+        parallel = self.accelerator.parallelism_config
+        splits = parallel is not None and parallel.cp_enabled  # a batch along its tokens, the mask among it
+        return is_causal(self.model) and not self.aux_loss_enabled and not splits
+
+    def _with_mask_if_needed(self, batch: dict[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[None]]:
+        """The batch as the model gets it, and within what; `batch` is left as it is."""
+        is_packed, on_cuda = POSITIONS in batch, self.args.device.type == "cuda"
+        needs_mask = MASK in batch or is_packed
+        context: AbstractContextManager[None] = nullcontext()
+        if MASK in batch and type(self.data_collator) in PAD_RIGHT and self._looks_left and (on_cuda or is_packed):
+            batch = {name: value for name, value in batch.items() if name != MASK}
+            if not is_packed:
+                needs_mask, context = False, _not_packed()
+        if on_cuda and self.model.training:
+            self._avoid_cudnn(needs_mask and batch["input_ids"].shape[1] % 128 == 64 and breaks_with_mask())
+        return batch, context
+
+    def _in_rows(self, collator: Any) -> Any:
+        """TRL's collator of packed texts, but with a row for a row where attention is torch's own.
+
+        TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
+        memory and time with the square of its length: 16 rows have 16 times the scores that they need.
+        """
+        if type(collator) is not DataCollatorForLanguageModeling or not (self.padding_free and self.args.packing):
+            return collator
+        is_recurrent = any(isinstance(module, nn.Conv1d) for module in self.model.modules())  # such layers want one row
+        if is_recurrent or not self._looks_left:
+            return collator
+        self.padding_free = False
+        return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True})
+
+    def _avoid_cudnn(self, avoid: bool) -> None:
+        """For as long as this batch, its backward pass included, in which layers may be computed again."""
+        torch.backends.cuda.enable_cudnn_sdp(self._allows_cudnn and not avoid)
+
+    _allows_cudnn = True
+
+    @contextmanager
+    def _own_attention(self) -> Iterator[None]:
+        """Within, a training chooses among the kernels of attention that are allowed; then they are as before."""
+        self._allows_cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+        try:
+            yield
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(self._allows_cudnn)
+
+
+def is_causal(model: Any) -> bool:
+    """Whether all of it looks to the left alone, by torch's own attention: a model for text, without a prompt that is
+    learned, which stands in the cache and not in the batch."""
+    config = model.config
+    if config.get_text_config() is not config or config._attn_implementation != "sdpa":
+        return False
+    if any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values()):
+        return False
+    return {getattr(module, "is_causal", True) for module in model.modules()} == {True} and any(
+        hasattr(module, "is_causal") for module in model.modules()
+    )
+
+
+@contextmanager
+def _not_packed() -> Iterator[None]:
+    """Within, transformers does not search the positions of a batch without a mask for packed texts, at the cost of a
+    wait for the device: there are none."""
+    search = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = search
+
+
+@functools.cache
+def breaks_with_mask() -> bool:
+    """Whether attention with a mask makes NaN of numbers that are finite, in the gradients of lengths of 64 beyond a
+    multiple of 128 where all scores are far below 0. cuDNN of torch 2.11 to 2.13 does so on Hopper chips, which is
+    torch's choice there: https://github.com/pytorch/pytorch/issues/196678."""
+    length, size = 64, 64
+    generator = torch.Generator("cuda").manual_seed(0)
+    query, key, value = torch.randn(3, 1, 1, length, size, generator=generator, device="cuda").bfloat16()
+    query[..., 0], key[..., 0] = 1.0, -120 * math.sqrt(size)
+    mask = torch.ones(length, length, dtype=torch.bool, device="cuda").tril()
+    with torch.enable_grad():
+        query.requires_grad_()
+        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[None, None])
+        (gradient,) = torch.autograd.grad(found.float().sum(), query)
+    return not bool(gradient.isfinite().all())
+
+
+@dataclass
+class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    """Rows of several texts each, which transformers tells apart by their positions."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Tensor]:
+        batch: dict[str, Tensor] = super().torch_call(examples)
+        batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
+        return batch
+
+
+PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)

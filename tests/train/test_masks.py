@@ -1,0 +1,208 @@
+"""Batches without an attention mask: where that changes nothing, and nowhere else."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import peft
+import pytest
+import torch
+from transformers import masking_utils
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+from tests.train.tiny import (
+    ARCHITECTURES,
+    BAND,
+    LOSS_ERROR,
+    MESSAGES,
+    TEXTS,
+    assert_same_gradients,
+    gradients_of,
+    make_batch,
+    make_model,
+    make_ours,
+    make_trainer,
+    record_batches,
+)
+from trimsft import TrimSFT
+from trimsft.train import TrimSFTTrainer, masks, patch
+from trimsft.train.masks import AvoidsMasks, PackedRows, is_causal
+
+CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
+
+
+def step(model: Any, batch: dict[str, Any]) -> tuple[float, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    loss = model(**batch).token_loss
+    loss.backward()
+    return loss.item(), gradients_of(model)
+
+
+def test_nearly_all_kinds_of_models_are_known_as_causal() -> None:
+    assert set(ARCHITECTURES) - set(CAUSAL) <= {"gemma2"}  # transformers gives it eager attention, for its soft cap
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_no_trained_token_sees_padding_on_the_right(kind) -> None:
+    model, batch = patch(make_model(kind), TrimSFT(**BAND), skip_below=0.0), make_batch(rows=6)
+    expected_loss, expected = step(model, batch)
+    mask = batch.pop("attention_mask")
+    assert not mask.all()
+    batch["input_ids"] = torch.where(mask.bool(), batch["input_ids"], 7)  # whatever stands there
+    with masks._not_packed():
+        loss, found = step(model, batch)
+    assert loss == pytest.approx(expected_loss, rel=LOSS_ERROR)
+    assert_same_gradients(found, expected)
+
+
+def test_a_window_of_attention_stays() -> None:
+    """Longer rows than the window: transformers makes a mask for it, with padding or without."""
+    model = patch(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=4), TrimSFT(**BAND))
+    batch = make_batch(rows=6)
+    windowed = step(model, batch)[0]
+    del batch["attention_mask"]
+    with masks._not_packed():
+        assert step(model, batch)[0] == pytest.approx(windowed, rel=LOSS_ERROR)
+    for module in model.modules():
+        if hasattr(module, "sliding_window"):
+            module.sliding_window = None
+    model.config.layer_types = ["full_attention"] * 2
+    assert step(model, batch)[0] != pytest.approx(windowed, rel=LOSS_ERROR)  # it matters here
+
+
+def test_nobody_searches_for_packed_texts_where_there_are_none(monkeypatch) -> None:
+    """The search that is left out is the one transformers makes, and it is there again afterwards."""
+    searched = []
+    search = masking_utils.find_packed_sequence_indices
+    monkeypatch.setattr(
+        masking_utils, "find_packed_sequence_indices", lambda positions: searched.append(1) or search(positions)
+    )
+    model, batch = make_model(), make_batch()
+    del batch["attention_mask"]
+    with masks._not_packed():
+        model(**batch, use_cache=False)
+    assert not searched
+    model(**batch, use_cache=False)
+    assert searched
+
+
+# which batches ------------------------------------------------------------------------------------------------------
+
+
+class OnCuda(AvoidsMasks):
+    """What the trainer would do on a GPU."""
+
+    def __init__(
+        self, model: Any, collator: Any = None, aux_loss: bool = False, context_parallel: bool = False
+    ) -> None:
+        self.model = model.train()
+        self.args = SimpleNamespace(device=torch.device("cuda"), packing=True)
+        self.data_collator = collator or DataCollatorForLanguageModeling(pad_token_id=0)
+        self.padding_free = getattr(self.data_collator, "padding_free", False)
+        self.accelerator = SimpleNamespace(parallelism_config=SimpleNamespace(cp_enabled=context_parallel))
+        self.aux_loss_enabled = aux_loss
+
+
+@pytest.fixture(autouse=True)
+def _cudnn_as_before(monkeypatch):
+    monkeypatch.setattr(masks, "breaks_with_mask", lambda: True)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu() -> None:
+    batch = make_batch()
+    given, context = OnCuda(make_model())._with_mask_if_needed(batch)
+    assert set(batch) - set(given) == {"attention_mask"}
+    assert not isinstance(context, nullcontext)
+
+
+class PadsLeft(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    pass
+
+
+def with_prefix() -> Any:
+    return peft.get_peft_model(make_model(), peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+
+
+def eager() -> Any:
+    model = make_model()
+    model.set_attn_implementation("eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        lambda: OnCuda(make_model(), PadsLeft(pad_token_id=0)),
+        lambda: OnCuda(make_model("mixtral"), aux_loss=True),
+        lambda: OnCuda(make_model(), context_parallel=True),
+        lambda: OnCuda(with_prefix()),
+        lambda: OnCuda(eager()),
+    ],
+    ids=["another collator", "loss of a router", "context parallel", "prefix", "eager"],
+)
+def test_a_mask_that_may_matter_stays(trainer) -> None:
+    batch = make_batch()
+    given, context = trainer()._with_mask_if_needed(batch)
+    assert given is batch and isinstance(context, nullcontext)
+
+
+def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
+    trainer = make_ours(tmp_path)
+    batches = record_batches(trainer)
+    trainer.train()
+    assert all("attention_mask" in batch for batch, _ in batches)
+
+
+@pytest.mark.parametrize(
+    ("length", "collator", "breaks", "allowed"),
+    [
+        (192, PadsLeft(pad_token_id=0), True, False),
+        (192, PadsLeft(pad_token_id=0), False, True),
+        (191, PadsLeft(pad_token_id=0), True, True),
+        (128, PadsLeft(pad_token_id=0), True, True),
+        (192, None, True, True),  # no mask, no harm
+    ],
+)
+def test_cudnn_is_left_out_where_it_breaks(length, collator, breaks, allowed, monkeypatch) -> None:
+    monkeypatch.setattr(masks, "breaks_with_mask", lambda: breaks)
+    trainer = OnCuda(make_model(), collator)
+    with trainer._own_attention():
+        trainer._with_mask_if_needed(make_batch(length=length))
+        assert torch.backends.cuda.cudnn_sdp_enabled() is allowed
+        trainer._with_mask_if_needed(make_batch(length=100))
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        trainer._with_mask_if_needed(make_batch(length=length))
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_what_the_user_forbids_stays_forbidden() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    trainer = OnCuda(make_model())
+    with trainer._own_attention():
+        trainer._with_mask_if_needed(make_batch())
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+# packed texts; that losses and gradients are TRL's is tested with those of all data ---------------------------------
+
+
+def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
+    trainer = make_ours(tmp_path, TEXTS, packing=True, max_length=40, per_device_train_batch_size=3)
+    batches = record_batches(trainer)
+    trainer.train()
+    assert isinstance(trainer.data_collator, PackedRows)
+    shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
+    assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
+    assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
+    assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
+
+
+@pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])
+def test_other_models_get_packed_texts_as_trl_has_them(kind, tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, MESSAGES, packing=True, max_length=40)
+    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
+    assert trainer.data_collator.padding_free
