@@ -33,7 +33,8 @@ from trimsft.head.records import Ledger, RowRecords
 # what a Hopper chip does in practice; on slower ones skipping pays sooner
 MATMUL_RATE = 6e14  # operations a second
 MEMORY_RATE = 3e12  # bytes a second
-SORTING_SECONDS = 1e-4  # of the host and of small kernels, beside copying kept rows
+SORTING_SECONDS = 2e-4  # of the host and of small kernels, beside copying kept rows
+CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 19 to 95 % of the rows kept (docs/performance.md)
 PARTS = 1.1  # what adding up the weight's gradient part by part costs, as a factor
 
 
@@ -212,7 +213,7 @@ class Solver:
     def _skipping_pays(self, share: float) -> bool:
         """Whether leaving rows out saves more than sorting them costs, if this share of them is kept."""
         matmul = 2 * self.T * self.V * self.hidden_TH.shape[1] / MATMUL_RATE
-        sorting = SORTING_SECONDS + 8 * self.hidden_TH.nbytes / MEMORY_RATE
+        sorting = SORTING_SECONDS + CHUNK_SECONDS * len(self.chunks) + 8 * self.hidden_TH.nbytes / MEMORY_RATE
         return 2 * (1 - share) * matmul > sorting
 
     def _parts_pay(self, share: float) -> bool:
