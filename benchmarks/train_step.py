@@ -52,7 +52,8 @@ SHAPES = {
     },
 }
 PEAK_FLOPS = 989e12  # H200, dense bfloat16
-WARM_UP = 3
+FAMILIAR_ROWS = 72
+"""Rows of one shape after which our trainer has its attention computed by cuDNN (trimsft/train/cudnn.py)."""
 LISTED = 30  # kernels that take longest, with --profile
 REGIONAL = {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
 VARIANTS = ("plain", "padding", "lora", "checkpointing", "packing", "packing, flash")
@@ -212,7 +213,9 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
 
     from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
-    clock, steps, on_cuda = clock_for(options), WARM_UP + options.steps, torch.cuda.is_available()
+    on_cuda = torch.cuda.is_available()
+    warm_up = max(3, -(-FAMILIAR_ROWS // size)) if on_cuda else 3
+    clock, steps = clock_for(options, warm_up), warm_up + options.steps
     packing = options.variant.startswith("packing")
     settings = {
         "per_device_train_batch_size": size,
@@ -275,7 +278,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     return result
 
 
-def clock_for(options: argparse.Namespace) -> Any:
+def clock_for(options: argparse.Namespace, warm_up: int) -> Any:
     import torch
     from transformers import TrainerCallback
 
@@ -290,9 +293,9 @@ def clock_for(options: argparse.Namespace) -> Any:
             self.waits: Counter[str] = Counter()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if state.global_step == WARM_UP:
+            if state.global_step == warm_up:
                 self._begin()
-            elif state.global_step == WARM_UP + options.steps:
+            elif state.global_step == warm_up + options.steps:
                 self._end()
 
         def _begin(self) -> None:

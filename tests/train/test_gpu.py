@@ -26,7 +26,7 @@ from tests.train.tiny import (
 )
 from trimsft import SFT, TrimSFT
 from trimsft.train import TrimSFTTrainer, patch
-from trimsft.train.masks import breaks_with_mask
+from trimsft.train.cudnn import breaks_with_mask
 
 pytestmark = [
     pytest.mark.gpu,

@@ -26,6 +26,7 @@ from tests.train.tiny import (
 )
 from trimsft import TrimSFT
 from trimsft.train import TrimSFTTrainer, masks, patch
+from trimsft.train.cudnn import CudnnChoice
 from trimsft.train.masks import AvoidsMasks, PackedRows, is_causal
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
@@ -96,26 +97,28 @@ class OnCuda(AvoidsMasks):
         self, model: Any, collator: Any = None, aux_loss: bool = False, context_parallel: bool = False
     ) -> None:
         self.model = model.train()
-        self.args = SimpleNamespace(device=torch.device("cuda"), packing=True)
+        self.args = SimpleNamespace(device=torch.device("cuda"), packing=True, max_length=40)
         self.data_collator = collator or DataCollatorForLanguageModeling(pad_token_id=0)
         self.padding_free = getattr(self.data_collator, "padding_free", False)
         self.accelerator = SimpleNamespace(parallelism_config=SimpleNamespace(cp_enabled=context_parallel))
         self.aux_loss_enabled = aux_loss
+        self._compile_settings = None
 
 
 @pytest.fixture(autouse=True)
-def _cudnn_as_before(monkeypatch):
-    monkeypatch.setattr(masks, "breaks_with_mask", lambda: True)
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    yield
-    torch.backends.cuda.enable_cudnn_sdp(before)
+def chosen(monkeypatch) -> list[tuple[int, int, bool]]:
+    """The shape of each batch for which a kernel of attention was chosen, and whether it has a mask."""
+    found: list[tuple[int, int, bool]] = []
+    monkeypatch.setattr(CudnnChoice, "choose", lambda self, rows, length, masked: found.append((rows, length, masked)))
+    return found
 
 
-def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu() -> None:
+def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu(chosen) -> None:
     batch = make_batch()
     given, context = OnCuda(make_model())._with_mask_if_needed(batch)
     assert set(batch) - set(given) == {"attention_mask"}
     assert not isinstance(context, nullcontext)
+    assert chosen == [(3, 11, False)]
 
 
 class PadsLeft(DataCollatorForLanguageModeling):  # type: ignore[misc]
@@ -143,10 +146,11 @@ def eager() -> Any:
     ],
     ids=["another collator", "loss of a router", "context parallel", "prefix", "eager"],
 )
-def test_a_mask_that_may_matter_stays(trainer) -> None:
+def test_a_mask_that_may_matter_stays(trainer, chosen) -> None:
     batch = make_batch()
     given, context = trainer()._with_mask_if_needed(batch)
     assert given is batch and isinstance(context, nullcontext)
+    assert chosen == [(3, 11, True)]
 
 
 def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
@@ -154,37 +158,6 @@ def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
     batches = record_batches(trainer)
     trainer.train()
     assert all("attention_mask" in batch for batch, _ in batches)
-
-
-@pytest.mark.parametrize(
-    ("length", "collator", "breaks", "allowed"),
-    [
-        (192, PadsLeft(pad_token_id=0), True, False),
-        (192, PadsLeft(pad_token_id=0), False, True),
-        (191, PadsLeft(pad_token_id=0), True, True),
-        (128, PadsLeft(pad_token_id=0), True, True),
-        (192, None, True, True),  # no mask, no harm
-    ],
-)
-def test_cudnn_is_left_out_where_it_breaks(length, collator, breaks, allowed, monkeypatch) -> None:
-    monkeypatch.setattr(masks, "breaks_with_mask", lambda: breaks)
-    trainer = OnCuda(make_model(), collator)
-    with trainer._own_attention():
-        trainer._with_mask_if_needed(make_batch(length=length))
-        assert torch.backends.cuda.cudnn_sdp_enabled() is allowed
-        trainer._with_mask_if_needed(make_batch(length=100))
-        assert torch.backends.cuda.cudnn_sdp_enabled()
-        trainer._with_mask_if_needed(make_batch(length=length))
-    assert torch.backends.cuda.cudnn_sdp_enabled()
-
-
-def test_what_the_user_forbids_stays_forbidden() -> None:
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    trainer = OnCuda(make_model())
-    with trainer._own_attention():
-        trainer._with_mask_if_needed(make_batch())
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 # packed texts; that losses and gradients are TRL's is tested with those of all data ---------------------------------
@@ -199,6 +172,19 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
     assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
     assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
     assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
+
+
+def test_on_a_gpu_packed_rows_are_of_one_length(chosen) -> None:
+    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
+    trainer = OnCuda(make_model(), collator)
+    trainer.data_collator = trainer._in_rows(collator)
+    rows = [{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}]
+    batch = trainer.data_collator(rows)
+    assert batch["input_ids"].shape == (2, 40)
+    assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
+    given, context = trainer._with_mask_if_needed(batch)
+    assert set(batch) - set(given) == {"attention_mask"} and isinstance(context, nullcontext)  # found by positions
+    assert chosen == [(2, 40, True)]
 
 
 @pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])

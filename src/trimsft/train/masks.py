@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from trimsft.head import IGNORED
+from trimsft.train.cudnn import CudnnChoice
 from trimsft.train.references import ReferenceCollator
 
 MASK, POSITIONS = "attention_mask", "position_ids"
@@ -34,6 +34,7 @@ class AvoidsMasks:
     accelerator: Any
     aux_loss_enabled: bool
     padding_free: bool
+    _compile_settings: dict[str, Any] | None
 
     @functools.cached_property
     def _looks_left(self) -> bool:
@@ -52,14 +53,21 @@ class AvoidsMasks:
             if not is_packed:
                 needs_mask, context = False, _not_packed()
         if on_cuda and self.model.training:
-            self._avoid_cudnn(needs_mask and batch["input_ids"].shape[1] % 128 == 64 and breaks_with_mask())
+            self._cudnn.choose(*batch["input_ids"].shape, masked=needs_mask)
         return batch, context
+
+    @functools.cached_property
+    def _cudnn(self) -> CudnnChoice:
+        config = self.model.config.get_text_config()
+        sizes = (getattr(config, name, math.inf) for name in ("num_hidden_layers", "hidden_size"))
+        return CudnnChoice(math.prod(sizes), is_compiled=self._compile_settings is not None)
 
     def _in_rows(self, collator: Any) -> Any:
         """TRL's collator of packed texts, but with a row for a row where attention is torch's own.
 
         TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
-        memory and time with the square of its length: 16 rows have 16 times the scores that they need.
+        memory and time with the square of its length: 16 rows have 16 times the scores that they need. On a GPU all
+        rows are of one length, because kernels may be made for a shape.
         """
         if type(collator) is not DataCollatorForLanguageModeling or not (self.padding_free and self.args.packing):
             return collator
@@ -67,22 +75,10 @@ class AvoidsMasks:
         if is_recurrent or not self._looks_left:
             return collator
         self.padding_free = False
-        return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True})
-
-    def _avoid_cudnn(self, avoid: bool) -> None:
-        """For as long as this batch, its backward pass included, in which layers may be computed again."""
-        torch.backends.cuda.enable_cudnn_sdp(self._allows_cudnn and not avoid)
-
-    _allows_cudnn = True
-
-    @contextmanager
-    def _own_attention(self) -> Iterator[None]:
-        """Within, a training chooses among the kernels of attention that are allowed; then they are as before."""
-        self._allows_cudnn = torch.backends.cuda.cudnn_sdp_enabled()
-        try:
-            yield
-        finally:
-            torch.backends.cuda.enable_cudnn_sdp(self._allows_cudnn)
+        changes = {"padding_free": False, "return_position_ids": True}
+        if self.args.device.type == "cuda" and collator.pad_to_multiple_of is None:
+            changes["pad_to_multiple_of"] = self.args.max_length
+        return PackedRows(**vars(collator) | changes)
 
 
 def is_causal(model: Any) -> bool:
@@ -108,23 +104,6 @@ def _not_packed() -> Iterator[None]:
         yield
     finally:
         masking_utils.find_packed_sequence_indices = search
-
-
-@functools.cache
-def breaks_with_mask() -> bool:
-    """Whether attention with a mask makes NaN of numbers that are finite, in the gradients of lengths of 64 beyond a
-    multiple of 128 where all scores are far below 0. cuDNN of torch 2.11 to 2.13 does so on Hopper chips, which is
-    torch's choice there: https://github.com/pytorch/pytorch/issues/196678."""
-    length, size = 64, 64
-    generator = torch.Generator("cuda").manual_seed(0)
-    query, key, value = torch.randn(3, 1, 1, length, size, generator=generator, device="cuda").bfloat16()
-    query[..., 0], key[..., 0] = 1.0, -120 * math.sqrt(size)
-    mask = torch.ones(length, length, dtype=torch.bool, device="cuda").tril()
-    with torch.enable_grad():
-        query.requires_grad_()
-        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[None, None])
-        (gradient,) = torch.autograd.grad(found.float().sum(), query)
-    return not bool(gradient.isfinite().all())
 
 
 @dataclass

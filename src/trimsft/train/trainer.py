@@ -235,7 +235,7 @@ class TrimSFTTrainer(
         filters = self.args.logging_nan_inf_filter
         self.args.logging_nan_inf_filter = filters and (self._has_other_loss or self.aux_loss_enabled)
         try:
-            with self._fused(), self._own_attention():
+            with self._fused(), self._cudnn.in_charge():
                 return super().train(*args, **kwargs)
         finally:
             self.args.logging_nan_inf_filter = filters
