@@ -183,6 +183,20 @@ def test_an_update_without_tokens_leaves_the_gate_as_it_is() -> None:
     assert gate_of(after([tokens_of([])], objective)) == gate_of(objective)
 
 
+def test_what_it_has_seen_stays_when_parts_become_fixed() -> None:
+    """As a trainer makes them, which knows the data."""
+    before = after([tokens_of([-1.8, 5.0])]).observe(tokens_of([-1.0, 5.0]))
+    following = before.with_fixed((BOX, 9))
+    assert following.fixed == (BOX, 9) and gate_of(following) == gate_of(before) == pytest.approx(0.5)
+    tokens = tokens_of([0.0, 0.0], gold=[BOX, 3])
+    assert torch.equal(following.weights(tokens), before.weights(tokens))  # a part that was not seen yet
+    advanced = following.advance(0.1)
+    assert gate_of(advanced) == gate_of(before.advance(0.1))
+    starved = after([tokens_of([-9.0, *[5.0] * 99], gold=[BOX, *[3] * 99])] * 20, advanced)
+    assert starved.weights(tokens)[0] > starved.weights(tokens)[1]
+    assert AutoTrim().with_fixed((BOX,)) == AutoTrim(fixed=(BOX,))
+
+
 def test_its_state_is_restored_bit_for_bit() -> None:
     row, best = tokens_of([6.0, -0.7, 1 / 3], [0, BOX, 1]), tokens_of([6.0, 2.0, 1 / 3] * 400, [0, BOX, 1] * 400)
     objective = after([best] * 10 + [row] * 90, AutoTrim(fixed=(BOX, 99)), progress=0.45)

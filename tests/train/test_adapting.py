@@ -10,7 +10,7 @@ from transformers import Trainer, TrainingArguments
 
 import trimsft
 from tests.train.tiny import EOS, LOSS_ERROR, PAIRS, TEXTS, make_config, make_model, make_ours, record_batches
-from trimsft import AutoTrim, TrimSFTTrainer
+from trimsft import AutoTrim, TokenStats, TrimSFTTrainer
 from trimsft.errors import RunError, UsageError
 from trimsft.train.adapting import STATE, fixed_parts
 
@@ -88,6 +88,15 @@ def test_a_resumed_training_goes_on_bit_for_bit(tmp_path) -> None:
     assert figures_of(resumed, *names)[3:] == figures_of(whole, *names)[3:]
     for name, weight in whole.model.named_parameters():
         assert torch.equal(resumed.model.get_parameter(name), weight)
+
+
+def test_what_an_objective_has_seen_before_counts(tmp_path) -> None:
+    gap = torch.full((600,), -0.9)
+    tokens = TokenStats(-gap, gap, gap, torch.zeros(600, dtype=torch.int64), gold=torch.zeros(600, dtype=torch.int64))
+    objective = AutoTrim().observe(tokens).advance(0.2)
+    trainer = make_ours(tmp_path, options={"objective": objective})
+    assert trainer.objective.fixed and trainer.objective.figures() == objective.figures()
+    assert objective.figures()["gate"] == pytest.approx(0.5)
 
 
 def test_a_second_training_begins_anew(tmp_path) -> None:

@@ -20,8 +20,8 @@ def _as_before() -> Iterator[None]:
     torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def chosen(choice: CudnnChoice, rows: int, length: int, *, masked: bool = False) -> bool:
-    choice.choose(rows, length, masked=masked)
+def chosen(choice: CudnnChoice, rows: int, length: int, **how: bool) -> bool:
+    choice.choose(rows, length, **{"masked": False, **how})
     return torch.backends.cuda.cudnn_sdp_enabled()
 
 
@@ -33,6 +33,13 @@ def test_a_shape_gets_a_plan_when_it_has_lost_as_much_without(rows, length, afte
     assert found.index(True) == pytest.approx(after, rel=0.15)
     assert all(found[found.index(True) :])
     assert found.index(True) * GAIN * UNITS * rows * length**2 <= PLAN_SECONDS
+
+
+def test_an_evaluation_loses_less_without_a_plan() -> None:
+    choice = CudnnChoice(UNITS)
+    with choice.in_charge():
+        found = [chosen(choice, 16, 2048, trains=False) for _ in range(20)]
+    assert found.index(True) == pytest.approx(12, rel=0.1)
 
 
 def test_shapes_are_told_apart() -> None:
@@ -77,6 +84,7 @@ def test_with_a_mask_it_is_left_out_where_it_breaks(length, breaks, compiled, al
     choice = CudnnChoice(UNITS, is_compiled=compiled)
     with choice.in_charge():
         assert chosen(choice, 2, length, masked=True) is allowed
+        assert chosen(choice, 2, length, masked=True, trains=False)  # its gradients alone are wrong
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
 

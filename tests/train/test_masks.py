@@ -109,7 +109,9 @@ class OnCuda(AvoidsMasks):
 def chosen(monkeypatch) -> list[tuple[int, int, bool]]:
     """The shape of each batch for which a kernel of attention was chosen, and whether it has a mask."""
     found: list[tuple[int, int, bool]] = []
-    monkeypatch.setattr(CudnnChoice, "choose", lambda self, rows, length, masked: found.append((rows, length, masked)))
+    monkeypatch.setattr(
+        CudnnChoice, "choose", lambda self, rows, length, masked, trains: found.append((rows, length, masked))
+    )
     return found
 
 

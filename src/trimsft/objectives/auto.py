@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimsft.objectives.base import TokenStats, require_number
@@ -183,6 +183,19 @@ class AutoTrim(FollowsUpdates):
             return None
         least, wrong = float(self._support.lowest[1, 0]), float(self._support.smoothed[1, 0])
         return (least, wrong) if wrong >= WORSE_BY * least + WORSE_FULLY else None
+
+    def with_fixed(self, ids: tuple[int, ...]) -> Self:
+        """The same, which also follows these parts; what it has seen of all tokens stays. For one that follows none."""
+        from torch.nn.functional import pad
+
+        more, support, gates, seen = (0, len(ids)), self._support, self._gates, self._seen
+        if support is not None:
+            means = {name: pad(getattr(support, name), more, value=math.nan) for name in ("smoothed", "lowest")}
+            support = replace(support, **means)
+            gates = self._gates_of(support.smoothed, support.lowest)
+        if seen is not None:
+            seen = pad(seen, more)
+        return self._with(fixed=ids, _support=support, _gates=gates, _seen=seen)
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"progress": self._progress, "fixed": list(self.fixed)}

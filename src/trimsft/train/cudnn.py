@@ -24,8 +24,11 @@ GAIN = 1.2e-14
 """Seconds that a later one saves, forward and backward: for each hidden unit of a layer and pair of tokens of a row."""
 
 
+FORWARD = 1 / 3  # what of it the forward pass saves
+
+
 class CudnnChoice:
-    """Batch by batch of a training; a batch has the backward pass, too, in which layers may be computed again.
+    """Batch by batch; to one that is trained belongs the backward pass, in which layers may be computed again.
 
     Args:
         units: hidden units of all layers; if they are unknown, infinity, and every shape gets a plan.
@@ -47,15 +50,16 @@ class CudnnChoice:
         finally:
             torch.backends.cuda.enable_cudnn_sdp(self._is_allowed)
 
-    def choose(self, rows: int, length: int, *, masked: bool) -> None:
-        """For a batch of this shape, with or without a mask."""
-        avoid = self._is_unsafe(length) if masked else not self._has_plan(rows, length)
-        torch.backends.cuda.enable_cudnn_sdp(self._is_allowed and not avoid)
+    def choose(self, rows: int, length: int, *, masked: bool, trains: bool = True) -> None:
+        """For a batch of this shape, with or without a mask, with or without a backward pass."""
+        use = self._is_safe(length, trains) if masked else self._has_plan(rows, length, trains)
+        torch.backends.cuda.enable_cudnn_sdp(self._is_allowed and use)
 
-    def _is_unsafe(self, length: int) -> bool:
-        return (length % 128 == 64 or self._is_compiled) and breaks_with_mask()
+    def _is_safe(self, length: int, trains: bool) -> bool:
+        may_break = trains and (length % 128 == 64 or self._is_compiled)
+        return not (may_break and breaks_with_mask())
 
-    def _has_plan(self, rows: int, length: int) -> bool:
+    def _has_plan(self, rows: int, length: int, trains: bool) -> bool:
         """Or should have one: a shape gets it when it has lost as much without. So at most twice the time is lost that
         would have been if the shapes to come were known.
 
@@ -63,7 +67,7 @@ class CudnnChoice:
         """
         if self._is_compiled or torch.are_deterministic_algorithms_enabled():
             return True
-        self._lost[rows, length] += GAIN * self._units * rows * length**2
+        self._lost[rows, length] += (1 if trains else FORWARD) * GAIN * self._units * rows * length**2
         return self._lost[rows, length] > PLAN_SECONDS
 
 

@@ -52,8 +52,8 @@ class AvoidsMasks:
             batch = {name: value for name, value in batch.items() if name != MASK}
             if not is_packed:
                 needs_mask, context = False, _not_packed()
-        if on_cuda and self.model.training:
-            self._cudnn.choose(*batch["input_ids"].shape, masked=needs_mask)
+        if on_cuda:
+            self._cudnn.choose(*batch["input_ids"].shape, masked=needs_mask, trains=self.model.training)
         return batch, context
 
     @functools.cached_property

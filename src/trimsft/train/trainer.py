@@ -10,7 +10,6 @@ import copy
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -152,7 +151,7 @@ class TrimSFTTrainer(
             raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
         fixed = fixed_parts(self.train_dataset)
         if isinstance(chosen, AutoTrim) and not chosen.fixed:
-            chosen = replace(chosen, fixed=fixed)
+            chosen = chosen.with_fixed(fixed)
         self.fused_head = _fused_head(self.model, chosen, args)
         self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
@@ -224,7 +223,7 @@ class TrimSFTTrainer(
         model, self._is_fused = self.model, True
         attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
         try:
-            with self._compiled():
+            with self._compiled(), self._cudnn.in_charge():
                 yield
         finally:
             unpatch(model)
@@ -235,7 +234,7 @@ class TrimSFTTrainer(
         filters = self.args.logging_nan_inf_filter
         self.args.logging_nan_inf_filter = filters and (self._has_other_loss or self.aux_loss_enabled)
         try:
-            with self._fused(), self._cudnn.in_charge():
+            with self._fused():
                 return super().train(*args, **kwargs)
         finally:
             self.args.logging_nan_inf_filter = filters
