@@ -261,6 +261,16 @@ def test_where_skipping_does_not_pay_the_next_calls_do_not_look(looks, monkeypat
 
 
 @pytest.mark.usefixtures("small_chunks")
+def test_a_small_micro_batch_does_not_speak_for_large_ones(monkeypatch) -> None:
+    from trimsft.head import solver
+
+    monkeypatch.setattr(solver.Solver, "_skipping_pays", lambda self, share: self.T > 20)
+    large, small = (spread_head(tokens, hidden_size=32, vocabulary=300) for tokens in (40, 10))
+    kept = [fused(head, TrimSFT(), "triton", skip_below=HIGH).kept for head in (large, small, large, small, large)]
+    assert kept[1::2] == [10, 10] and max(kept[::2]) < 40
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_other_objectives_and_deterministic_runs_look_for_themselves(looks, monkeypatch) -> None:
     from trimsft.head import solver
 

@@ -92,6 +92,7 @@ def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> No
         ({"mode": "max-autotune-no-cudagraphs"}, False),
         ({"mode": "default", "options": None}, False),
         ({"options": {"triton.cudagraphs": True}}, True),
+        ({"backend": "cudagraphs"}, True),
         (None, False),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_objective_it_describes(settings, objective) -> None:
         ),
         (
             {"sort_micro_batches": True, "padding_free": True, "gradient_accumulation_steps": 2},
-            "sort_micro_batches: has no effect with padding_free=True, where nothing is padded",
+            "sort_micro_batches: has no effect with padding_free=True, where next to nothing is padded",
         ),
         (
             {"global_batch": 24, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},

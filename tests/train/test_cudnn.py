@@ -1,9 +1,11 @@
 """Which batches have their attention computed by cuDNN."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 from tests.train.tiny import make_ours
 from trimsft.train import cudnn
@@ -97,6 +99,14 @@ def test_what_the_user_forbids_stays_forbidden() -> None:
 
 
 def test_a_training_leaves_it_as_it_was(tmp_path) -> None:
-    trainer = make_ours(tmp_path)
+    found = []
+
+    class Chooses(TrainerCallback):
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            trainer._cudnn.choose(1, 10, masked=False)
+            found.append(torch.backends.cuda.cudnn_sdp_enabled())
+
+    trainer = make_ours(tmp_path, options={"callbacks": [Chooses()]})
     trainer.train()
+    assert found == [False, False]
     assert torch.backends.cuda.cudnn_sdp_enabled()

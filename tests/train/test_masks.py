@@ -7,7 +7,8 @@ from typing import Any
 import peft
 import pytest
 import torch
-from transformers import masking_utils
+from transformers import OPTConfig, OPTForCausalLM, masking_utils
+from trl import SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from tests.train.tiny import (
@@ -16,8 +17,10 @@ from tests.train.tiny import (
     LOSS_ERROR,
     MESSAGES,
     TEXTS,
+    VOCABULARY,
     assert_same_gradients,
     gradients_of,
+    logged,
     make_batch,
     make_model,
     make_ours,
@@ -25,9 +28,10 @@ from tests.train.tiny import (
     record_batches,
 )
 from trimsft import TrimSFT
+from trimsft.errors import UsageError
 from trimsft.train import TrimSFTTrainer, masks, patch
 from trimsft.train.cudnn import CudnnChoice
-from trimsft.train.masks import AvoidsMasks, PackedRows, is_causal
+from trimsft.train.masks import AvoidsMasks, PackedRows, is_causal, real_tokens
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
 
@@ -85,6 +89,20 @@ def test_nobody_searches_for_packed_texts_where_there_are_none(monkeypatch) -> N
     assert not searched
     model(**batch, use_cache=False)
     assert searched
+
+
+def test_searches_that_overlap_are_all_restored() -> None:
+    search = masking_utils.find_packed_sequence_indices
+    first, second = masks._not_packed(), masks._not_packed()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert masking_utils.find_packed_sequence_indices is search
+
+
+def test_a_model_that_is_made_to_look_both_ways_is_not_causal() -> None:
+    assert is_causal(make_model()) and not is_causal(make_model(is_causal=False))
 
 
 # which batches ------------------------------------------------------------------------------------------------------
@@ -176,6 +194,74 @@ def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
     assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
 
 
+def test_rows_longer_than_a_window_have_a_mask_in_any_case(chosen) -> None:
+    trainer = OnCuda(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=11))
+    for length in (10, 11):
+        given, _ = trainer._with_mask_if_needed(make_batch(length=length))
+        assert "attention_mask" not in given
+    assert [masked for _, _, masked in chosen] == [False, True]
+
+
+def cross_entropy(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+    logits, gold = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    return torch.nn.functional.cross_entropy(logits, gold, reduction="sum") / num_items_in_batch
+
+
+OTHER_LOSSES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "label smoothing": ({}, {"label_smoothing_factor": 0.1}),
+    "a function": ({"compute_loss_func": cross_entropy}, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
+def test_packed_texts_do_not_see_each_other_with_another_loss_either(options, settings, tmp_path) -> None:
+    settings = {"packing": True, "max_length": 40, **settings}
+    plain = make_trainer(SFTTrainer, make_model(), tmp_path / "plain", TEXTS, options, **settings)
+    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path / "ours", TEXTS, options, objective="sft", **settings)
+    plain.train()
+    ours.train()
+    assert isinstance(ours.data_collator, PackedRows)
+    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=LOSS_ERROR)
+    for got, expected in zip(ours.grads, plain.grads, strict=True):
+        assert_same_gradients(got, expected)
+
+
+def test_another_collator_around_it_changes_nothing(tmp_path) -> None:
+    settings = {"packing": True, "max_length": 40, "objective": "sft"}
+    losses = []
+    for name in ("own", "wrapped"):
+        trainer = make_ours(tmp_path / name, TEXTS, **settings)
+        if name == "wrapped":
+            inner = trainer.data_collator
+            trainer.data_collator = lambda rows, inner=inner: inner(rows)
+        trainer.train()
+        losses.append(logged(trainer, "loss"))
+    assert losses[0] == losses[1]
+
+
+def test_a_model_that_does_not_tell_packed_texts_apart_is_refused(tmp_path) -> None:
+    size = {"vocab_size": VOCABULARY, "hidden_size": 32, "word_embed_proj_dim": 32, "ffn_dim": 48}
+    config = OPTConfig(**size, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=64, pad_token_id=0)
+    trainer = make_trainer(TrimSFTTrainer, OPTForCausalLM(config), tmp_path, TEXTS, packing=True, max_length=40)
+    with pytest.raises(UsageError, match=r"^packing: OPTForCausalLM would not tell packed texts apart"):
+        trainer.train()
+
+
+def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:
+    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
+    batch = collator([{"input_ids": [5] * 7}, {"input_ids": [6] * 3}])
+    assert batch.keys() == {"input_ids", "labels", "attention_mask"} and batch["input_ids"].shape == (2, 7)
+
+
+def test_padding_is_not_counted() -> None:
+    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
+    batch = collator([{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}])
+    assert real_tokens(batch) == 55
+    assert real_tokens(make_batch()) == make_batch()["attention_mask"].sum()
+    assert real_tokens({"input_ids": torch.zeros(2, 3)}) == 6
+
+
 def test_on_a_gpu_packed_rows_are_of_one_length(chosen) -> None:
     collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     trainer = OnCuda(make_model(), collator)
@@ -185,8 +271,11 @@ def test_on_a_gpu_packed_rows_are_of_one_length(chosen) -> None:
     assert batch["input_ids"].shape == (2, 40)
     assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
     given, context = trainer._with_mask_if_needed(batch)
-    assert set(batch) - set(given) == {"attention_mask"} and isinstance(context, nullcontext)  # found by positions
-    assert chosen == [(2, 40, True)]
+    assert given is batch and "attention_mask" not in batch  # texts are found by their positions
+    with context:
+        trainer.model(**given, use_cache=False)
+    assert trainer._tells_apart and isinstance(trainer._with_mask_if_needed(batch)[1], nullcontext)
+    assert chosen == [(2, 40, True)] * 2
 
 
 @pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])

@@ -34,7 +34,7 @@ from trimsft.head.records import Ledger, RowRecords
 MATMUL_RATE = 6e14  # operations a second
 MEMORY_RATE = 3e12  # bytes a second
 SORTING_SECONDS = 2e-4  # of the host and of small kernels, beside copying kept rows
-CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 19 to 95 % of the rows kept (docs/performance.md)
+CHUNK_SECONDS = 7e-5  # the same of each chunk; measured with 15 to 79 % of the rows kept (docs/performance.md)
 PARTS = 1.1  # what adding up the weight's gradient part by part costs, as a factor
 
 

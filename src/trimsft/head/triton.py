@@ -74,8 +74,9 @@ def _is_to_look(problem: Problem) -> bool:
 
 
 def _kind(problem: Problem) -> tuple[Any, ...]:
-    """Calls of one training have it in common."""
-    return type(problem.objective), problem.weight_VH.shape, problem.weight_VH.device
+    """What calls of one training have in common, if they are of a size: whether skipping pays depends on it."""
+    size = len(problem.hidden_TH).bit_length()
+    return type(problem.objective), problem.weight_VH.shape, problem.weight_VH.device, size
 
 
 def require_usable(hidden: Tensor) -> None:

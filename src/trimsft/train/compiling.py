@@ -75,7 +75,8 @@ def _makes_graphs(settings: dict[str, Any] | None) -> bool:
     """Whether layers become CUDA graphs."""
     settings = settings or {}
     options = settings.get("options") or {}
-    return settings.get("mode") in ("reduce-overhead", "max-autotune") or bool(options.get("triton.cudagraphs"))
+    by_mode = settings.get("mode") in ("reduce-overhead", "max-autotune")
+    return by_mode or settings.get("backend") == "cudagraphs" or bool(options.get("triton.cudagraphs"))
 
 
 def _keep_gradients(layers: list[nn.Module]) -> list[Any]:

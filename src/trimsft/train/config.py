@@ -137,7 +137,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
     def _require_rows_to_sort(self) -> None:
         beside = None
         if self.packing or self.padding_free:
-            beside = f"{'packing' if self.packing else 'padding_free'}=True, where nothing is padded"
+            beside = f"{'packing' if self.packing else 'padding_free'}=True, where next to nothing is padded"
         elif self.gradient_accumulation_steps == 1:
             beside = "gradient_accumulation_steps=1, where an update is one micro-batch"
         elif self.train_batch_size == 1:

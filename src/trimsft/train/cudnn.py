@@ -80,8 +80,13 @@ def breaks_with_mask() -> bool:
     query, key, value = torch.randn(3, 1, 1, length, size, generator=generator, device="cuda").bfloat16()
     query[..., 0], key[..., 0] = 1.0, -120 * math.sqrt(size)
     mask = torch.ones(length, length, dtype=torch.bool, device="cuda").tril()
-    with torch.enable_grad():
-        query.requires_grad_()
-        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[None, None])
-        (gradient,) = torch.autograd.grad(found.float().sum(), query)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)  # whatever the batch before has left
+    try:
+        with torch.enable_grad():
+            query.requires_grad_()
+            found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[None, None])
+            (gradient,) = torch.autograd.grad(found.float().sum(), query)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
     return not bool(gradient.isfinite().all())

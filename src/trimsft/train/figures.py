@@ -13,6 +13,7 @@ from torch import Tensor
 from trimsft.objectives import SFT, Adapts, AutoTrim, TrimSFT, TrimSFTEasy
 from trimsft.train.adapting import FollowsTraining
 from trimsft.train.forms import refuse_no_rows
+from trimsft.train.masks import real_tokens
 from trimsft.train.outputs import TrimOutput
 from trimsft.train.telemetry import Telemetry, warnings_for
 
@@ -36,9 +37,7 @@ class LogsFigures(FollowsTraining):
     """Within, the model computes its loss by the fused head."""
 
     def _observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
-        seen = inputs["input_ids"].numel()
-        if "attention_mask" in inputs:
-            seen = inputs["attention_mask"].sum()
+        seen = real_tokens(inputs)
         mode = "train" if self.model.training else "eval"
         self._telemetry[mode].add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=seen)
 

@@ -265,12 +265,11 @@ def norm_bytes(width: int, groups: int, size: int) -> int:
 def _attention_bytes(plan: Plan, shape: Shape) -> int:
     """Rotated queries and keys, values, the output, and what the softmax leaves."""
     size, row = plan.compute_bytes, plan.largest_row
-    padded = not plan.is_padding_free
     key, softmax = shape.key, 4 * shape.heads
     if plan.attention == "eager":
         key, softmax = shape.query, shape.heads * row * (4 if size == 4 else 4 + size)
-    elif plan.attention == "sdpa" and padded:
-        # a mask rules out grouped keys, and is kept as numbers
+    elif plan.attention == "sdpa" and (plan.args.packing or not plan.is_padding_free):
+        # a mask rules out grouped keys, and is kept as numbers; on a GPU most padded batches go without, which is less
         key, softmax = shape.query, softmax + size * row
     return size * (2 * shape.query + 2 * key) + softmax
 

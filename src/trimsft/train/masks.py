@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train.cudnn import CudnnChoice
 from trimsft.train.references import ReferenceCollator
@@ -45,16 +46,38 @@ class AvoidsMasks:
 
     def _with_mask_if_needed(self, batch: dict[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[None]]:
         """The batch as the model gets it, and within what; `batch` is left as it is."""
-        is_packed, on_cuda = POSITIONS in batch, self.args.device.type == "cuda"
-        needs_mask = MASK in batch or is_packed
+        rows, length = batch["input_ids"].shape
+        is_packed, on_cuda = POSITIONS in batch and MASK not in batch, self.args.device.type == "cuda"
+        has_mask = MASK in batch or is_packed
         context: AbstractContextManager[None] = nullcontext()
-        if MASK in batch and type(self.data_collator) in PAD_RIGHT and self._looks_left and (on_cuda or is_packed):
+        if is_packed and self._looks_left and not self._tells_apart:
+            context = self._must_tell_apart()
+        elif MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
             batch = {name: value for name, value in batch.items() if name != MASK}
-            if not is_packed:
-                needs_mask, context = False, _not_packed()
+            has_mask, context = length >= self._window, _not_packed()
         if on_cuda:
-            self._cudnn.choose(*batch["input_ids"].shape, masked=needs_mask, trains=self.model.training)
+            self._cudnn.choose(rows, length, masked=has_mask, trains=self.model.training)
         return batch, context
+
+    @functools.cached_property
+    def _window(self) -> float:
+        """Rows of this length or more have a mask in any case."""
+        config = self.model.config.get_text_config()
+        return min(getattr(config, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
+
+    _tells_apart = False
+    """Whether the model has been seen to look for packed texts."""
+
+    @contextmanager
+    def _must_tell_apart(self) -> Iterator[None]:
+        """Refuse a model that does not look for packed texts in the positions that it is given: each would see the
+        ones before it."""
+        with _searched() as looks:
+            yield
+        if not looks:
+            problem = f"{type(self.model).__name__} would not tell packed texts apart with this attention"
+            raise UsageError(problem, field="packing", value=True, hint="turn it off")
+        self._tells_apart = True
 
     @functools.cached_property
     def _cudnn(self) -> CudnnChoice:
@@ -67,18 +90,29 @@ class AvoidsMasks:
 
         TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
         memory and time with the square of its length: 16 rows have 16 times the scores that they need. On a GPU all
-        rows are of one length, because kernels may be made for a shape.
+        rows are `max_length` long unless `pad_to_multiple_of` says otherwise, because kernels may be made for a shape.
         """
         if type(collator) is not DataCollatorForLanguageModeling or not (self.padding_free and self.args.packing):
             return collator
         is_recurrent = any(isinstance(module, nn.Conv1d) for module in self.model.modules())  # such layers want one row
-        if is_recurrent or not self._looks_left:
+        layers = set(getattr(self.model.config.get_text_config(), "layer_types", None) or ())
+        if is_recurrent or not layers <= {"full_attention", "sliding_attention"} or not self._looks_left:
             return collator
         self.padding_free = False
-        changes = {"padding_free": False, "return_position_ids": True}
-        if self.args.device.type == "cuda" and collator.pad_to_multiple_of is None:
-            changes["pad_to_multiple_of"] = self.args.max_length
-        return PackedRows(**vars(collator) | changes)
+        is_fixed = self.args.device.type == "cuda" and collator.pad_to_multiple_of is None
+        width = self.args.max_length if is_fixed else None
+        return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True}, width=width)
+
+
+def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
+    """How many tokens of a batch are no padding: by its mask, or by positions, which are 0 at the start of a text and
+    in padding after it; a text of a single token, which trains nothing, is not told from that."""
+    if MASK in batch:
+        return batch[MASK].sum()  # type: ignore[no-any-return]
+    if POSITIONS not in batch:
+        return batch["input_ids"].numel()  # type: ignore[no-any-return]
+    following = nn.functional.pad(batch[POSITIONS][:, 1:], (0, 1))
+    return ((batch[POSITIONS] > 0) | (following > 0)).sum()  # type: ignore[no-any-return]
 
 
 def is_causal(model: Any) -> bool:
@@ -87,6 +121,8 @@ def is_causal(model: Any) -> bool:
     config = model.config
     if config.get_text_config() is not config or config._attn_implementation != "sdpa":
         return False
+    if not getattr(config, "is_causal", True):  # its modules do not know
+        return False
     if any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values()):
         return False
     return {getattr(module, "is_causal", True) for module in model.modules()} == {True} and any(
@@ -94,26 +130,58 @@ def is_causal(model: Any) -> bool:
     )
 
 
+def _finds_nothing(position_ids: Tensor) -> None:
+    """In place of transformers' search for packed texts, which waits for the device."""
+
+
 @contextmanager
 def _not_packed() -> Iterator[None]:
-    """Within, transformers does not search the positions of a batch without a mask for packed texts, at the cost of a
-    wait for the device: there are none."""
+    """Within, transformers does not search the positions of a batch without a mask for packed texts: there are none."""
     search = masking_utils.find_packed_sequence_indices
-    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    masking_utils.find_packed_sequence_indices = _finds_nothing
     try:
         yield
+    finally:
+        if search is not _finds_nothing:  # or else another thread restores it
+            masking_utils.find_packed_sequence_indices = search
+
+
+@contextmanager
+def _searched() -> Iterator[list[bool]]:
+    """Within, transformers' searches for packed texts are listed."""
+    search, made = masking_utils.find_packed_sequence_indices, list[bool]()
+
+    def listed(position_ids: Tensor) -> Tensor | None:
+        made.append(True)
+        return search(position_ids)  # type: ignore[no-any-return]
+
+    masking_utils.find_packed_sequence_indices = listed
+    try:
+        yield made
     finally:
         masking_utils.find_packed_sequence_indices = search
 
 
 @dataclass
 class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
-    """Rows of several texts each, which transformers tells apart by their positions."""
+    """Rows of several texts each, which transformers tells apart by their positions if there is no mask.
+
+    Rows that are not packed, of an evaluation, are padded as TRL does.
+
+    Args:
+        width: packed rows are padded to it.
+    """
+
+    width: int | None = None
 
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Tensor]:
         batch: dict[str, Tensor] = super().torch_call(examples)
+        if "seq_lengths" not in examples[0]:
+            return {name: value for name, value in batch.items() if name != POSITIONS}
         batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
-        return batch
+        missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
+        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0}
+        return {name: nn.functional.pad(batch[name], (0, missing), value=value) for name, value in fill.items()}
 
 
 PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
