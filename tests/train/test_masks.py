@@ -115,7 +115,7 @@ class OnCuda(AvoidsMasks):
         self, model: Any, collator: Any = None, aux_loss: bool = False, context_parallel: bool = False
     ) -> None:
         self.model = model.train()
-        self.args = SimpleNamespace(device=torch.device("cuda"), packing=True, max_length=40)
+        self.args = SimpleNamespace(device=torch.device("cuda"), packing=True, padding_free=False, max_length=40)
         self.data_collator = collator or DataCollatorForLanguageModeling(pad_token_id=0)
         self.padding_free = getattr(self.data_collator, "padding_free", False)
         self.accelerator = SimpleNamespace(parallelism_config=SimpleNamespace(cp_enabled=context_parallel))
@@ -240,12 +240,35 @@ def test_another_collator_around_it_changes_nothing(tmp_path) -> None:
     assert losses[0] == losses[1]
 
 
-def test_a_model_that_does_not_tell_packed_texts_apart_is_refused(tmp_path) -> None:
+def make_opt() -> Any:
+    """It makes no use of positions in its mask."""
     size = {"vocab_size": VOCABULARY, "hidden_size": 32, "word_embed_proj_dim": 32, "ffn_dim": 48}
-    config = OPTConfig(**size, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=64, pad_token_id=0)
-    trainer = make_trainer(TrimSFTTrainer, OPTForCausalLM(config), tmp_path, TEXTS, packing=True, max_length=40)
-    with pytest.raises(UsageError, match=r"^packing: OPTForCausalLM would not tell packed texts apart"):
+    config = OPTConfig(**size, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=256, pad_token_id=0)
+    return OPTForCausalLM(config)
+
+
+@pytest.mark.parametrize(
+    ("field", "settings"),
+    [("packing", {"packing": True, "max_length": 40}), ("padding_free", {"padding_free": True, "max_length": None})],
+)
+def test_a_model_that_does_not_tell_texts_of_a_row_apart_is_refused(field, settings, tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, **settings)
+    with pytest.raises(UsageError, match=f"^{field}: OPTForCausalLM would not tell packed texts apart"):
         trainer.train()
+
+
+def test_positions_of_a_collator_of_your_own_are_no_packed_texts(tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, per_device_train_batch_size=1)
+    inner = trainer.data_collator
+
+    def collate(rows: Any) -> dict[str, torch.Tensor]:
+        batch = inner(rows)
+        batch["position_ids"] = batch.pop("attention_mask").cumsum(dim=1) - 1
+        return batch
+
+    trainer.data_collator = collate
+    trainer.train()
+    assert len(trainer.grads) == 2
 
 
 def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:

@@ -50,7 +50,7 @@ class AvoidsMasks:
         is_packed, on_cuda = POSITIONS in batch and MASK not in batch, self.args.device.type == "cuda"
         has_mask = MASK in batch or is_packed
         context: AbstractContextManager[None] = nullcontext()
-        if is_packed and self._looks_left and not self._tells_apart:
+        if is_packed and self._joins_texts and self._looks_left and not self._tells_apart:
             context = self._must_tell_apart()
         elif MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
             batch = {name: value for name, value in batch.items() if name != MASK}
@@ -65,6 +65,10 @@ class AvoidsMasks:
         config = self.model.config.get_text_config()
         return min(getattr(config, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
 
+    @property
+    def _joins_texts(self) -> bool:
+        return bool(self.args.packing or self.args.padding_free)
+
     _tells_apart = False
     """Whether the model has been seen to look for packed texts."""
 
@@ -76,7 +80,8 @@ class AvoidsMasks:
             yield
         if not looks:
             problem = f"{type(self.model).__name__} would not tell packed texts apart with this attention"
-            raise UsageError(problem, field="packing", value=True, hint="turn it off")
+            field = "packing" if self.args.packing else "padding_free"
+            raise UsageError(problem, field=field, value=True, hint="turn it off")
         self._tells_apart = True
 
     @functools.cached_property
