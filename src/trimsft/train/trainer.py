@@ -145,10 +145,7 @@ class TrimSFTTrainer(
         finally:
             args.model_init_kwargs = given
         self.data_collator = with_reference(self._in_rows(self.data_collator), chosen, self.train_dataset)
-        parallelism = self.accelerator.parallelism_config
-        if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
-            problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
-            raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
+        _refuse_sequence_parallelism(self.accelerator.parallelism_config)
         fixed = fixed_parts(self.train_dataset)
         if isinstance(chosen, AutoTrim) and not chosen.fixed:
             chosen = chosen.with_fixed(fixed)
@@ -156,15 +153,17 @@ class TrimSFTTrainer(
         self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in ("margin", "bandwidth")))
-        eos_ids = _eos_ids(self.model, self._tokenizer)
-        others = tuple(token for token in fixed if token not in eos_ids)  # eos has figures of its own
-        self._telemetry = {mode: Telemetry(band, eos_ids, others) for mode in ("train", "eval")}
+        self._telemetry = {mode: self._make_telemetry(fixed) for mode in ("train", "eval")}
         self._said = set()
         self._micro_batch = (-1, 0)
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
         self.add_callback(RestoreObjective(self))
+
+    def _make_telemetry(self, fixed: tuple[int, ...]) -> Telemetry:
+        band = Band(*(getattr(self.objective, name, getattr(self.args, name)) for name in ("margin", "bandwidth")))
+        eos_ids = _eos_ids(self.model, self._tokenizer)
+        return Telemetry(band, eos_ids, tuple(token for token in fixed if token not in eos_ids))  # eos has its own
 
     # the data ---------------------------------------------------------------------------------------------------
 
@@ -354,6 +353,12 @@ def _refuse_other_losses(
     if smoothing := args.label_smoothing_factor:
         problem, hint = "is only defined for objective='sft'", "set it to 0"
         raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
+
+
+def _refuse_sequence_parallelism(parallelism: Any) -> None:
+    if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
+        problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
+        raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
 
 
 def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
