@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train.cudnn import CudnnChoice
 from trimsft.train.references import ReferenceCollator
@@ -50,9 +49,7 @@ class AvoidsMasks:
         is_packed, on_cuda = POSITIONS in batch and MASK not in batch, self.args.device.type == "cuda"
         has_mask = MASK in batch or is_packed
         context: AbstractContextManager[None] = nullcontext()
-        if is_packed and self._joins_texts and self._looks_left and not self._tells_apart:
-            context = self._must_tell_apart()
-        elif MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
+        if MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
             batch = {name: value for name, value in batch.items() if name != MASK}
             has_mask, context = length >= self._window, _not_packed()
         if on_cuda:
@@ -64,25 +61,6 @@ class AvoidsMasks:
         """Rows of this length or more have a mask in any case."""
         config = self.model.config.get_text_config()
         return min(getattr(config, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
-
-    @property
-    def _joins_texts(self) -> bool:
-        return bool(self.args.packing or self.args.padding_free)
-
-    _tells_apart = False
-    """Whether the model has been seen to look for packed texts."""
-
-    @contextmanager
-    def _must_tell_apart(self) -> Iterator[None]:
-        """Refuse a model that does not look for packed texts in the positions that it is given: each would see the
-        ones before it."""
-        with _searched() as looks:
-            yield
-        if not looks:
-            problem = f"{type(self.model).__name__} would not tell packed texts apart with this attention"
-            field = "packing" if self.args.packing else "padding_free"
-            raise UsageError(problem, field=field, value=True, hint="turn it off")
-        self._tells_apart = True
 
     @functools.cached_property
     def _cudnn(self) -> CudnnChoice:
@@ -149,22 +127,6 @@ def _not_packed() -> Iterator[None]:
     finally:
         if search is not _finds_nothing:  # or else another thread restores it
             masking_utils.find_packed_sequence_indices = search
-
-
-@contextmanager
-def _searched() -> Iterator[list[bool]]:
-    """Within, transformers' searches for packed texts are listed."""
-    search, made = masking_utils.find_packed_sequence_indices, list[bool]()
-
-    def listed(position_ids: Tensor) -> Tensor | None:
-        made.append(True)
-        return search(position_ids)  # type: ignore[no-any-return]
-
-    masking_utils.find_packed_sequence_indices = listed
-    try:
-        yield made
-    finally:
-        masking_utils.find_packed_sequence_indices = search
 
 
 @dataclass

@@ -34,6 +34,7 @@ from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.masks import AvoidsMasks
 from trimsft.train.outputs import TrimOutput
+from trimsft.train.packed import KeepsTextsApart
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.printing import replace_printers
 from trimsft.train.references import cut_reference, with_reference
@@ -61,6 +62,7 @@ logger = logging.getLogger("trimsft")
 class TrimSFTTrainer(
     AtomicCheckpoints,
     AvoidsMasks,
+    KeepsTextsApart,
     CompilesLayers,
     RowsOnce,
     LogsFigures,
@@ -247,6 +249,8 @@ class TrimSFTTrainer(
     ) -> Any:
         if self._has_other_loss:
             inputs.pop(COLUMN, None)
+            with self._fused():
+                self._require_texts_apart(model, inputs)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
@@ -270,6 +274,7 @@ class TrimSFTTrainer(
         self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
         given, context = self._with_mask_if_needed(inputs)
         try:
+            self._require_texts_apart(model, inputs)
             with context:
                 return model(**given, num_items_in_batch=num_items_in_batch)  # type: ignore[no-any-return]
         except FloatingPointError as error:
