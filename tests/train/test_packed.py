@@ -139,7 +139,8 @@ def test_every_other_text_is_replaced_and_those_between_are_compared() -> None:
 
 
 def test_the_change_is_in_units_of_the_spread() -> None:
-    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); two beginnings, one of which moves by 1
-    change = torch.tensor([1.0, 2.0, 16.0, 84.0, 4.0])
-    assert relative(change) == pytest.approx(0.5 / 5**0.5) and relative(change) > MOST_CHANGE
-    assert relative(torch.tensor([0.0, 2.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves
+    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); of two beginnings one moves by 1, another by 2
+    change = torch.tensor([1.0, 2.0, 3.0, 4.0, 16.0, 84.0])
+    assert relative(change) == pytest.approx(0.75 / 5**0.5) and relative(change) > MOST_CHANGE
+    assert relative(torch.tensor([1.0, 1.0, 1.0, 4.0, 16.0, 84.0])) == pytest.approx(1 / 5**0.5)
+    assert relative(torch.tensor([0.0, 2.0, 0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves

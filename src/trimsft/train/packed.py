@@ -22,7 +22,7 @@ from trimsft.train.masks import MASK, POSITIONS
 from trimsft.train.patching import inside_peft
 
 BEGINNING = 4
-"""Tokens of a text that are compared, its first aside: those with the least context of their own."""
+"""Tokens of a text, its first aside, that are compared by themselves, too: those with the least context of their own."""
 
 MOST_CHANGE, IN_FLOAT32 = 0.02, 1e-4
 """How far their log-likelihoods may move, on average, in units of the spread of all of them: by rounding, where experts
@@ -91,10 +91,10 @@ def change_between(model: Any, batch: Mapping[str, Any]) -> Tensor:
     """What `relative` takes, of the texts between, when those beside them are replaced."""
     batch = {name: value for name, value in batch.items() if name != COLUMN}
     nll, other = (_nll(model, {**batch, "input_ids": ids}) for ids in (batch["input_ids"], with_others_replaced(batch)))
-    places = batch[POSITIONS][batch["labels"] != IGNORED].to(nll.device)
-    is_beginning = places <= BEGINNING
-    moved = (nll - other).abs() * is_beginning
-    return torch.stack([moved.sum(), is_beginning.sum(), nll.sum(), nll.square().sum(), torch.ones_like(nll).sum()])
+    is_beginning = (batch[POSITIONS][batch["labels"] != IGNORED] <= BEGINNING).to(nll.device)
+    moved, one = (nll - other).abs(), torch.ones_like(nll)
+    sums = (moved * is_beginning, is_beginning, moved, one, nll, nll.square())
+    return torch.stack([each.sum() for each in sums])
 
 
 def _nll(model: Any, batch: Mapping[str, Any]) -> Tensor:
@@ -103,7 +103,7 @@ def _nll(model: Any, batch: Mapping[str, Any]) -> Tensor:
 
 
 def relative(change: Tensor) -> float:
-    """The mean move at the beginnings, in standard deviations of all log-likelihoods."""
-    moved, beginnings, total, squares, count = change.tolist()
+    """The mean move at the beginnings, or of all, if that is more, in standard deviations of all log-likelihoods."""
+    moved_first, beginnings, moved, count, total, squares = change.tolist()
     spread = max(0.0, squares / count - (total / count) ** 2) ** 0.5
-    return moved / beginnings / max(spread, 1e-12) if moved else 0.0
+    return max(moved_first / beginnings, moved / count) / max(spread, 1e-12)
