@@ -20,6 +20,7 @@ import importlib.util
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -56,8 +57,11 @@ FAMILIAR_ROWS = 72
 """Rows of one shape after which our trainer has its attention computed by cuDNN (trimsft/train/cudnn.py)."""
 LISTED = 30  # kernels that take longest, with --profile
 REGIONAL = {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
-VARIANTS = ("plain", "padding", "lora", "checkpointing", "packing", "packing, flash")
+VARIANTS = ("plain", "padding", "lengths", "lora", "checkpointing", "packing", "packing, flash")
 PADDED = (1.0, 0.75, 0.5, 0.75)  # of the width, the lengths of rows in the variant "padding"
+SHORTEST = (
+    0.15  # likewise in the variant "lengths", where they are drawn, so that most batches have a width of their own
+)
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,8 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
     on_cuda = torch.cuda.is_available()
-    warm_up = max(3, -(-FAMILIAR_ROWS // size)) if on_cuda else 3
+    becomes_familiar = on_cuda and options.variant != "lengths"
+    warm_up = max(3, -(-FAMILIAR_ROWS // size)) if becomes_familiar else 3
     clock, steps = clock_for(options, warm_up), warm_up + options.steps
     packing = options.variant.startswith("packing")
     settings = {
@@ -255,8 +260,8 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
             trainer.model.model.compile(backend="inductor" if on_cuda else "aot_eager")
         trainer.train()
     last = [record for record in trainer.state.log_history if "loss" in record][-1]
-    share = sum(PADDED) / len(PADDED) if options.variant == "padding" else 1.0
-    tokens_per_second = share * size * options.length * options.steps / clock.seconds  # without padding
+    tokens = sum(map(len, rows["input_ids"])) / steps  # of a step, without padding
+    tokens_per_second = tokens * options.steps / clock.seconds
     lora = options.variant == "lora"
     of_all, of_kept = (
         flops_per_token(base.config, options.length, kept=kept, lora=lora) * tokens_per_second / PEAK_FLOPS
@@ -361,13 +366,16 @@ def idle(events: Any) -> dict[str, float]:
 
 
 def sequences(vocabulary: int, length: int, count: int, variant: str = "plain") -> Any:
-    """Rows of that length; to be padded, of `PADDED` of it; to be packed, of quarters of it, which fill rows."""
+    """Rows of that length; to be padded, of `PADDED` of it, or of any; to be packed, of quarters, which fill rows."""
     import torch
     from datasets import Dataset
 
     rows = torch.randint(4, vocabulary, (count, length), generator=torch.Generator().manual_seed(1)).tolist()
     if variant == "padding":
         rows = [row[: int(length * PADDED[number % len(PADDED)])] for number, row in enumerate(rows)]
+    if variant == "lengths":
+        lengths = random.Random(1).choices(range(int(SHORTEST * length), length + 1), k=count)
+        rows = [row[:kept] for row, kept in zip(rows, lengths, strict=True)]
     if not variant.startswith("packing"):
         return Dataset.from_dict({"input_ids": rows, "labels": rows})
     cuts = [length // 2, length // 4]
