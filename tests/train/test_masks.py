@@ -8,28 +8,23 @@ import peft
 import pytest
 import torch
 from transformers import masking_utils
-from trl import SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
     LOSS_ERROR,
-    MESSAGES,
-    TEXTS,
     assert_same_gradients,
     gradients_of,
-    logged,
     make_batch,
     make_model,
     make_ours,
-    make_trainer,
     record_batches,
 )
 from trimsft import TrimSFT
-from trimsft.train import TrimSFTTrainer, masks, patch
+from trimsft.train import masks, patch
 from trimsft.train.cudnn import CudnnChoice
-from trimsft.train.masks import AvoidsMasks, PackedRows, is_causal, real_tokens
+from trimsft.train.masks import AvoidsMasks, is_causal
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
 
@@ -178,20 +173,6 @@ def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
     assert all("attention_mask" in batch for batch, _ in batches)
 
 
-# packed texts; that losses and gradients are TRL's is tested with those of all data ---------------------------------
-
-
-def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
-    trainer = make_ours(tmp_path, TEXTS, packing=True, max_length=40, per_device_train_batch_size=3)
-    batches = record_batches(trainer)
-    trainer.train()
-    assert isinstance(trainer.data_collator, PackedRows)
-    shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
-    assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
-    assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
-    assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
-
-
 def test_rows_longer_than_a_window_have_a_mask_in_any_case(chosen) -> None:
     trainer = OnCuda(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=11))
     for length in (10, 11):
@@ -200,74 +181,15 @@ def test_rows_longer_than_a_window_have_a_mask_in_any_case(chosen) -> None:
     assert [masked for _, _, masked in chosen] == [False, True]
 
 
-def cross_entropy(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
-    logits, gold = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-    return torch.nn.functional.cross_entropy(logits, gold, reduction="sum") / num_items_in_batch
-
-
-OTHER_LOSSES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "label smoothing": ({}, {"label_smoothing_factor": 0.1}),
-    "a function": ({"compute_loss_func": cross_entropy}, {}),
-}
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
-def test_packed_texts_do_not_see_each_other_with_another_loss_either(options, settings, tmp_path) -> None:
-    settings = {"packing": True, "max_length": 40, **settings}
-    plain = make_trainer(SFTTrainer, make_model(), tmp_path / "plain", TEXTS, options, **settings)
-    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path / "ours", TEXTS, options, objective="sft", **settings)
-    plain.train()
-    ours.train()
-    assert isinstance(ours.data_collator, PackedRows)
-    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=LOSS_ERROR)
-    for got, expected in zip(ours.grads, plain.grads, strict=True):
-        assert_same_gradients(got, expected)
-
-
-def test_another_collator_around_it_changes_nothing(tmp_path) -> None:
-    settings = {"packing": True, "max_length": 40, "objective": "sft"}
-    losses = []
-    for name in ("own", "wrapped"):
-        trainer = make_ours(tmp_path / name, TEXTS, **settings)
-        if name == "wrapped":
-            inner = trainer.data_collator
-            trainer.data_collator = lambda rows, inner=inner: inner(rows)
-        trainer.train()
-        losses.append(logged(trainer, "loss"))
-    assert losses[0] == losses[1]
-
-
-def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:
-    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
-    batch = collator([{"input_ids": [5] * 7}, {"input_ids": [6] * 3}])
-    assert batch.keys() == {"input_ids", "labels", "attention_mask"} and batch["input_ids"].shape == (2, 7)
-
-
-def test_padding_is_not_counted() -> None:
-    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
-    batch = collator([{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}])
-    assert real_tokens(batch) == 55
-    assert real_tokens(make_batch()) == make_batch()["attention_mask"].sum()
-    assert real_tokens({"input_ids": torch.zeros(2, 3)}) == 6
-
-
-def test_on_a_gpu_packed_rows_are_of_one_length(chosen) -> None:
-    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
-    trainer = OnCuda(make_model(), collator)
-    trainer.data_collator = trainer._in_rows(collator)
-    rows = [{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}]
-    batch = trainer.data_collator(rows)
-    assert batch["input_ids"].shape == (2, 40)
-    assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
-    given, context = trainer._with_mask_if_needed(batch)
-    assert given is batch and "attention_mask" not in batch  # texts are found by their positions
-    assert isinstance(context, nullcontext)
+def test_packed_rows_have_a_mask_in_any_case(chosen) -> None:
+    batch = {"input_ids": torch.ones(2, 40), "position_ids": torch.arange(40).expand(2, 40)}
+    given, context = OnCuda(make_model())._with_mask_if_needed(batch)
+    assert given is batch and isinstance(context, nullcontext)  # texts are found by their positions
     assert chosen == [(2, 40, True)]
 
 
-@pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])
-def test_other_models_get_packed_texts_as_trl_has_them(kind, tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, MESSAGES, packing=True, max_length=40)
-    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
-    assert trainer.data_collator.padding_free
+def test_rows_with_a_learned_prompt_are_longer_than_they_look(monkeypatch) -> None:
+    monkeypatch.undo()  # of `chosen`
+    trainer = OnCuda(with_prefix())
+    monkeypatch.setattr("trimsft.train.cudnn.breaks_with_mask", lambda: True)
+    assert not trainer._cudnn._is_safe(62, True) and OnCuda(make_model())._cudnn._is_safe(62, True)

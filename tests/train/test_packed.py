@@ -1,71 +1,232 @@
-"""Texts that share a row: a model that lets them see each other is refused, whatever the reason."""
+"""Texts that share a row: how they are laid out, and that each is computed as if it were alone, or refused."""
 
-from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import peft
 import pytest
 import torch
 from torch._dynamo.utils import counters
-from transformers import GptOssConfig, MiniMaxConfig, OPTConfig
-from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    GptOssConfig,
+    Llama4TextConfig,
+    MiniMaxConfig,
+    MiniMaxM3VLTextConfig,
+    OPTConfig,
+    Qwen3_5TextConfig,
+)
+from trl import SFTTrainer
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from tests.train.tiny import TEXTS, VOCABULARY, make_model, make_trainer
+from tests.train.tiny import (
+    ARCHITECTURES,
+    LOSS_ERROR,
+    MESSAGES,
+    PAIRS,
+    TEXTS,
+    VOCABULARY,
+    assert_same_gradients,
+    gradients_of,
+    logged,
+    make_batch,
+    make_model,
+    make_ours,
+    make_trainer,
+    plain_loss,
+    record_batches,
+)
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.packed import MOST_CHANGE, labels_between, relative, with_others_replaced
+from trimsft.train.packed import (
+    MOST_CHANGE,
+    PackedRows,
+    PacksTexts,
+    labels_of_others,
+    real_tokens,
+    relative,
+    with_first_moved,
+)
 
-PACKED = {"packing": True, "max_length": 40}
-SIZE = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-MORE = {"num_key_value_heads": 1, "intermediate_size": 48, "head_dim": 16, "pad_token_id": 0, "eos_token_id": 1}
-EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
+PACKED: dict[str, dict[str, Any]] = {
+    "packing": {"packing": True, "max_length": 45},
+    "padding_free": {"padding_free": True, "max_length": None},
+}
+
+# rows; that losses and gradients are TRL's is tested with those of all data -----------------------------------------
 
 
-def build(config: Any) -> Any:
-    torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+def test_packed_texts_stay_in_their_rows(tmp_path) -> None:
+    trainer = make_ours(tmp_path, TEXTS, packing=True, max_length=40, per_device_train_batch_size=3)
+    batches = record_batches(trainer)
+    trainer.train()
+    assert isinstance(trainer.data_collator, PackedRows)
+    shapes = {tuple(batch["input_ids"].shape) for batch, _ in batches}
+    assert max(rows for rows, _ in shapes) == 3 and max(width for _, width in shapes) <= 40
+    assert all("attention_mask" not in batch for batch, _ in batches)  # positions say what belongs together
+    assert any((batch["position_ids"][:, 1:] == 0).any() for batch, _ in batches)
 
 
-def make_opt() -> Any:
-    return build(OPTConfig(**SIZE, word_embed_proj_dim=32, ffn_dim=48, max_position_embeddings=256, pad_token_id=0))
+def cross_entropy(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+    logits, gold = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    return torch.nn.functional.cross_entropy(logits, gold, reduction="sum") / num_items_in_batch
 
 
-SEE_EACH_OTHER: dict[str, Callable[[], Any]] = {
-    "no positions in its mask": make_opt,
-    "the same, with eager attention": lambda: build(GptOssConfig(**SIZE, **MORE, **EXPERTS)),
-    "linear attention": lambda: build(MiniMaxConfig(**SIZE, **MORE, **EXPERTS)),
-    "a state": lambda: make_model("falcon_h1"),
+OTHER_LOSSES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "label smoothing": ({}, {"label_smoothing_factor": 0.1}),
+    "a function": ({"compute_loss_func": cross_entropy}, {}),
 }
 
 
-@pytest.mark.parametrize("kind", SEE_EACH_OTHER)
-def test_a_model_whose_texts_see_each_other_is_refused(kind, tmp_path) -> None:
-    model = SEE_EACH_OTHER[kind]()
-    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, TEXTS, **PACKED)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(UsageError, match=f"^packing: texts of a row would see each other in {type(model).__name__}"):
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
+def test_packed_texts_do_not_see_each_other_with_another_loss_either(options, settings, tmp_path) -> None:
+    settings = {"packing": True, "max_length": 40, **settings}
+    plain = make_trainer(SFTTrainer, make_model(), tmp_path / "plain", TEXTS, options, **settings)
+    ours = make_trainer(TrimSFTTrainer, make_model(), tmp_path / "ours", TEXTS, options, objective="sft", **settings)
+    plain.train()
+    ours.train()
+    assert isinstance(ours.data_collator, PackedRows)
+    assert logged(ours, "loss") == pytest.approx(logged(plain, "loss"), rel=LOSS_ERROR)
+    for got, expected in zip(ours.grads, plain.grads, strict=True):
+        assert_same_gradients(got, expected)
+
+
+def test_another_collator_around_it_changes_nothing(tmp_path) -> None:
+    settings = {"packing": True, "max_length": 40, "objective": "sft"}
+    losses = []
+    for name in ("own", "wrapped"):
+        trainer = make_ours(tmp_path / name, TEXTS, **settings)
+        if name == "wrapped":
+            inner = trainer.data_collator
+            trainer.data_collator = lambda rows, inner=inner: inner(rows)
         trainer.train()
+        losses.append(logged(trainer, "loss"))
+    assert losses[0] == losses[1]
+
+
+def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:
+    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
+    batch = collator([{"input_ids": [5] * 7}, {"input_ids": [6] * 3}])
+    assert batch.keys() == {"input_ids", "labels", "attention_mask"} and batch["input_ids"].shape == (2, 7)
+
+
+def test_padding_is_not_counted() -> None:
+    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
+    batch = collator([{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}])
+    assert real_tokens(batch) == 55
+    assert real_tokens(make_batch()) == make_batch()["attention_mask"].sum()
+    assert real_tokens({"input_ids": torch.zeros(2, 3)}) == 6
+
+
+class Packs(PacksTexts):
+    """What the trainer would do on a GPU."""
+
+    args = SimpleNamespace(device=torch.device("cuda"), packing=True, max_length=40)
+    padding_free = _looks_left = True
+
+    def __init__(self) -> None:
+        self.model = make_model()
+
+
+def test_on_a_gpu_packed_rows_are_of_one_length() -> None:
+    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
+    trainer = Packs()
+    rows = [{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}]
+    batch = trainer._in_rows(collator)(rows)
+    assert batch["input_ids"].shape == (2, 40) and not trainer.padding_free
+    assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
+    assert "attention_mask" not in batch  # texts are found by their positions
+
+
+@pytest.mark.parametrize("kind", ["falcon_h1", "mixtral"])
+def test_other_models_get_packed_texts_as_trl_has_them(kind, tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(kind), tmp_path, MESSAGES, packing=True, max_length=40)
+    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
+    assert trainer.data_collator.padding_free
+
+
+# each text as if it were alone --------------------------------------------------------------------------------------
+
+SIZE = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": None, "eos_token_id": 1,
+}  # fmt: skip
+LAYERS = {"intermediate_size": 48, "num_key_value_heads": 1, "head_dim": 16}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2, "experts_implementation": "eager"}
+LINEAR: dict[str, Any] = {f"linear_num_{name}_heads": 2 for name in ("key", "value")}
+LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
+SPARSE = {"index_n_heads": 1, "index_block_size": 8, "index_topk_blocks": 2, "index_head_dim": 16}
+MIXED = {"layer_types": ["linear_attention", "full_attention"]}
+OTHERS: dict[str, Any] = {
+    "opt": lambda: OPTConfig(**SIZE, word_embed_proj_dim=32, ffn_dim=48),
+    "gpt-oss": lambda: GptOssConfig(**SIZE, **LAYERS, **EXPERTS),
+    "falcon h1": ARCHITECTURES["falcon_h1"],  # a state
+    "bloom": lambda: BloomConfig(**SIZE),
+    "minimax": lambda: MiniMaxConfig(**SIZE, **LAYERS, **EXPERTS, **MIXED),
+    "minimax m3": lambda: MiniMaxM3VLTextConfig(
+        **SIZE, **LAYERS, **EXPERTS, **SPARSE, layer_types=["minimax_m3_sparse", "full_attention"]
+    ),
+    "qwen3.5": lambda: Qwen3_5TextConfig(**SIZE, **LAYERS, **LINEAR, **MIXED),
+    "llama4": lambda: Llama4TextConfig(
+        **SIZE, **LAYERS, **EXPERTS, intermediate_size_mlp=48, attention_chunk_size=48,
+        layer_types=["chunked_attention", "full_attention"],
+    ),
+}  # fmt: skip
+
+
+def make_other(kind: str) -> Any:
+    """A small model of a kind that does not tell packed texts apart, or not always."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(OTHERS[kind](), dtype=torch.float32)
+    model.generation_config.eos_token_id = 1
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            weight.data.normal_(0, 0.15)  # as of a trained model: at random they say next to nothing
+    return model
+
+
+@pytest.mark.parametrize("field", PACKED)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_model_that_does_not_tell_texts_of_a_row_apart_is_refused(kind, field, tmp_path) -> None:
+    """OPT, Bloom and GPT-OSS do not look for them, recurrent layers of a CPU go on, sparse ones take positions for
+    places, and chunks begin with the row (here rows have 49 tokens and more)."""
+    model = make_other(kind)
+    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, TEXTS, per_device_train_batch_size=8, **PACKED[field])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(UsageError, match=f"^{field}: {type(model).__name__} would not tell the texts of a row apart"):
+        trainer.train()
+    assert all(module.training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_so_it_is_without_packing_where_rows_are_joined(tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, padding_free=True, max_length=None)
-    with pytest.raises(UsageError, match=r"^padding_free: texts of a row would see each other"):
-        trainer.train()
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # TRL's, of label smoothing
-def test_so_it_is_with_an_adapter_and_another_loss(tmp_path) -> None:
-    options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")}
-    settings = {**PACKED, "objective": "sft", "label_smoothing_factor": 0.1}
-    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, options, **settings)
-    with pytest.raises(UsageError, match=r"^packing: texts of a row would see each other in OPTForCausalLM with sdpa"):
+@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
+def test_it_is_refused_with_another_loss_and_an_adapter_too(options, settings, tmp_path) -> None:
+    options = {**options, "peft_config": peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")}
+    settings = {"objective": "sft", **PACKED["packing"], **settings}
+    trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, options, **settings)
+    with pytest.raises(UsageError, match="OPTForCausalLM would not tell the texts of a row apart, with sdpa attention"):
         trainer.train()
+
+
+def test_chunks_that_hold_a_whole_row_do_no_harm(tmp_path) -> None:
+    """One row of 45 tokens at a time, and chunks of 48."""
+    runs = []
+    for name, settings in (("packed", {"packing": True, "max_length": 45}), ("padded", {"max_length": 45})):
+        settings |= {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "max_steps": 1}
+        runs.append(make_trainer(TrimSFTTrainer, make_other("llama4"), tmp_path / name, TEXTS, **settings))
+        runs[-1].train()
+    packed, padded = runs
+    assert type(packed.data_collator) is DataCollatorForLanguageModeling and packed._are_apart
+    assert logged(packed, "loss") == pytest.approx(logged(padded, "loss"), rel=LOSS_ERROR)
+    assert_same_gradients(packed.grads[0], padded.grads[0])
 
 
 def test_positions_of_a_collator_of_your_own_are_no_packed_texts(tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, per_device_train_batch_size=1)
+    trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, per_device_train_batch_size=1)
     inner = trainer.data_collator
 
     def collate(rows: Any) -> dict[str, torch.Tensor]:
@@ -84,7 +245,7 @@ def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
     trainers = []
     for tried in (True, False):
         model = make_model(kind, attention_dropout=0.5)
-        options = {"objective": "auto-trim", "skip_below": None, **PACKED}
+        options = {"objective": "auto-trim", "skip_below": None, **PACKED["packing"]}
         trainer = make_trainer(TrimSFTTrainer, model, tmp_path / str(tried), TEXTS, **options)
         trainer._are_apart = not tried
         trainer.train()
@@ -96,7 +257,7 @@ def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
 
 
 def test_it_is_asked_until_a_row_has_two_texts(tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_opt(), tmp_path, TEXTS, **PACKED)
+    trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, **PACKED["packing"])
     ids = torch.arange(3, 23).view(2, 10)
     alone = {"input_ids": ids, "position_ids": torch.arange(10).expand(2, 10)}
     shared = {"input_ids": ids, "position_ids": torch.cat([torch.arange(4), torch.arange(6)]).expand(2, 10)}
@@ -104,14 +265,14 @@ def test_it_is_asked_until_a_row_has_two_texts(tmp_path) -> None:
     with trainer._fused():
         trainer._require_texts_apart(trainer.model, alone)
         assert not trainer._are_apart
-        with pytest.raises(UsageError, match="see each other"):
+        with pytest.raises(UsageError, match="would not tell the texts of a row apart"):
             trainer._require_texts_apart(trainer.model, shared)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's way does not hide it from pytest
 def test_compiled_layers_are_not_compiled_for_it(tmp_path) -> None:
     traced: list[int] = []
-    settings = {**PACKED, "torch_compile": True, "torch_compile_backend": "eager", "max_steps": 1}
+    settings = {**PACKED["packing"], "torch_compile": True, "torch_compile_backend": "eager", "max_steps": 1}
     trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, **settings)
     require = trainer._require_texts_apart
 
@@ -128,19 +289,70 @@ def test_compiled_layers_are_not_compiled_for_it(tmp_path) -> None:
     assert counters["frames"]["total"] > 0
 
 
-def test_every_other_text_is_replaced_and_those_between_are_compared() -> None:
+# prompts that are learned -------------------------------------------------------------------------------------------
+
+PROMPTS: dict[str, Any] = {
+    "prompt tuning": lambda: peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+    "prefix tuning": lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+    "p-tuning": lambda: peft.PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=3, encoder_hidden_size=16),
+}
+
+
+@pytest.mark.parametrize("make", PROMPTS.values(), ids=PROMPTS)
+def test_a_prompt_that_is_learned_stands_before_each_padded_row(make, tmp_path) -> None:
+    torch.manual_seed(0)
+    model = peft.get_peft_model(make_model(), make())
+    settings = {"max_steps": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 0}
+    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, PAIRS, **settings)
+    rows = [(torch.tensor([row["input_ids"]]), torch.tensor([row["labels"]])) for row in trainer.train_dataset]
+    trainer.train()
+    model.zero_grad()
+    count = sum(int((labels[:, 1:] != -100).sum()) for _, labels in rows)
+    for ids, labels in rows:  # each text alone, by the formula
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[:, -ids.shape[1] :]
+        plain_loss(logits, labels, trainer.objective, normalizer=count).loss.backward()
+    assert_same_gradients(trainer.grads[0], gradients_of(model))
+
+
+@pytest.mark.parametrize("field", PACKED)
+@pytest.mark.parametrize("make", PROMPTS.values(), ids=PROMPTS)
+def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(make, field, tmp_path) -> None:
+    with pytest.raises(UsageError, match=f"^{field}: puts a prompt that is learned before the first text of a row"):
+        make_ours(tmp_path, TEXTS, {"peft_config": make()}, **PACKED[field])
+
+
+# the trial itself --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_text_of_each_row_is_moved_and_the_others_are_compared() -> None:
     batch = {
         "input_ids": torch.tensor([[11, 12, 13, 21, 22, 31], [14, 15, 23, 24, 25, 0]]),
         "position_ids": torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 0, 1, 2, 0]]),
     }
     none = IGNORED
-    assert labels_between(batch).tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
-    assert with_others_replaced(batch).tolist() == [[0, 25, 24, 21, 22, 14], [31, 22, 23, 24, 25, 11]]
+    batch["labels"] = labels_of_others(batch)
+    assert batch["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
+    moved = with_first_moved(batch)
+    assert moved["input_ids"].tolist() == [[21, 22, 31, 11, 12, 13], [23, 24, 25, 0, 14, 15]]
+    assert moved["labels"].tolist() == [[none, 22, none, none, none, none], [none, 24, 25, none, none, none]]
+    assert moved["position_ids"].tolist() == [[0, 1, 0, 0, 1, 2], [0, 1, 2, 0, 0, 1]]
+
+
+def test_kernels_are_told_where_moved_texts_begin() -> None:
+    """As TRL's collator would have told them."""
+    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
+    texts = [[11, 12, 13], [21, 22], [31, 32, 33, 34]]
+    batch = collator([{"input_ids": text} for text in texts])
+    expected = collator([{"input_ids": text} for text in (*texts[1:], texts[0])])
+    moved = with_first_moved(batch)
+    assert moved.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(torch.as_tensor(moved[name]), torch.as_tensor(value)), name
+        assert getattr(moved[name], "dtype", int) == getattr(value, "dtype", int)
 
 
 def test_the_change_is_in_units_of_the_spread() -> None:
-    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); of two beginnings one moves by 1, another by 2
-    change = torch.tensor([1.0, 2.0, 3.0, 4.0, 16.0, 84.0])
-    assert relative(change) == pytest.approx(0.75 / 5**0.5) and relative(change) > MOST_CHANGE
-    assert relative(torch.tensor([1.0, 1.0, 1.0, 4.0, 16.0, 84.0])) == pytest.approx(1 / 5**0.5)
-    assert relative(torch.tensor([0.0, 2.0, 0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves
+    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); they move by 2 in all
+    change = torch.tensor([2.0, 4.0, 16.0, 84.0])
+    assert relative(change) == pytest.approx(0.5 / 5**0.5) and relative(change) > MOST_CHANGE
+    assert relative(torch.tensor([0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves

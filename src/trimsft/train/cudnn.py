@@ -33,10 +33,11 @@ class CudnnChoice:
     Args:
         units: hidden units of all layers; if they are unknown, infinity, and every shape gets a plan.
         is_compiled: whether layers are compiled; they keep the kernel that they were traced with.
+        is_longer: whether attention sees more than the tokens of a row: a prompt that is learned.
     """
 
-    def __init__(self, units: float, *, is_compiled: bool = False) -> None:
-        self._units, self._is_compiled = units, is_compiled
+    def __init__(self, units: float, *, is_compiled: bool = False, is_longer: bool = False) -> None:
+        self._units, self._is_compiled, self._is_longer = units, is_compiled, is_longer
         self._is_allowed = True
         self._lost: dict[tuple[int, int], float] = defaultdict(float)
         """Seconds that would have been saved by a plan, for each shape without one."""
@@ -56,7 +57,7 @@ class CudnnChoice:
         torch.backends.cuda.enable_cudnn_sdp(self._is_allowed and use)
 
     def _is_safe(self, length: int, trains: bool) -> bool:
-        may_break = trains and (length % 128 == 64 or self._is_compiled)
+        may_break = trains and (length % 128 == 64 or self._is_compiled or self._is_longer)
         return not (may_break and breaks_with_mask())
 
     def _has_plan(self, rows: int, length: int, trains: bool) -> bool:

@@ -13,8 +13,8 @@ from torch import Tensor
 from trimsft.objectives import SFT, Adapts, AutoTrim, TrimSFT, TrimSFTEasy
 from trimsft.train.adapting import FollowsTraining
 from trimsft.train.forms import refuse_no_rows
-from trimsft.train.masks import real_tokens
 from trimsft.train.outputs import TrimOutput
+from trimsft.train.packed import real_tokens
 from trimsft.train.telemetry import Telemetry, warnings_for
 
 logger = logging.getLogger("trimsft")

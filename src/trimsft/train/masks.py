@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.head import IGNORED
 from trimsft.train.cudnn import CudnnChoice
+from trimsft.train.packed import MASK, POSITIONS, PackedRows, learns_prompt
 from trimsft.train.references import ReferenceCollator
 
-MASK, POSITIONS = "attention_mask", "position_ids"
+PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
+"""Collators that are known to put padding on the right."""
 
 
 class AvoidsMasks:
@@ -33,15 +33,18 @@ class AvoidsMasks:
     data_collator: Any
     accelerator: Any
     aux_loss_enabled: bool
-    padding_free: bool
     _compile_settings: dict[str, Any] | None
+
+    @functools.cached_property
+    def _splits_rows(self) -> bool:
+        """Whether a batch is split along its tokens, the mask among it."""
+        parallel = self.accelerator.parallelism_config
+        return parallel is not None and bool(parallel.cp_enabled)
 
     @functools.cached_property
     def _looks_left(self) -> bool:
         """Whether nothing in the model or in its loss depends on what is on the right of a token."""
-        parallel = self.accelerator.parallelism_config
-        splits = parallel is not None and parallel.cp_enabled  # a batch along its tokens, the mask among it
-        return is_causal(self.model) and not self.aux_loss_enabled and not splits
+        return is_causal(self.model) and not self.aux_loss_enabled and not self._splits_rows
 
     def _with_mask_if_needed(self, batch: dict[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[None]]:
         """The batch as the model gets it, and within what; `batch` is left as it is."""
@@ -66,36 +69,8 @@ class AvoidsMasks:
     def _cudnn(self) -> CudnnChoice:
         config = self.model.config.get_text_config()
         sizes = (getattr(config, name, math.inf) for name in ("num_hidden_layers", "hidden_size"))
-        return CudnnChoice(math.prod(sizes), is_compiled=self._compile_settings is not None)
-
-    def _in_rows(self, collator: Any) -> Any:
-        """TRL's collator of packed texts, but with a row for a row where attention is torch's own.
-
-        TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
-        memory and time with the square of its length: 16 rows have 16 times the scores that they need. On a GPU all
-        rows are `max_length` long unless `pad_to_multiple_of` says otherwise, because kernels may be made for a shape.
-        """
-        if type(collator) is not DataCollatorForLanguageModeling or not (self.padding_free and self.args.packing):
-            return collator
-        is_recurrent = any(isinstance(module, nn.Conv1d) for module in self.model.modules())  # such layers want one row
-        layers = set(getattr(self.model.config.get_text_config(), "layer_types", None) or ())
-        if is_recurrent or not layers <= {"full_attention", "sliding_attention"} or not self._looks_left:
-            return collator
-        self.padding_free = False
-        is_fixed = self.args.device.type == "cuda" and collator.pad_to_multiple_of is None
-        width = self.args.max_length if is_fixed else None
-        return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True}, width=width)
-
-
-def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
-    """How many tokens of a batch are no padding: by its mask, or by positions, which are 0 at the start of a text and
-    in padding after it; a text of a single token, which trains nothing, is not told from that."""
-    if MASK in batch:
-        return batch[MASK].sum()  # type: ignore[no-any-return]
-    if POSITIONS not in batch:
-        return batch["input_ids"].numel()  # type: ignore[no-any-return]
-    following = nn.functional.pad(batch[POSITIONS][:, 1:], (0, 1))
-    return ((batch[POSITIONS] > 0) | (following > 0)).sum()  # type: ignore[no-any-return]
+        is_compiled, is_longer = self._compile_settings is not None, learns_prompt(self.model)
+        return CudnnChoice(math.prod(sizes), is_compiled=is_compiled, is_longer=is_longer)
 
 
 def is_causal(model: Any) -> bool:
@@ -106,7 +81,7 @@ def is_causal(model: Any) -> bool:
         return False
     if not getattr(config, "is_causal", True):  # its modules do not know
         return False
-    if any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values()):
+    if learns_prompt(model):
         return False
     return {getattr(module, "is_causal", True) for module in model.modules()} == {True} and any(
         hasattr(module, "is_causal") for module in model.modules()
@@ -127,28 +102,3 @@ def _not_packed() -> Iterator[None]:
     finally:
         if search is not _finds_nothing:  # or else another thread restores it
             masking_utils.find_packed_sequence_indices = search
-
-
-@dataclass
-class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
-    """Rows of several texts each, which transformers tells apart by their positions if there is no mask.
-
-    Rows that are not packed, of an evaluation, are padded as TRL does.
-
-    Args:
-        width: packed rows are padded to it.
-    """
-
-    width: int | None = None
-
-    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Tensor]:
-        batch: dict[str, Tensor] = super().torch_call(examples)
-        if "seq_lengths" not in examples[0]:
-            return {name: value for name, value in batch.items() if name != POSITIONS}
-        batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
-        missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
-        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0}
-        return {name: nn.functional.pad(batch[name], (0, missing), value=value) for name, value in fill.items()}
-
-
-PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)

@@ -34,7 +34,7 @@ from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.masks import AvoidsMasks
 from trimsft.train.outputs import TrimOutput
-from trimsft.train.packed import KeepsTextsApart
+from trimsft.train.packed import PacksTexts
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.printing import replace_printers
 from trimsft.train.references import cut_reference, with_reference
@@ -62,7 +62,7 @@ logger = logging.getLogger("trimsft")
 class TrimSFTTrainer(
     AtomicCheckpoints,
     AvoidsMasks,
-    KeepsTextsApart,
+    PacksTexts,
     CompilesLayers,
     RowsOnce,
     LogsFigures,
