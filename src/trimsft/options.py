@@ -23,6 +23,7 @@ import dataclasses
 import difflib
 import math
 import numbers
+import os
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -194,6 +195,16 @@ def _name_of(kind: Any) -> str:
     if isinstance(origin, type) and issubclass(origin, Enum):
         return f"one of {', '.join(str(member.value) for member in origin)}"
     return f"a list of {_name_of(inner[0])}" if inner else f"a {getattr(kind, '__name__', kind)}"
+
+
+def from_environment(name: str, default: int) -> int:
+    """A whole number that launchers such as torchrun put into the environment."""
+    value = os.environ.get(name, str(default))
+    try:
+        return int(value)
+    except ValueError:
+        problem, hint = f"the environment variable {name} must be a whole number", "unset it, or start by a launcher"
+        raise UsageError(problem, value=value, hint=hint) from None
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:

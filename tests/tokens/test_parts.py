@@ -120,6 +120,14 @@ def test_ranks_take_their_share(folder, tmp_path, whole, monkeypatch) -> None:
         write_token_table(folder, ROWS, out, shard="1/2")
 
 
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "two"), ("WORLD_SIZE", ""), ("RANK", "first")])
+def test_a_launcher_that_gives_no_number_is_named(folder, tmp_path, monkeypatch, name, value) -> None:
+    for variable, number in {"WORLD_SIZE": "2", "RANK": "0", name: value}.items():
+        monkeypatch.setenv(variable, number)
+    with pytest.raises(UsageError, match=f"variable {name} must be a whole number, got {value!r}; unset it"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet")
+
+
 def test_a_rank_without_windows_leaves_the_table_alone(folder, tmp_path) -> None:
     out = write_token_table(folder, ROWS, tmp_path / "t.parquet", shard="1/1")
     write_token_table(folder, ROWS, out, shard="5/9", overwrite=True)

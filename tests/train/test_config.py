@@ -87,3 +87,10 @@ def test_everything_of_sftconfig_has_the_same_default() -> None:
 def test_every_setting_is_explained() -> None:
     own = TrimSFTConfig.__dataclass_fields__.keys() - SFTConfig.__dataclass_fields__.keys()
     assert all(len(TrimSFTConfig.__dataclass_fields__[name].metadata["help"]) > 20 for name in own)
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
+def test_a_launcher_that_gives_no_number_is_named(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(name, "two")
+    with pytest.raises(UsageError, match=f"variable {name} must be a whole number, got 'two'; unset it"):
+        TrimSFTConfig(str(tmp_path))

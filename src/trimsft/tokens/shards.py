@@ -27,6 +27,7 @@ import torch
 
 from trimsft import errors
 from trimsft.errors import TrimSFTError, UsageError, one_line
+from trimsft.options import from_environment
 
 
 def windows_of(shard: str | None, windows: int) -> list[int]:
@@ -42,8 +43,8 @@ def windows_of(shard: str | None, windows: int) -> list[int]:
 
 def share_of_rank() -> str | None:
     """This process's share under torchrun or accelerate launch; None elsewhere."""
-    count = os.environ.get("WORLD_SIZE", "1")
-    return None if count == "1" else f"{int(os.environ.get('RANK', '0')) + 1}/{count}"
+    count = from_environment("WORLD_SIZE", 1)
+    return None if count == 1 else f"{from_environment('RANK', 0) + 1}/{count}"
 
 
 def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
@@ -56,7 +57,7 @@ def choose_devices(device: str | Sequence[str], *, is_rank: bool) -> list[str]:
     if not torch.cuda.is_available():
         return ["cpu"]
     if is_rank:
-        return [f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"]
+        return [f"cuda:{from_environment('LOCAL_RANK', 0) % torch.cuda.device_count()}"]
     return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
 
 

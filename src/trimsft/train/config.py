@@ -12,7 +12,10 @@ from trl import SFTConfig
 from trimsft.errors import UsageError, one_line
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
+from trimsft.options import from_environment
 from trimsft.train.bounds import check_fields
+
+_LAUNCHED = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 def _setting(default: Any, text: str, **more: Any) -> Any:
@@ -94,7 +97,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
 
         transformers would take each process for a training of its own, and leave `ddp_timeout` at half an hour.
         """
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        numbers = {name: from_environment(name, default=1) for name in _LAUNCHED}  # transformers reads them, too
+        if numbers["WORLD_SIZE"] < 2 or "RANK" not in os.environ:
             return
         if not torch.accelerator.is_available():
             self.use_cpu = True

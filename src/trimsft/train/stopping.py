@@ -64,7 +64,7 @@ class Stopping(TrainerCallback):  # type: ignore[misc]
             raise interruption(number, f"; {self.there}")
         if not self._asked:
             self._asked, self._asked_at = number, time.monotonic()
-            if int(os.environ.get("RANK", "0")) == 0:
+            if os.environ.get("RANK", "0") == "0":
                 # not by logging: the signal may have come in the middle of a write to the same stream
                 os.write(2, f"trimsft: stopping after {self._work}{self._how_at_once()}\n".encode())
         elif number == signal.SIGINT and time.monotonic() - self._asked_at > SAME_SIGNAL_SECONDS:

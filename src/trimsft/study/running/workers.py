@@ -256,8 +256,8 @@ def settle_threads() -> None:
     """As many threads as the environment says; torch looks at it when it is imported, and not again."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    count, torch = os.environ.get("OMP_NUM_THREADS"), sys.modules.get("torch")
-    if count and torch is not None:
+    count, torch = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0], sys.modules.get("torch")
+    if count.isdecimal() and int(count) and torch is not None:  # what is no number OpenMP passes over, too
         torch.set_num_threads(int(count))
     tqdm.set_lock(threading.RLock())  # its own is shared by processes, and one that is killed would leak it
 
