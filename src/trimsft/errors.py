@@ -92,6 +92,10 @@ class UsageError(TrimSFTError, ValueError):
     exit_code = REFUSED
 
 
+class WrongArgument(UsageError, TypeError):
+    """An argument of another kind than is asked for, or given in another way."""
+
+
 class UnsuitedHead(UsageError, NotImplementedError):
     """A model whose output embedding or logits are not what the fused head takes them for."""
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from trimsft.errors import UnsuitedHead
+from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
@@ -163,7 +163,7 @@ def _fused_forward(
     if settings is None or (labels is None and shift_labels is None) or kwargs.get("fused_lm_head"):
         return original(*args, **kwargs, **{name: value for name, value in about_loss.items() if value is not None})
     if kwargs.pop("logits_to_keep", 0):
-        raise ValueError("logits_to_keep: a patched model makes no logits when it is given labels")
+        raise UsageError("a patched model makes no logits when it is given labels", field="logits_to_keep")
     if shift_labels is None:
         assert labels is not None
         shift_labels = shifted(labels)
@@ -206,7 +206,8 @@ def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
     kind: Any = type(model)
     place = _place_of_labels(kind)
     if len(args) > place and args[place] is not None and hasattr(model, "trimsft_head"):
-        raise TypeError("labels: a patched model takes them by name, labels=..., not by their position")
+        problem = "a patched model takes them by name, labels=..., not by their position"
+        raise WrongArgument(problem, field="labels")
 
 
 @functools.cache
@@ -243,9 +244,8 @@ class _Call:
 
     def loss_in_place_of_logits(self, head: nn.Module, hidden: Tensor) -> Tensor:
         if hidden.shape[:-1] != self.labels.shape:
-            raise ValueError(
-                f"labels: shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
-            )
+            problem = f"shape {tuple(self.labels.shape)} does not go with hidden states of {tuple(hidden.shape)}"
+            raise UsageError(problem, field="labels")
         settings, (weight, bias) = self.settings, whole_weight(head)
         if not settings.checked and not (is_plain(head) and head.trimsft_previous is None):
             check_product(head, _previous(head), hidden, harm=_HARM)
@@ -297,15 +297,15 @@ def _base_of(model: Any) -> Any:
     """The transformers model itself; what cannot be fused is refused here."""
     base = inside_peft(model)
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
-        raise TypeError(f"model: must be a transformers model, got {type(model).__name__}")
-    head = base.get_output_embeddings()
+        raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
+    name, head = type(base).__name__, base.get_output_embeddings()
     if head is None:
-        raise TypeError(f"model: {type(base).__name__} has no output embedding (lm_head); is it a causal LM?")
-    name = type(base).__name__
+        raise WrongArgument(f"{name} has no output embedding (lm_head); is it a causal LM?", field="model")
     if getattr(base.config, "is_encoder_decoder", False):
-        raise TypeError(f"model: {name} is an encoder-decoder model; only causal language models can be patched")
+        problem = f"{name} is an encoder-decoder model; only causal language models can be patched"
+        raise WrongArgument(problem, field="model")
     if name in _MASKED or name.endswith("ForMaskedLM"):
-        raise TypeError(f"model: {name} is a masked language model; only causal ones can be patched")
+        raise WrongArgument(f"{name} is a masked language model; only causal ones can be patched", field="model")
     _refuse_adapter(head)
     return base
 
@@ -317,7 +317,9 @@ def inside_peft(model: Any) -> Any:
 
 def _refuse_adapter(head: nn.Module) -> None:
     if has_adapter(head):
-        raise ValueError(
-            "target_modules: a PEFT adapter on lm_head is not supported, since the fused head reads "
-            "lm_head.weight itself and would never train the adapter; remove 'lm_head' from target_modules"
+        raise UsageError(
+            "a PEFT adapter on lm_head is not supported, since the fused head reads lm_head.weight itself and would "
+            "never train the adapter",
+            field="target_modules",
+            hint="remove 'lm_head' from target_modules",
         )

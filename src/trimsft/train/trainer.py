@@ -19,7 +19,7 @@ from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.errors import DataError, TrimSFTError, UsageError, one_line
+from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.text.encoding import Keep
 from trimsft.text.reference import COLUMN
@@ -335,7 +335,7 @@ def _as_config(model: Any, args: Any) -> TrimSFTConfig:
     if isinstance(args, TrimSFTConfig):
         return args
     if not isinstance(args, TrainingArguments):
-        raise TypeError(f"args: must be a TrimSFTConfig, got {type(args).__name__}")
+        raise WrongArgument(f"must be a TrimSFTConfig, got {type(args).__name__}", field="args")
     logger.warning(
         "objective: 'trim', the default, since %s names none; use TrimSFTConfig to choose", type(args).__name__
     )
@@ -370,7 +370,8 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
     if objective is None:
         return args.make_objective()
     if isinstance(objective, str):
-        raise TypeError(f"objective: a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer")
+        problem = f"a name goes into TrimSFTConfig(objective={objective!r}), not into the trainer"
+        raise WrongArgument(problem, field="objective")
     plain = TrimSFTConfig.__dataclass_fields__
     # margin and bandwidth say which region the telemetry calls the middle
     for name in ("objective", "gamma", "objective_parameters"):
