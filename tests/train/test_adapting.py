@@ -9,7 +9,17 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 import trimsft
-from tests.train.tiny import EOS, LOSS_ERROR, PAIRS, TEXTS, make_config, make_model, make_ours, record_batches
+from tests.train.tiny import (
+    EOS,
+    LOSS_ERROR,
+    PAIRS,
+    TEXTS,
+    make_batch,
+    make_config,
+    make_model,
+    make_ours,
+    record_batches,
+)
 from trimsft import AutoTrim, TokenStats, TrimSFTTrainer
 from trimsft.errors import RunError, UsageError
 from trimsft.train.adapting import STATE, fixed_parts
@@ -153,6 +163,20 @@ def test_a_patched_model_in_transformers_trainer(tmp_path) -> None:
     assert figures_of(ours, "missing_support")[-1][0] > 0
     for name, weight in ours.model.named_parameters():
         torch.testing.assert_close(plain.model.get_parameter(name), weight, rtol=1e-5, atol=1e-6)
+
+
+def test_ranks_that_share_a_model_count_its_tokens_once(monkeypatch) -> None:
+    """Two of them, each with a half of the model (tensor parallelism): both have seen every token."""
+    counts = []
+    for ranks in (1, 2):
+        model = trimsft.patch(make_model(), AutoTrim(**AUTO)).train()
+        model._tp_size = ranks if ranks > 1 else None
+        model(**make_batch()).loss.backward()
+        monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+        monkeypatch.setattr("torch.distributed.all_reduce", lambda seen, ranks=ranks: seen.mul_(ranks))
+        trimsft.advance(model, 0.5)
+        counts.append(model.trimsft_head.objective.state_dict())
+    assert counts[0] == counts[1] and 0 < counts[0]["updates"] < 1
 
 
 def test_advance_leaves_a_fixed_objective_alone() -> None:

@@ -32,7 +32,8 @@ def advance(model: nn.Module, progress: float) -> None:
     Args:
         progress: how much of the training is done, in [0, 1].
     """
-    head = inside_peft(model).trimsft_head
+    base = inside_peft(model)
+    head = base.trimsft_head
     if isinstance(head.objective, Adapts):
         seen = head.objective.seen
         if seen is None:
@@ -40,6 +41,7 @@ def advance(model: nn.Module, progress: float) -> None:
             raise UsageError("advance: the model has not been trained since the last update", hint=hint)
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(seen)
+            seen = seen / (getattr(base, "tp_size", None) or 1)  # ranks of one model see the same tokens
         head.objective = head.objective.advance(progress, seen)
 
 
