@@ -152,6 +152,17 @@ def test_compute_metrics_sees_the_logits(objective, tmp_path) -> None:
     assert (got["eval_loss"] == pytest.approx(expected["eval_loss"], rel=LOSS_ERROR)) == (objective == "sft")
 
 
+@pytest.mark.filterwarnings("ignore:`return_outputs=True`:FutureWarning")
+def test_a_metric_with_the_name_of_a_figure_is_the_users(tmp_path, caplog) -> None:
+    options = {"compute_metrics": lambda _: {"nll": 7.0, "own": 8.0}, "eval_dataset": Dataset.from_list(PAIRS)}
+    ours = make_ours(tmp_path, PAIRS, options)
+    for _ in range(2):
+        got = ours.evaluate()
+        assert (got["eval_nll"], got["eval_own"]) == (7.0, 8.0) and got["eval_entropy"] > 0
+    told = [one.getMessage() for one in caplog.records if "compute_metrics" in one.getMessage()]
+    assert len(told) == 1 and told[0].startswith("compute_metrics also gives eval_nll: that is logged")
+
+
 def test_a_model_by_name_with_model_init_kwargs(tmp_path) -> None:
     make_model("qwen3").save_pretrained(tmp_path / "model")
     make_tokenizer().save_pretrained(tmp_path / "model")

@@ -73,10 +73,18 @@ class LogsFigures(FollowsTraining):
             self._total_train_tokens += int(figures.pop("seen_tokens", 0))
             logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
         elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
-            for name, value in self._collect("eval").items():
-                if name not in _OF_TRAINING:
-                    logs[f"{self._evaluating}_{name}"] = value
+            figures = {name: value for name, value in self._collect("eval").items() if name not in _OF_TRAINING}
+            logs.update(self._beside_own(logs, figures, self._evaluating))
         super().log(logs, start_time)  # type: ignore[misc]
+
+    def _beside_own(self, logs: dict[str, float], figures: dict[str, float], prefix: str) -> dict[str, float]:
+        """The figures of an evaluation by their names in the log, without those that are the user's own metrics."""
+        named = {f"{prefix}_{name}": value for name, value in figures.items()}
+        own = sorted(named.keys() & logs.keys())
+        if own:
+            problem = f"compute_metrics also gives {', '.join(own)}: that is logged, and the figure of this name is not"
+            self._say_once({"own metrics": f"{problem}; another name would leave room for both"})
+        return {name: value for name, value in named.items() if name not in own}
 
     def _sum_over_ranks(self, sums: Tensor) -> Tensor:
         return self.accelerator.reduce(sums, reduction="sum") / self._tp_size  # type: ignore[no-any-return]
@@ -97,9 +105,12 @@ class LogsFigures(FollowsTraining):
         starved = [self._tokenizer.decode([token]) for token in self._telemetry[mode].starved] if weighs else []
         fallen = self.objective.fallen() if isinstance(self.objective, AutoTrim) and mode == "train" else None
         band = self._telemetry["train"].band
-        said = warnings_for(figures, band, starved, fallen, trims_low=trims_low, weighs=weighs)
-        for name, text in said.items():
+        self._say_once(warnings_for(figures, band, starved, fallen, trims_low=trims_low, weighs=weighs))
+        return figures
+
+    def _say_once(self, warnings: dict[str, str]) -> None:
+        """Give those of these warnings that have not been given under their name."""
+        for name, text in warnings.items():
             if name not in self._said and self.args.process_index == 0:
                 logger.warning("%s", text)
             self._said.add(name)
-        return figures
