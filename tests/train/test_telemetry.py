@@ -301,6 +301,10 @@ END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
     [
         (LOGS, LINE),
         ({f"eval_{name}": value for name, value in LOGS.items()}, "eval at " + LINE.replace("skipped 43%  ", "")),
+        (
+            {"eval_gsm8k_own_loss": 3.0} | {f"eval_gsm8k_{name}": value for name, value in LOGS.items()},
+            "eval of gsm8k at " + LINE.replace("skipped 43%  ", ""),
+        ),
         ({"loss": 0.0}, "step 3/9  loss 0"),
         (END, "trained in 1:02:05, mean loss 0.1235"),
         # the steps since the last log are in the same record

@@ -25,10 +25,17 @@ _SHOWN = {
 """The figures a person watches, in this order; the others are left to the log file."""
 
 
-def _figures_line(logs: dict[str, Any], state: Any) -> str:
-    prefix = "eval_" if any(name.startswith("eval_") for name in logs) else ""
+def _prefix(logs: dict[str, Any]) -> str | None:
+    """What stands before the names of figures: "" in training, "eval_" or "eval_NAME_"; None if there are none."""
+    losses = [name for name in logs if name == "loss" or (name.startswith("eval_") and name.endswith("_loss"))]
+    return min(losses, key=len).removesuffix("loss") if losses else None  # a longer one is a metric of the user's own
+
+
+def _figures_line(logs: dict[str, Any], state: Any, prefix: str) -> str:
     figures = {name.removeprefix(prefix): value for name, value in logs.items() if name.startswith(prefix)}
-    parts = [f"{'eval at ' if prefix else ''}step {state.global_step}/{state.max_steps}"]
+    whose = prefix.removeprefix("eval").strip("_")
+    where = f"eval{f' of {whose}' if whose else ''} at " if prefix else ""
+    parts = [f"{where}step {state.global_step}/{state.max_steps}"]
     for name, form in _SHOWN.items():
         if figures.get(name) is not None and not (prefix and name == "skipped"):
             parts.append(form.format(figures[name], **figures))
@@ -44,9 +51,9 @@ def _line(logs: dict[str, Any], state: Any) -> str:
     if "train_loss" in logs:
         ending = f"trained in {_clock(int(logs['train_runtime']))}, mean loss {logs['train_loss']:.4g}"
         # steps since the last log, if there were any
-        return ending if "nll" not in logs else f"{_figures_line(logs, state)}\n{ending}"
-    if "loss" in logs or "eval_loss" in logs:
-        return _figures_line(logs, state)
+        return ending if "nll" not in logs else f"{_figures_line(logs, state, '')}\n{ending}"
+    if (prefix := _prefix(logs)) is not None:
+        return _figures_line(logs, state, prefix)
     return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")
 
 
