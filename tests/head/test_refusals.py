@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from trimsft import SFT, TrimSFT, linear_cross_entropy
+from trimsft.errors import WrongArgument
 from trimsft.head import IGNORED, BackendUnavailable
 
 from .oracle import BACKENDS, call, device_of, make_head
@@ -109,7 +110,7 @@ def test_triton_that_is_not_installed(monkeypatch) -> None:
 )
 def test_objective_that_returns_something_else(weights, got, backend) -> None:
     message = rf"(?s)^objective .* must return one floating-point weight per token.*{got}"
-    refused(TypeError, message, objective=weights, backend=backend, **on(device_of(backend)))
+    refused(WrongArgument, message, objective=weights, backend=backend, **on(device_of(backend)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -145,7 +146,7 @@ def hasty(tokens):
 @pytest.mark.parametrize(("objective", "backend"), [(calm, "reference"), (hasty, "chunked"), (calm, "triton")])
 def test_an_objective_that_changes_its_tokens_is_refused(objective, backend) -> None:
     head = make_head(4).to(device_of(backend)).leaves()
-    with pytest.raises(TypeError, match=rf"objective .*{objective.__name__}.* changed its tokens in place"):
+    with pytest.raises(WrongArgument, match=rf"objective .*{objective.__name__}.* changed its tokens in place"):
         call(head, objective, backend)
     with torch.inference_mode():  # where torch keeps no count
         call(make_head(4).to(device_of(backend)), objective, backend)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, WrongArgument
 from trimsft.objectives import Objective, TokenStats
 
 IGNORED = -100  # the label of a token that is not trained on, as torch and transformers have it
@@ -109,13 +109,13 @@ def weigh(objective: Objective, tokens: TokenStats) -> Tensor:
     with torch.no_grad():
         weights = weights_of(tokens)
     if _versions(tokens) != before:
-        raise TypeError(
+        raise WrongArgument(
             f"objective {objective!r} changed its tokens in place, of which the loss is made; work on a copy, such as "
             "tokens.gap.clone()"
         )
     if not isinstance(weights, Tensor) or not weights.is_floating_point() or weights.shape != tokens.nll.shape:
         got = f"{weights.dtype} of shape {tuple(weights.shape)}" if isinstance(weights, Tensor) else type(weights)
-        raise TypeError(
+        raise WrongArgument(
             f"objective {objective!r} must return one floating-point weight per token "
             f"(shape {tuple(tokens.nll.shape)}), got {got}"
         )
