@@ -170,10 +170,20 @@ def test_what_a_layer_keeps_is_exact(kind, precision, attention) -> None:
         kept_by_autograd(small(kind, num_hidden_layers=layers), batch, length, dtype, autocast, name, padded)
         for layers in (1, 2)
     )
-    # without padding no mask is made, as in padding-free batches
-    settings = {"attention": name, "padding_free": attention == "sdpa", "lengths": (length,) * 8}
-    plan = make_plan(small(kind), dtype=dtype, bf16=autocast, **settings)
+    plan = make_plan(small(kind), dtype=dtype, bf16=autocast, attention=name, lengths=(length,) * 8)
+    plan.args.use_cpu = padded  # on a GPU padding needs no mask
     assert footprint.layer_bytes(plan, footprint.Shape.of(plan.model)) * batch * length == two - one
+
+
+def test_a_mask_is_counted_where_there_is_one() -> None:
+    padded, packed, free = make_plan(), make_plan(packing=True, max_length=50), make_plan(padding_free=True)
+    assert (padded.mask_width, packed.mask_width, free.mask_width) == (0, 50, 4 * 32)  # TRL makes one row of four
+    assert make_plan(padding_free=True, per_device_train_batch_size=1).mask_width == 0
+    windows = [make_plan(small(Qwen2Config, use_sliding_window=True, sliding_window=width)) for width in (32, 33)]
+    assert [plan.mask_width for plan in windows] == [32, 0]
+    assert make_plan(attention="flash_attention_2", packing=True, max_length=50).mask_width == 0
+    padded.args.use_cpu = True
+    assert padded.mask_width == 32
 
 
 class LiveMemory(TorchDispatchMode):
@@ -219,7 +229,7 @@ def test_live_memory_of_a_backward_pass(precision, checkpointing) -> None:
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
         hidden.backward(torch.ones_like(hidden))
     result = estimated(
-        config, lengths=(length,) * 64, dtype=dtype, bf16=autocast, padding_free=True,
+        config, lengths=(length,) * 64, dtype=dtype, bf16=autocast,
         per_device_train_batch_size=batch, gradient_checkpointing=checkpointing,
     )  # fmt: skip
     assert result.activation_bytes + result.layer_bytes == pytest.approx(live.peak, rel=0.1)
@@ -360,9 +370,8 @@ MEASURED_STEPS = {
 @pytest.mark.parametrize(("objective", "batch"), MEASURED_STEPS)
 def test_whole_steps_take_what_was_measured(monkeypatch, objective, batch) -> None:
     monkeypatch.setitem(footprint.KEPT_SHARE, "trim", 0.40)
-    # rows of one length need no mask
     result = estimated(
-        QWEN, lengths=(2048,) * batch, dtype=torch.bfloat16, bf16=True, padding_free=True,
+        QWEN, lengths=(2048,) * batch, dtype=torch.bfloat16, bf16=True,
         objective=objective, per_device_train_batch_size=batch, gradient_checkpointing=False, low_memory=False,
         **({"skip_below": 0.0} if objective == "sft" else {}),
     )  # fmt: skip

@@ -125,7 +125,7 @@ class Packs(PacksTexts):
     """What the trainer would do on a GPU."""
 
     args = SimpleNamespace(device=torch.device("cuda"), packing=True, max_length=40)
-    padding_free = _looks_left = True
+    padding_free = True
 
     def __init__(self) -> None:
         self.model = make_model()
@@ -135,7 +135,7 @@ def test_on_a_gpu_packed_rows_are_of_one_length() -> None:
     collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     trainer = Packs()
     rows = [{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}]
-    batch = trainer._in_rows(collator)(rows)
+    batch = trainer._in_rows(collator, looks_left=True)(rows)
     assert batch["input_ids"].shape == (2, 40) and not trainer.padding_free
     assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
     assert "attention_mask" not in batch  # texts are found by their positions

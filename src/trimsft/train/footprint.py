@@ -21,6 +21,7 @@ from trimsft.head import chunked
 from trimsft.head.memory import SLICE_BYTES, most_bytes, rows_of_a_chunk
 from trimsft.objectives import OBJECTIVES
 from trimsft.train.config import TrimSFTConfig
+from trimsft.train.masks import window_of
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -105,6 +106,16 @@ class Plan:
     def largest_row(self) -> int:
         longest = max(self.lengths)
         return int(self.args.max_length or longest) if self.args.packing else longest
+
+    @property
+    def mask_width(self) -> int:
+        """Keys of a row in the mask of torch's attention; 0 where it goes without (`trimsft.train.masks`)."""
+        if self.attention != "sdpa":
+            return 0
+        if self.args.padding_free and not self.args.packing:  # all texts of a batch are one row
+            return self.batch * self.largest_row if self.batch > 1 else 0
+        is_masked = self.args.packing or self.args.use_cpu or self.largest_row >= window_of(self.model)
+        return self.largest_row if is_masked else 0
 
     @property
     def rows(self) -> int:
@@ -268,9 +279,9 @@ def _attention_bytes(plan: Plan, shape: Shape) -> int:
     key, softmax = shape.key, 4 * shape.heads
     if plan.attention == "eager":
         key, softmax = shape.query, shape.heads * row * (4 if size == 4 else 4 + size)
-    elif plan.attention == "sdpa" and (plan.args.packing or not plan.is_padding_free):
-        # a mask rules out grouped keys, and is kept as numbers; on a GPU most padded batches go without, which is less
-        key, softmax = shape.query, softmax + size * row
+    elif plan.mask_width:
+        # a mask rules out grouped keys, and is kept as numbers
+        key, softmax = shape.query, softmax + size * plan.mask_width
     return size * (2 * shape.query + 2 * key) + softmax
 
 

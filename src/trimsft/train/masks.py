@@ -18,7 +18,7 @@ from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from trimsft.train.cudnn import CudnnChoice
-from trimsft.train.packed import MASK, POSITIONS, PackedRows, learns_prompt
+from trimsft.train.packed import MASK, POSITIONS, PackedRows, learns_prompt, splits_rows
 from trimsft.train.references import ReferenceCollator
 
 PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
@@ -36,15 +36,9 @@ class AvoidsMasks:
     _compile_settings: dict[str, Any] | None
 
     @functools.cached_property
-    def _splits_rows(self) -> bool:
-        """Whether a batch is split along its tokens, the mask among it."""
-        parallel = self.accelerator.parallelism_config
-        return parallel is not None and bool(parallel.cp_enabled)
-
-    @functools.cached_property
     def _looks_left(self) -> bool:
         """Whether nothing in the model or in its loss depends on what is on the right of a token."""
-        return is_causal(self.model) and not self.aux_loss_enabled and not self._splits_rows
+        return is_causal(self.model) and not self.aux_loss_enabled and not splits_rows(self.accelerator)
 
     def _with_mask_if_needed(self, batch: dict[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[None]]:
         """The batch as the model gets it, and within what; `batch` is left as it is."""
@@ -54,16 +48,10 @@ class AvoidsMasks:
         context: AbstractContextManager[None] = nullcontext()
         if MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
             batch = {name: value for name, value in batch.items() if name != MASK}
-            has_mask, context = length >= self._window, _not_packed()
+            has_mask, context = length >= window_of(self.model.config), _not_packed()
         if on_cuda:
             self._cudnn.choose(rows, length, masked=has_mask, trains=self.model.training)
         return batch, context
-
-    @functools.cached_property
-    def _window(self) -> float:
-        """Rows of this length or more have a mask in any case."""
-        config = self.model.config.get_text_config()
-        return min(getattr(config, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
 
     @functools.cached_property
     def _cudnn(self) -> CudnnChoice:
@@ -71,6 +59,12 @@ class AvoidsMasks:
         sizes = (getattr(config, name, math.inf) for name in ("num_hidden_layers", "hidden_size"))
         is_compiled, is_longer = self._compile_settings is not None, learns_prompt(self.model)
         return CudnnChoice(math.prod(sizes), is_compiled=is_compiled, is_longer=is_longer)
+
+
+def window_of(config: Any) -> float:
+    """Rows of this length or more have a mask in any case."""
+    text = config.get_text_config()
+    return min(getattr(text, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
 
 
 def is_causal(model: Any) -> bool:

@@ -36,18 +36,19 @@ class PacksTexts:
     model: Any
     accelerator: Any
     padding_free: bool
-    _looks_left: bool
-    _splits_rows: bool
     _compile_settings: dict[str, Any] | None
     _are_apart = False
     """Whether texts of a row have been seen not to see each other."""
 
-    def _in_rows(self, collator: Any) -> Any:
+    def _in_rows(self, collator: Any, *, looks_left: bool) -> Any:
         """TRL's collator of packed texts, but with a row for a row where attention is torch's own.
 
         TRL makes one row of all, for flash attention, which finds the texts in it by itself. With a mask that costs
         memory and time with the square of its length: 16 rows have 16 times the scores that they need. On a GPU all
         rows are `max_length` long unless `pad_to_multiple_of` says otherwise, because kernels may be made for a shape.
+
+        Args:
+            looks_left: whether nothing in the model or in its loss depends on what is on the right of a token.
         """
         if self.padding_free and learns_prompt(self.model):
             raise self._refused("puts a prompt that is learned before the first text of a row alone")
@@ -55,7 +56,7 @@ class PacksTexts:
             return collator
         is_recurrent = any(isinstance(module, nn.Conv1d) for module in self.model.modules())  # such layers want one row
         layers = set(getattr(self.model.config.get_text_config(), "layer_types", None) or ())
-        if is_recurrent or not layers <= {"full_attention", "sliding_attention"} or not self._looks_left:
+        if is_recurrent or not layers <= {"full_attention", "sliding_attention"} or not looks_left:
             return collator
         self.padding_free = False
         is_fixed = self.args.device.type == "cuda" and collator.pad_to_multiple_of is None
@@ -65,7 +66,7 @@ class PacksTexts:
     def _require_texts_apart(self, model: Any, batch: Mapping[str, Any]) -> None:
         """Refuse to train where the texts of a row see each other; asked until a batch has a row of several."""
         is_packed = POSITIONS in batch and MASK not in batch and (self.args.packing or self.args.padding_free)
-        if self._are_apart or not is_packed or self._splits_rows or not self.model.training:
+        if self._are_apart or not is_packed or not self.model.training or splits_rows(self.accelerator):
             return
         # of all ranks, so that all of them go on alike
         if self._total((labels_of_others(batch) != IGNORED).sum()) < 2:
@@ -94,6 +95,12 @@ class PacksTexts:
     def _refused(self, problem: str) -> UsageError:
         field = "packing" if self.args.packing else "padding_free"
         return UsageError(problem, field=field, value=True, hint="turn it off")
+
+
+def splits_rows(accelerator: Any) -> bool:
+    """Whether a batch is split along its tokens, a mask among it: context parallelism."""
+    parallel = accelerator.parallelism_config
+    return parallel is not None and bool(parallel.cp_enabled)
 
 
 def learns_prompt(model: Any) -> bool:

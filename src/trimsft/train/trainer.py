@@ -146,7 +146,9 @@ class TrimSFTTrainer(
             )  # fmt: skip
         finally:
             args.model_init_kwargs = given
-        self.data_collator = with_reference(self._in_rows(self.data_collator), chosen, self.train_dataset)
+        self.data_collator = with_reference(
+            self._in_rows(self.data_collator, looks_left=self._looks_left), chosen, self.train_dataset
+        )
         _refuse_sequence_parallelism(self.accelerator.parallelism_config)
         fixed = fixed_parts(self.train_dataset)
         if isinstance(chosen, AutoTrim) and not chosen.fixed:
