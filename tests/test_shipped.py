@@ -85,6 +85,7 @@ def test_nothing_of_the_user_is_replaced(wheel: Path) -> None:
     [
         (["smolm2-gsm8k"], "NAME: unknown name 'smolm2-gsm8k'; did you mean 'smollm2-gsm8k'? known: "),
         (["--out", "here"], "--out: has no effect without a name; name what to copy, or all"),
+        (["accelerate", "--out", "~nobody-of-this-name/x"], "--out: cannot be a path"),
     ],
 )
 def test_what_cannot_be_copied_is_refused_in_one_line(words: list[str], says: str, wheel: Path) -> None:

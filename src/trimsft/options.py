@@ -76,14 +76,15 @@ def options_of(kind: type) -> dict[str, Option]:
 def check_options(settings: Any) -> None:
     """Refuse values of another type than their field's, beyond their bounds or not among the choices.
 
-    Where a field holds paths, texts become paths first.
+    Where a field holds paths, texts become paths first, and `~` the home that a shell has not put in its place.
     """
     hints = typing.get_type_hints(type(settings))
     for name, known in options_of(type(settings)).items():
         value, hint = getattr(settings, name), hints[name]
         if not _fits(value, hint) and _fits(paths := _with_paths(value, hint), hint):
-            object.__setattr__(settings, name, value := paths)  # most settings are frozen
+            value = paths
         check_value(name, value, hint, known)
+        object.__setattr__(settings, name, _at_home(value))  # most settings are frozen
 
 
 def _with_paths(value: Any, hint: Any) -> Any:
@@ -93,6 +94,13 @@ def _with_paths(value: Any, hint: Any) -> Any:
     if type(value) in (list, tuple) and any(typing.get_args(kind)[:1] == (Path,) for kind in _kinds(hint)):
         return type(value)(_with_paths(entry, Path) for entry in value)
     return value
+
+
+def _at_home(value: Any) -> Any:
+    if isinstance(value, Path):
+        return value.expanduser()
+    is_paths = type(value) in (list, tuple) and any(isinstance(entry, Path) for entry in value)
+    return type(value)(map(_at_home, value)) if is_paths else value
 
 
 def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
@@ -112,12 +120,13 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
     if isinstance(value, int | float):
         _check_bounds(name, value, known)
     _check_texts(name, value)
-    if isinstance(value, Path):
-        check_path(name, value)
+    for path in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(path, Path):
+            check_path(name, path)
 
 
-def check_path(name: str, value: str | Path) -> None:
-    """Refuse what cannot name a file or folder, whether or not there is one."""
+def check_path(name: str, value: str | Path) -> Path:
+    """The path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
     try:
         path = Path(value).expanduser()
         path.exists()
@@ -126,6 +135,7 @@ def check_path(name: str, value: str | Path) -> None:
         raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
     if len(path.parts) > DEEPEST:
         raise UsageError(f"has more than {DEEPEST} folders in one another", field=name, value=str(value))
+    return path
 
 
 def _check_texts(name: str, value: Any) -> None:

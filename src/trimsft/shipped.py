@@ -94,6 +94,7 @@ def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
     Raises:
         UsageError: a file is there with other content; nothing is written then.
     """
+    folder = check_path("out", folder)
     copies = {folder / one.name: one.path.read_bytes() for one in select_shipped(names)}
     changed = [path for path, content in copies.items() if path.exists() and path.read_bytes() != content]
     if changed:

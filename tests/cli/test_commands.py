@@ -89,6 +89,12 @@ def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
         (["--device", "cuda:99"], "trimsft: --device: is not there, got 'cuda:99'; torch sees"),
         (["--only", "no such method"], "trimsft: --only: is part of no name, got 'no such method'; the names: "),
         (["--out", "."], "trimsft: --out: '.' is a folder; name a file\n"),
+        (["--out", "~nobody-of-this-name/x"], "trimsft: --out: cannot be a path"),
+        (
+            ["--device", "cpu", "--vocabulary", "9" * 13],
+            "trimsft: 512 x 512 x 9999999999999 cannot be measured on cpu (",
+        ),
+        (["--device", "cpu", "--tokens", "9" * 20], "trimsft: 99999999999999999999 x 512 x 8192 cannot be measured on"),
     ],
 )
 def test_bad_values_get_one_line(arguments: list[str], message: str) -> None:

@@ -153,3 +153,12 @@ def test_texts_become_paths_where_a_field_holds_paths() -> None:
     given = Settings(models=("a/b",), out="c/d", extra=("e", Path("f")))  # type: ignore[arg-type]
     assert given == Settings(models=("a/b",), out=Path("c/d"), extra=(Path("e"), Path("f")))
     assert isinstance(given.out, Path) and given.models == ("a/b",)
+
+
+def test_a_home_that_no_shell_has_put_in_its_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    given = Settings(models=("~/m",), out=Path("~/c"), extra=("~/e", "f"))  # type: ignore[arg-type]
+    assert (given.out, given.extra) == (Path("/home/me/c"), (Path("/home/me/e"), Path("f")))
+    assert given.models == ("~/m",)  # a text stays as it was given
+    with pytest.raises(UsageError, match="extra: cannot be a path"):
+        Settings(models=(), extra=("~nobody-of-this-name/e",))  # type: ignore[arg-type]

@@ -71,6 +71,22 @@ def test_yaml_keeps_anchors_and_merges_that_are_of_use() -> None:
     assert parse_yaml("") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("margin: 1\nmargin: 2", "line 2: 'margin' is there twice"),
+        ("models:\n  - {path: a}\n  - path: b\n    path: c", "line 4: 'path' is there twice"),
+    ],
+)
+def test_yaml_with_a_key_twice_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        parse_yaml(text)
+
+
+def test_yaml_may_name_a_key_once_in_each_object() -> None:
+    assert parse_yaml("a: {x: 1}\nb: {x: 2}\n'1': 3\n1: 4") == {"a": {"x": 1}, "b": {"x": 2}, "1": 3, 1: 4}
+
+
 @given(st.text() | st.binary())
 def test_no_text_gives_another_error(text: str | bytes) -> None:
     for parse in (parse_json, parse_yaml):

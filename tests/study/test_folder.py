@@ -108,3 +108,14 @@ def test_a_study_of_before_goes_on_without_gradient_checkpointing(tmp_path: Path
     assert folder.read_scale() == LAB
     with pytest.raises(RunError, match="learning_rate"):
         folder.settle(replace(LAB, defaults={**LAB.defaults, "learning_rate": 1.0}))
+
+
+def test_all_parts_of_a_study_are_in_the_home_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = StudyFolder(Path("~/study"))
+    folder.settle(SCALE)
+    folder.remember([CELL], {"scores"})
+    assert folder == StudyFolder(tmp_path / "study") and folder.run(CELL).is_relative_to(tmp_path)
+    assert [state.cell for state in read_status(Path("~/study"))] == [CELL]
+    with pytest.raises(UsageError, match="out: cannot be a path"):
+        StudyFolder(Path("~nobody-of-this-name/study"))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 import trimsft
 from trimsft.bench import BenchSettings
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, one_line
 from trimsft.objectives import BANDWIDTH, MARGIN, PAPER_NAMES, display_name
 
 LossFunction = Callable[[Tensor, Tensor, Tensor], Any]
@@ -214,9 +214,15 @@ def compare(
 ) -> Iterator[Result]:
     """Measure one method after the other on the same synthetic inputs."""
     sizes = (shape.tokens, shape.hidden_size, shape.vocabulary)
-    hidden, weight, labels = synthetic_head(*sizes, device=device, dtype=dtype)
-    hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
-    exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
+    try:
+        hidden, weight, labels = synthetic_head(*sizes, device=device, dtype=dtype)
+        hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
+        exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
+    except (RuntimeError, TypeError) as error:
+        if device != "cpu":  # there, too little memory has a class of its own
+            raise
+        problem = f"{' x '.join(map(str, sizes))} cannot be measured on {device} ({one_line(error)[:200]})"
+        raise UsageError(problem, hint="name a smaller shape") from error
     for method in methods:
         yield _measure(method, hidden, weight, labels, exact.get(method.objective), seconds)
 

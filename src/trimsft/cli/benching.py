@@ -14,6 +14,7 @@ from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending
 from trimsft.cli.progress import status_line
 from trimsft.errors import FAILED, UsageError
+from trimsft.options import check_path
 
 OutFile = Annotated[Path | None, typer.Option("--out", help="The JSON file for the results.", metavar="PATH")]
 
@@ -32,7 +33,7 @@ def bench(settings: BenchSettings, *, out: OutFile = None, as_json: JsonFlag = F
       trimsft bench --tokens 8192 --hidden 4096 --vocabulary 128256
       trimsft bench --tokens 512 --hidden 256 --vocabulary 8192 --json
     """
-    if out is not None and out.is_dir():
+    if out is not None and (out := check_path("--out", out)).is_dir():
         raise UsageError(f"{str(out)!r} is a folder", field="--out", hint="name a file")
     from trimsft.bench.head import run
 

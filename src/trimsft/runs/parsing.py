@@ -78,6 +78,7 @@ def parse_yaml(text: str) -> Any:
             return None
         if _count(node, {}) > MOST_NODES:
             raise ParseError(f"more than {MOST_NODES:,} values")
+        _refuse_repeated_keys(node)
         return loader.construct_document(node)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
@@ -93,6 +94,27 @@ def _count(node: "Node", counts: dict[int, int]) -> int:
     below = [part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,))]
     counts[id(node)] = 1 + sum(_count(part, counts) for part in below if not isinstance(part, str))
     return counts[id(node)]
+
+
+def _refuse_repeated_keys(root: "Node") -> None:
+    """A key may stand once, as YAML has it; the parser would take the last of several without a word."""
+    waiting, seen = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or isinstance(node.value, str):
+            continue
+        seen.add(id(node))
+        keys = set[tuple[str, str]]()
+        for entry in node.value:
+            if not isinstance(entry, tuple):
+                waiting.append(entry)
+                continue
+            waiting += entry
+            key, _ = entry
+            if isinstance(key.value, str) and not key.tag.endswith(":merge"):
+                if (key.tag, key.value) in keys:
+                    raise ParseError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice")
+                keys.add((key.tag, key.value))
 
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, UsageError
+from trimsft.options import check_path
 from trimsft.runs import RunDirectory, RunLock
 from trimsft.runs.files import write_whole
 from trimsft.runs.parsing import read_json
@@ -61,6 +62,9 @@ class StudyFolder:
     """Paths of a study, what was asked for, and what is done."""
 
     out: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", check_path("out", self.out))
 
     # ---- the study
 
