@@ -16,7 +16,9 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.running import cost as costs
 from trimsft.study.running import job as jobs
 from trimsft.study.running.cost import CellCost, Cost
+from trimsft.study.running.training import training_settings
 from trimsft.study.scales import LAB, PAPER, ModelAt, Scale
+from trimsft.train.settings import Settings
 
 
 def estimate_cost(cells: list[Cell], scale: Scale, out: Path, needs: frozenset[str]) -> Cost:
@@ -50,6 +52,20 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     finish(job_of(tmp_path, scale=toy), sft)
     found = estimate_cost([sft], toy, tmp_path, SCORES)
     assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0, "what is done is free"
+
+
+def test_settings_are_read_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Cell] = []
+
+    def counted(folder: StudyFolder, scale: Scale, cell: Cell) -> Settings:
+        read.append(cell)
+        return training_settings(folder, scale, cell)
+
+    monkeypatch.setattr(costs, "training_settings", counted)
+    sft = Cell(model="lab", objective="sft")
+    cells = [replace(sft, seed=seed) for seed in range(5)]
+    first, *others = estimate_cost(cells, LAB.tiny(), tmp_path / "out", SCORES).cells
+    assert read == [sft] and all(replace(cost, name=first.name) == first for cost in others)
 
 
 def test_the_papers_models_cost_by_a_formula_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

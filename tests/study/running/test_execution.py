@@ -1,6 +1,7 @@
 """Cells side by side: none is repeated, one that fails is tried again and costs no other, and folders are shared."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, Outcome, in_order
 from trimsft.study.running.job import CellJob
 from trimsft.study.running.status import read_status
+from trimsft.study.running.workers import Done, Failed, Message, Task
 from trimsft.study.scales import ModelAt, Scale
 
 
@@ -102,6 +104,26 @@ def test_a_model_whose_trainings_all_fail_alike_is_given_up_after_two(
     assert [attempts(tmp_path, cell) for cell in bad] == [1, 1, 0, 0]
     assert caplog.messages == ["bad: 2 more trainings would fail alike and stay missing"]
     assert count_states(tmp_path) == {"done": 1, "failed": 2, "missing": 2}
+
+
+def test_a_cell_whose_second_attempt_was_under_way_when_its_kind_was_given_up_is_done_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = asked = cells("flaky", seeds=2)
+
+    class Crew(InlineCrew):
+        def work(self, waiting: list[Task]) -> Iterator[Message]:
+            first, second = waiting.pop(0), waiting.pop(0)  # both at once
+            yield Failed(first, "too little memory")
+            again = waiting.pop(0)
+            yield Failed(second, "too little memory")
+            assert again == first and not waiting, "those that fail alike are given up"
+            finish(self._job, one)
+            yield Done(again, {})
+
+    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: Crew(job))
+    outcome = run_cells(asked, SCALE, tmp_path, retries=1)
+    assert set(outcome.done) == {one} and set(outcome.failed) == {other}
 
 
 @inline

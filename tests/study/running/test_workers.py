@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.study.stub import LAUNCHER, is_running, wait_until_gone
+from trimsft.signals import heed, interruption, restore
 from trimsft.study.running import launch as launching
 from trimsft.study.running.launch import launch, tied
 from trimsft.study.running.slots import CoreSlots
@@ -90,6 +91,33 @@ def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_
         assert worker.is_alive() and is_running(pid)
         assert os.getpgid(worker.pid) == worker.pid, "a terminal's Ctrl-C does not reach its group"
     wait_until_gone(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_worker_starts_counts_once_it_has_started(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned = type(multiprocessing.get_context("spawn").Process())
+    start, steps = spawned.start, list[str]()
+
+    def interrupted(process: multiprocessing.Process) -> None:
+        signal.raise_signal(number)
+        steps.append("held")
+        start(process)
+        steps.append("started")
+
+    def end(number: int, frame: object) -> None:
+        raise interruption(number)
+
+    monkeypatch.setattr(spawned, "start", interrupted)
+    before = heed(end)
+    try:
+        with pytest.raises(KeyboardInterrupt), Team(Launching(tmp_path), CoreSlots(1)) as team:
+            next(team.work([Task("one")]))
+    finally:
+        restore(before)
+    assert steps == ["held", "started"]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_launched_command_has_its_exit_code_input_and_environment(

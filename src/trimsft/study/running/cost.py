@@ -130,6 +130,7 @@ class _Estimate:
         self._folder, self._scale = job.folder, job.scale
         self._tokens: dict[str, float] = {}
         self._sizes: dict[str, float] = {}
+        self._settings: dict[Cell, Settings] = {}
         self.assumptions: dict[str, None] = {}
 
     def cost(self, cell: Cell, steps: Sequence[str]) -> CellCost:
@@ -211,15 +212,21 @@ class _Estimate:
 
     def _trained_tokens(self, cell: Cell) -> float:
         """Tokens that go through the model in training, prompts included."""
-        settings = training_settings(self._folder, self._scale, cell)
+        settings = self._settings_of(cell)
         if cell.model not in self._tokens:
             count, sample = self._rows(settings)
             self._tokens[cell.model] = count * self._row_tokens(settings, sample, cell.model)
         return self._tokens[cell.model] * float(settings.args.num_train_epochs)
 
+    def _settings_of(self, cell: Cell) -> Settings:
+        """How a cell is trained, whatever its seed: reading settings takes longer than all the rest."""
+        if cell.setting not in self._settings:
+            self._settings[cell.setting] = training_settings(self._folder, self._scale, cell.setting)
+        return self._settings[cell.setting]
+
     def _checkpoint_bytes(self, cell: Cell) -> float:
         """At their most: a new checkpoint is whole before an old one goes, and each holds AdamW's two moments."""
-        args = training_settings(self._folder, self._scale, cell).args
+        args = self._settings_of(cell).args
         if str(getattr(args.save_strategy, "value", args.save_strategy)) == "no":
             return 0.0
         if args.save_total_limit is None:

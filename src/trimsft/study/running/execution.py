@@ -255,6 +255,7 @@ class _Campaign:
 
     def _settle(self, cell: Cell, note: str = "") -> None:
         self.outcome.done[cell] = self._job.folder.run(cell)
+        self.outcome.failed.pop(cell, None)  # given up while its second attempt was under way
         self._tell(cell, "done", note)
 
     def _tell(self, cell: Cell, state: str, note: str = "", done: int = 0, total: int = 0) -> None:

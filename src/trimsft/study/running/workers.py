@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from trimsft.errors import RunError, one_line
+from trimsft.signals import heed, restore
 
 if TYPE_CHECKING:
     from trimsft.study.running.job import CellJob
@@ -144,7 +145,7 @@ class _Worker:
         self.pipe, far = processes.Pipe()
         self.slot, self.is_usable = slot, True
         self._process = processes.Process(target=_serve, args=(far, job, slot), daemon=True)
-        with _without_interrupts():
+        with _signals_held():
             self._process.start()
         far.close()
         self.current: Task | None = None
@@ -200,16 +201,18 @@ def _signal_group(leader: int | None, number: int) -> bool:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """A process begun within leaves Ctrl-C to its parent."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _signals_held() -> Iterator[None]:
+    """A process begun within leaves Ctrl-C to its parent; what asks the parent to end meanwhile does so afterwards."""
+    held: list[int] = []
+    before = heed(lambda number, frame: held.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which a new process inherits
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        restore(before)
+        for number in held[:1]:
+            signal.raise_signal(number)
 
 
 def ended_by(code: int | None) -> str:
