@@ -93,6 +93,15 @@ def test_an_error_crosses_a_process_border_with_its_fields() -> None:
     assert isinstance(copy, ValueError) and not isinstance(copy, RunError)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("words", ["study list", "recipes --json", "--help"])
+def test_output_that_cannot_be_written_fails_in_one_line(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "trimsft", *words.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "No space left on device" in done.stderr
+
+
 SIGNALS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
 
 

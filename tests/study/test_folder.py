@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trimsft.errors import RunError, UsageError
+from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.status import read_status
@@ -119,3 +120,13 @@ def test_all_parts_of_a_study_are_in_the_home_of_its_user(tmp_path: Path, monkey
     assert [state.cell for state in read_status(Path("~/study"))] == [CELL]
     with pytest.raises(UsageError, match="out: cannot be a path"):
         StudyFolder(Path("~nobody-of-this-name/study"))
+
+
+def test_a_folder_of_another_kind_is_called_so(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.settle_config({f"field{n}": n for n in range(20)})
+    with pytest.raises(RunError, match=r"config\.yaml: is of no study, but of a training or a quickstart"):
+        read_status(tmp_path)
+    with pytest.raises(RunError, match=r"field5: was 5, now not set; and 15 more\. Give it") as refused:
+        run.settle_config({"seed": 0})
+    assert len(str(refused.value)) < 500

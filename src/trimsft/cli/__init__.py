@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import Any
 
+from trimsft.errors import FAILED
 from trimsft.signals import end_at_once, heed
 
 
@@ -20,6 +21,12 @@ def main() -> None:
 
     try:
         app(prog_name="trimsft")
+    except OSError as error:  # what is printed cannot be: all else ends within its command
+        from trimsft.cli.ending import tell
+
+        tell(f"the output cannot be written ({error.strerror})")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds of it
+        sys.exit(FAILED)
     finally:
         heed(signal.SIG_DFL)  # nothing is left to do that an exception could end well
 

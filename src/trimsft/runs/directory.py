@@ -28,6 +28,7 @@ from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
+MOST_NAMED = 6  # settings that differ; of a run of another kind all do
 RESTORE = "restore it, or choose another output directory"
 
 
@@ -88,8 +89,9 @@ class RunDirectory:
         may_change = tuple(f"{name}." for name in harmless)
         refused = [text for name, text in changed.items() if not f"{name}.".startswith(may_change)]
         if refused:
+            more = f"; and {len(refused) - MOST_NAMED} more" if len(refused) > MOST_NAMED else ""
             raise RunError(
-                f"{self.path} holds a run with other settings: {'; '.join(refused)}. "
+                f"{self.path} holds a run with other settings: {'; '.join(refused[:MOST_NAMED])}{more}. "
                 "Give it the same settings to continue it, or choose another output directory"
             )
         if before is None or changed:

@@ -118,6 +118,8 @@ class Scale:
         # versions without the field: nothing but a smoke test measured the tokens of so few rows
         record = {"smoke": record.get("table_rows") == 2, **record}
         known = {entry.name for entry in fields(cls)}
+        if not {"models", "benchmarks"} & record.keys():
+            raise RunError(f"{where}: is of no study, but of a training or a quickstart", hint="name another folder")
         if wrong := sorted(known ^ record.keys()):
             raise RunError(f"{where}: describes no scale of a study of this version (the field {wrong[0]!r})")
         return checked(cls, record, where=where)

@@ -151,6 +151,7 @@ def test_methods_differ_in_nothing_but_the_objective() -> None:
     [
         ("rows", 0, "rows: must be a whole number of at least 1, got 0"),
         ("seed", -1, "seed: must be at least 0, got -1"),
+        ("seed", 2**32, "seed: must be at most 4294967295, got 4294967296"),
         ("samples", True, "samples: must be a whole number of at least 1, got True"),
         ("methods", ("sft", "base"), "methods: unknown name 'base'; "),
         ("device", "tpu", "device: must be cpu or cuda, got 'tpu'"),

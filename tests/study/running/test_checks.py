@@ -67,9 +67,12 @@ def test_on_a_cpu_it_is_sdpa_without_a_word(tmp_path: Path, caplog: pytest.LogCa
         ({"benchmarks": ("lab-easy", "gone.jsonl")}, "benchmarks: no such file: 'gone.jsonl'"),
         ({"benchmarks": ("gsm8k",), "benchmark_data": "."}, "benchmark_data: "),
         ({"benchmarks": ("lab-easy",), "benchmark_data": "."}, "benchmark_data: has no effect"),
+        ({"benchmarks": ("lab-easy", "lab-easy")}, "benchmarks: 'lab-easy' and 'lab-easy' would both be recorded"),
+        ({"samples": 1001}, "samples: must be at most 1000, got 1001"),
+        ({"problems": 0}, "problems: must be at least 1, got 0"),
     ],
 )
-def test_benchmarks_that_are_not_there_are_refused(
+def test_what_no_evaluation_would_take_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,6 +99,12 @@ def test_a_dry_run_does_not_ask_the_hub_and_a_run_does_before_it_trains(
     broken.write_text("{}\n")
     with pytest.raises(UsageError, match=r"mine\.jsonl"):
         check_at_hand(replace(LAB, benchmarks=(str(broken),)))
+
+
+def test_answers_that_no_position_is_left_for_are_refused() -> None:
+    check_at_hand(replace(LAB, sampling={"max_tokens": 128}))
+    with pytest.raises(UsageError, match=r"max_tokens: 256 new tokens leave no room for a prompt in .* 256 positions"):
+        check_at_hand(replace(LAB, sampling={"max_tokens": 256}))
 
 
 def test_data_that_the_recipe_names_and_is_not_there_can_be_given(

@@ -49,7 +49,7 @@ class QuickstartSettings:
         help="Train on half of the data and evaluate on fewer problems; SFT, TrimSFT and AutoTrim only, unless "
         "--objective names others.",
     )
-    seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0)
+    seed: int = option(0, help="Seed of the training data, its order and the samples.", least=0, most=2**32 - 1)
     methods: tuple[str, ...] = option(
         (),
         flags=("--objective", "--method"),

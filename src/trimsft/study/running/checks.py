@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
@@ -29,14 +30,18 @@ logger = logging.getLogger("trimsft")
 
 
 def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()) -> None:
-    """Read the settings of each model and of these cells as training would; look whether files and names are there."""
+    """Read settings as training and evaluation would, also of these cells; look whether files and names are there."""
     from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
     from trimsft.text.readers import list_files
 
     for cell in cells:
         training_settings(folder, scale, cell)
-    for model in scale.models:
-        data = training_settings(folder, scale, Cell(model=model, objective="sft")).data
+    job = CellJob(folder, scale, frozenset(), {})
+    for model, at in scale.models.items():
+        sft = Cell(model=model, objective="sft")
+        with _called_as_here():
+            job.eval_settings(sft, model_path(at))
+        data = training_settings(folder, scale, sft).data
         try:
             if data.is_local and not scale.is_lab:  # the lab makes its own
                 list_files(data.dataset_name)
@@ -57,21 +62,33 @@ def check_at_hand(scale: Scale) -> None:
     from trimsft.text.encoding import load_tokenizer
 
     for model in scale.models.values():
-        load_config(model_path(model), field="models")
+        _require_positions(scale, load_config(model_path(model), field="models"))
         load_tokenizer(model_path(model), field="models")
     with _called_as_here():
         for benchmark in scale.benchmarks:
             load_benchmark(benchmark, scale.benchmark_data)
 
 
+def _require_positions(scale: Scale, config: Any) -> None:
+    """Refuse answers that are longer than a model's texts may be; evaluation, which knows the prompts, refuses more."""
+    from trimsft.evaluate.engines.base import Sampling
+    from trimsft.evaluate.engines.builds import count_positions
+
+    new, limit = Sampling(**scale.sampling).max_tokens, count_positions(config.get_text_config())
+    if limit is not None and new >= limit:
+        problem = f"{new:,} new tokens leave no room for a prompt in the model's {limit:,} positions"
+        raise UsageError(problem, field="max_tokens")
+
+
 @contextmanager
 def _called_as_here() -> Iterator[None]:
-    """What evaluation calls data_dir is benchmark_data in a study."""
+    """What evaluation calls data_dir and limit are benchmark_data and problems in a study."""
+    names = {"data_dir": "benchmark_data", "limit": "problems"}
     try:
         yield
     except TrimSFTError as error:
-        if error.field == "data_dir":
-            error.field = "benchmark_data"
+        if error.field is not None:
+            error.field = names.get(error.field, error.field)
         if error.remedy and error.remedy[0] == "data_dir":
             error.remedy = ("benchmark_data", error.remedy[1])
         raise

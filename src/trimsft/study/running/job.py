@@ -8,6 +8,8 @@ that it held, and several where a training has several ranks: `python -m trimsft
 pickle; a process that fails writes why beside it, as {"class": "OutOfMemoryError", "message": "CUDA out of memory"}.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import importlib.util
@@ -24,7 +26,7 @@ import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, one_line
 from trimsft.options import unknown_name
@@ -37,6 +39,9 @@ from trimsft.study.running.launch import launch
 from trimsft.study.running.training import model_path, training_settings, write_token_rows, write_training_data
 from trimsft.study.running.workers import SHARE, Taken, Task, ended_by
 from trimsft.study.scales import Scale
+
+if TYPE_CHECKING:
+    from trimsft.evaluate.settings import EvalSettings
 
 Tell = Callable[..., None]  # called with the stage and how far it is: tell("evaluating", done=120, total=1080)
 LIBRARIES = "trimsft.train.run"  # imports torch, transformers, TRL and datasets
@@ -108,13 +113,19 @@ class CellJob:
             train(training_settings(self.folder, self.scale, cell))
 
     def _evaluate(self, cell: Cell, tell: Tell) -> None:
-        from trimsft.evaluate.engines.base import Sampling
         from trimsft.evaluate.run import evaluate
+
+        settings = self.eval_settings(cell, self._model(cell))
+        evaluate(settings, on_progress=lambda name, far: tell(f"evaluating {name}", far.done, far.total))
+
+    def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
+        """How a cell is evaluated; `model` is its folder, or its name on the hub."""
+        from trimsft.evaluate.engines.base import Sampling
         from trimsft.evaluate.settings import EvalSettings
 
         scale, share = self.scale, os.environ.get(SHARE)
-        settings = EvalSettings(
-            model=self._model(cell),
+        return EvalSettings(
+            model=model,
             out=self.folder.run(cell),
             benchmarks=scale.benchmarks,
             data_dir=None if scale.benchmark_data is None else Path(scale.benchmark_data),
@@ -126,7 +137,6 @@ class CellJob:
             dtype=scale.dtype,
             gpu_memory=None if share is None else 0.9 * float(share),
         )
-        evaluate(settings, on_progress=lambda name, far: tell(f"evaluating {name}", far.done, far.total))
 
     def _measure_tokens(self, cell: Cell) -> None:
         from trimsft.tokens.write import write_token_table
