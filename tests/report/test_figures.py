@@ -220,6 +220,13 @@ def test_runs_are_called_by_their_methods() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["SFT", "TrimSFT-E", "run 7"]
 
 
+def test_labels_that_no_svg_may_hold_are_spelt_out(table: TokenTable, tmp_path: Path) -> None:
+    runs = {"a\x08b": table, "\ufffe": table, "--><script>": table}
+    (path, _) = figures.gap_distribution(runs, margin=1.5, bandwidth=0.8).save(tmp_path / "f.svg", (".svg",))
+    assert "\x08" not in path.read_text(encoding="utf-8")
+    ElementTree.parse(path)
+
+
 def test_the_band_is_marked(drawn: dict[str, Drawing]) -> None:
     assert [text.get_text() for text in drawn["gaps"].figure.axes[0].texts] == [r"$m \pm \tau$"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from trimsft.report.rendering import escape_markdown, render
+from trimsft.report.rendering import escape_markdown, no_formula, render
 from trimsft.report.table import Cell, Table
 from trimsft.runs.files import write_whole
 
@@ -84,15 +84,17 @@ class Records:
 
 
 def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Six digits; nothing where there is no number."""
+    """Numbers with six digits; nothing where there is none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_six_digits(value) for value in values] for values in rows)
+    writer.writerow(map(no_formula, header))
+    writer.writerows([_csv_value(value) for value in values] for values in rows)
     return text.getvalue().encode()
 
 
-def _six_digits(value: object) -> object:
+def _csv_value(value: object) -> object:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
+    if isinstance(value, str):
+        return no_formula(value)
     return f"{value + 0.0:.6g}" if isinstance(value, float) else value  # -0 + 0 is 0

@@ -153,9 +153,13 @@ def to_csv(table: Table) -> str:
 
 
 def escape_csv(text: str) -> str:
-    """A spreadsheet takes a text with such a beginning for a formula."""
-    line = single_line(text)
-    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
+    """On one line, and no formula."""
+    return no_formula(single_line(text))
+
+
+def no_formula(text: str) -> str:
+    """A text that no spreadsheet takes for a formula, as it does with such a beginning."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _csv_fields(cell: Cell, spread: bool) -> list[str | float]:

@@ -9,6 +9,7 @@
 Each file is read when it is asked for first, and once; what a run lacks is empty or None.
 """
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -208,7 +209,7 @@ def named_runs(arguments: Sequence[str]) -> dict[str, Path]:
     runs: dict[str, Path] = {}
     for argument in arguments:
         label, equals, name = argument.partition("=")
-        if not equals or Path(argument).exists():
+        if not equals or os.path.exists(argument):  # a label may be longer than a name of a file
             label, name = "", argument
         path = Path(name).expanduser()
         if not path.exists() or (path.is_file() and path.suffix != ".parquet"):

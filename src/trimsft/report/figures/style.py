@@ -22,6 +22,7 @@ from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, name_of
 from trimsft.report.records import csv_of
 from trimsft.runs.files import write_whole
 from trimsft.scoring.intervals import Interval
+from trimsft.text.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,8 +135,8 @@ def draw_baseline(axes: Axes, value: float, label: str | None = None) -> None:
 
 
 def plain(label: str) -> str:
-    """A label as matplotlib shows it letter by letter: no formulas, and none left out for its underscore."""
-    shown = label.replace("$", r"\$")
+    """A label letter by letter: no formulas, none left out for its underscore, nothing that an SVG must not hold."""
+    shown = visible(label).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
 
