@@ -52,6 +52,12 @@ def test_range_holds_nearly_all() -> None:
     assert range_of([np.array([-1e9, 1e9])]) == (-12, 40)
 
 
+def test_gaps_that_all_lie_beyond_the_usual_ends_have_a_range() -> None:
+    assert range_of([np.array([-20.5])]) == (-22, -19)
+    assert range_of([np.array([80.0, 81.0])]) == (79, 82)
+    assert range_of([np.array([-20.0]), np.array([80.0])]) == (-12, 40)
+
+
 def test_movement_by_hand() -> None:
     before = hand_table([-1.0, -1.0, 0.0, 2.0, 3.0], nll=[2.0, 2.0, 1.0, 0.5, 0.0], rank=[2, 2, 1, 1, 1])
     after = hand_table([-2.0, 1.0, 5.0, 2.0, -3.0], nll=[3.0, 0.5, 0.0, 0.5, 4.0], rank=[3, 1, 1, 1, 2])

@@ -92,6 +92,21 @@ def test_what_is_no_table_of_this_version_is_refused(metadata, missing, says, tm
             read_token_table(path)
 
 
+def test_a_table_of_a_newer_version_is_refused_though_it_has_every_column(tmp_path) -> None:
+    with writing(tmp_path / "t.parquet", {"model": "m", "schema": 9}) as append:
+        append(columns_of([0, 0]))
+    with pytest.raises(RunError, match=r"t.parquet: it was made by a newer version of trimsft .schema 9, here 2."):
+        read_token_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["example", "token_id", "rank"])
+def test_negative_ids_and_counts_are_refused(name, tmp_path) -> None:
+    with writing(tmp_path / "t.parquet", {"model": "m"}) as append:
+        append(columns_of([0, 0]) | {name: np.array([-5, 1], dtype=np.int32)})
+    with pytest.raises(RunError, match=f"column '{name}' holds a negative number; make it again"):
+        read_token_table(tmp_path / "t.parquet")
+
+
 IDS = np.array([9, 9, 9], dtype=np.int32)
 DATA = {"data": {"rows": 2, "sha256": "a" * 64}, "template": "chat", "prompts": ["[user]x", "[user]y"]}
 

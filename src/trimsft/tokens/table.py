@@ -191,7 +191,8 @@ def _metadata_of(path: Path, schema: pa.Schema) -> dict[str, Any]:
 
 def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any]) -> None:
     missing = next((name for name in SCHEMA.names if name not in schema.names), None)
-    if missing is None:
+    made = metadata.get("schema", 1)
+    if missing is None and made <= VERSION:
         odd = [one for one in SCHEMA if one.name != "category" and schema.field(one.name).type != one.type]
         if odd:
             found = schema.field(odd[0].name).type
@@ -199,12 +200,10 @@ def _require_columns(path: Path, schema: pa.Schema, metadata: Mapping[str, Any])
         return
     if not metadata:
         raise RunError(f"{path}: no column {missing!r}, so it is no token table", hint="trimsft tokens makes one")
-    made = metadata.get("schema", 1)
     age = "a newer" if made > VERSION else "an older"
-    raise RunError(
-        f"{path}: no column {missing!r}: it was made by {age} version of trimsft (schema {made}, here {VERSION})",
-        hint=AGAIN,
-    )
+    lacking = "" if missing is None else f"no column {missing!r}: "
+    problem = f"{path}: {lacking}it was made by {age} version of trimsft (schema {made}, here {VERSION})"
+    raise RunError(problem, hint=AGAIN)
 
 
 def _require_texts(path: Path, table: pa.Table) -> None:
@@ -232,12 +231,14 @@ def _examples(file: pq.ParquetFile, examples: Collection[int]) -> pa.Table:
 
 
 def checked_numbers(path: Path, name: str, table: pa.Table) -> NDArray[Any]:
-    """One of `NUMBERS` as an array; refuses what is no finite number, or no category."""
+    """One of `NUMBERS` as an array; refuses what is no finite number, a negative id or count, or no category."""
     column = table.column(name)
     if name != "category":
         values: NDArray[Any] = column.to_numpy()
         if column.null_count or not np.isfinite(values).all():
             raise RunError(f"{path}: column {name!r} holds what is no finite number", hint=AGAIN)
+        if values.dtype.kind == "i" and values.min(initial=0) < 0:
+            raise RunError(f"{path}: column {name!r} holds a negative number", hint=AGAIN)
         return values
     parts = [np.empty(0, dtype=np.int8)]
     for chunk in column.chunks:  # each row group has a dictionary of its own

@@ -77,12 +77,16 @@ def _doubles(values: Values) -> Iterator[Array]:
 
 
 def range_of(groups: Sequence[Values], lowest: float = -12.0, highest: float = 40.0) -> tuple[float, float]:
-    """Where nearly all gaps lie: from the 0.5th to the 99.5th percentile of all groups, in whole numbers."""
+    """Where nearly all gaps lie: from the 0.5th to the 99.5th percentile of all groups, in whole numbers.
+
+    It ends at `lowest` and `highest`, unless all of it lies beyond one of them.
+    """
     filled = [values for values in groups if any(map(len, pieces_of(values)))]
     if not filled:
         return -4.0, 8.0
     lows, highs = np.array([quantiles(values, np.array([0.5, 99.5]) / 100) for values in filled]).T.tolist()
-    return float(max(lowest, np.floor(min(lows)) - 1)), float(min(highest, np.ceil(max(highs)) + 1))
+    low, high = float(np.floor(min(lows)) - 1), float(np.ceil(max(highs)) + 1)
+    return (low, high) if high <= lowest or low >= highest else (max(lowest, low), min(highest, high))
 
 
 @dataclass(frozen=True, kw_only=True)
