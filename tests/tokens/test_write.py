@@ -308,3 +308,8 @@ def test_the_most_probable_tokens_beside_each(kind, tmp_path) -> None:
     assert all(texts[int(is_first)] == competitor for texts, competitor, is_first in named)
     assert "top_ids" not in read_token_table(path).columns
     assert "top_ids" not in read_token_table(write_token_table(folder, ROWS, tmp_path / "u.parquet")).columns
+
+
+def test_a_name_that_no_setting_has_is_refused(folder, tmp_path) -> None:
+    with pytest.raises(TypeError, match="maxlength"):
+        write_token_table(folder, ROWS, tmp_path / "t.parquet", maxlength=9)

@@ -23,11 +23,11 @@ TRUNCATION_MODES: dict[str, Keep] = {"keep_start": "start", "keep_end": "end"}
 
 @dataclass(frozen=True)
 class Rendering:
-    """How rows become tokens, in the words of `trimsft train`."""
+    """How rows become tokens, in the words of `trimsft train`; what is not set is taken from a run's training."""
 
-    template: str = "auto"
+    template: str = "auto"  # of problems and solutions, as the system prompt
     system_prompt: str | None = None
-    max_length: int | None = None  # 0: rows are not cut, whatever a training did
+    max_length: int | None = None  # a completion is cut, too; 0: rows are not cut, whatever a training did
     truncation_mode: str | None = None
     """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
     assistant_only_loss: bool = False  # of messages
@@ -37,6 +37,8 @@ class Rendering:
         if self.truncation_mode not in (None, *TRUNCATION_MODES):
             known = " or ".join(TRUNCATION_MODES)
             raise UsageError(f"must be {known}", field="truncation_mode", value=self.truncation_mode)
+        if self.max_length is not None and self.max_length < 0:
+            raise UsageError("must be at least 0", field="max_length", value=self.max_length)
 
     @property
     def keep(self) -> Keep:

@@ -47,12 +47,6 @@ def write_token_table(
     out: Path,
     *,
     tokenizer: Any = None,
-    template: str = "auto",
-    system_prompt: str | None = None,
-    max_length: int | None = None,
-    truncation_mode: str | None = None,
-    assistant_only_loss: bool = False,
-    completion_only_loss: bool | None = None,
     batch_tokens: int | None = None,
     device: str | Sequence[str] = "auto",
     limit: int | None = None,
@@ -60,6 +54,7 @@ def write_token_table(
     shard: str | None = None,
     overwrite: bool = False,
     on_progress: Progress | None = None,
+    **rendering: Any,
 ) -> Path:
     """Write `tokens.parquet` (see `trimsft.tokens.table`); returns its path.
 
@@ -67,11 +62,6 @@ def write_token_table(
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
         rows: in any form of `trimsft.text.forms`; rendered and masked as `trimsft train` does.
-        template, system_prompt, max_length, truncation_mode: as in training, where a completion is cut too. A run
-            directory is by default rendered as it was trained; another model with the template that fits it, and
-            uncut. With a `max_length` of 0 rows of a run are not cut either. The first two are about problems and
-            solutions only.
-        assistant_only_loss, completion_only_loss: as TRL's SFTConfig has them, for rows in its forms.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is every GPU there is, a process for each, else cpu; or one, or a list. The model runs in float32
             on the CPU, else in its own dtype. A rank of torchrun or accelerate takes its own GPU and its share.
@@ -80,9 +70,12 @@ def write_token_table(
         shard: "2/4" does the second of four shares; whoever does the last one makes the table of all.
         overwrite: begin again where the table, or parts of it, are there with other inputs.
         on_progress: called with how many rows are done, and of how many.
+        rendering: fields of `Rendering`, such as template="plain", max_length=2048. A run directory is by default
+            rendered as it was trained; another model with the template that fits it, and uncut.
     """
     _check_least(1, batch_tokens=batch_tokens, limit=limit)
-    _check_least(0, max_length=max_length, top=top)
+    _check_least(0, top=top)
+    given = Rendering(**rendering)
     checked = checked_rows(rows, limit)
     share = _share(shard)
     count = -(-len(checked) // passes.WINDOW)
@@ -90,18 +83,15 @@ def write_token_table(
     if not windows:  # more ranks than windows
         return out
     devices = _devices_for(model, device, tokenizer, is_rank=shard is None and share is not None)
-    rendering = Rendering(
-        template, system_prompt, max_length, truncation_mode, assistant_only_loss, completion_only_loss
-    )
     source = find_weights(model) if isinstance(model, str | Path) else model
     is_pairs = "problem" in checked[0]
-    inputs = _Inputs.of(source, tokenizer, rendering.as_trained([model]), is_pairs=is_pairs)
+    inputs = _Inputs.of(source, tokenizer, given.as_trained([model]), is_pairs=is_pairs)
     inputs.check_room(checked, top=top)
     parts = Parts(out, inputs.facts(checked, top=top, dtype=_dtype_name(model, devices)), count)
     if not parts.begin(overwrite=overwrite):
         _warn_of_lengths(out)
         return out
-    job = {"model": str(model), "shard": share, **asdict(rendering), "top": top, "batch_tokens": batch_tokens}
+    job = {"model": str(model), "shard": share, **asdict(given), "top": top, "batch_tokens": batch_tokens}
     try:
         _fill(parts, inputs, checked, windows, devices, job, on_progress)
         is_whole = parts.join(inputs.metadata(checked))
