@@ -1,7 +1,7 @@
 """Links of a page by their address in the repository, for readers who have the page alone.
 
-absolute("[how](docs/method.md)", "https://github.com/trimsft/trimsft")
-# [how](https://github.com/trimsft/trimsft/blob/main/docs/method.md)
+absolute("[how](docs/method.md)", "https://host/owner/name")
+# [how](https://host/owner/name/blob/main/docs/method.md)
 """
 
 import posixpath

@@ -3,9 +3,11 @@
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 
+from tools import site
 from tools.addresses import LINK, absolute
 
 ROOT = Path(__file__).parents[2]
@@ -33,4 +35,17 @@ def test_the_repository_has_one_address() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["repository-code"] == address
     assert citation["version"] in (ROOT / "src" / "trimsft" / "__init__.py").read_text()
-    assert f"repo_url: {address}\n" in (ROOT / "mkdocs.yml").read_text()
+    folders = ("src", "docs", "tools", "recipes", "examples", "benchmarks", ".github")
+    texts = {".md", ".py", ".yml", ".yaml", ".toml", ".cff", ".ipynb", ".html", ".j2", ".sh"}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in texts]
+    files += [path for path in ROOT.iterdir() if path.suffix in texts or path.name in ("Makefile", "Dockerfile")]
+    holders = {path.relative_to(ROOT).as_posix() for path in files if address in path.read_text(encoding="utf-8")}
+    assert holders == {"pyproject.toml", "CITATION.cff"}
+
+
+def test_the_site_takes_that_address() -> None:
+    config = SimpleNamespace(config_file_path=str(ROOT / "mkdocs.yml"), repo_url=None)
+    site.on_config(config)
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    assert config.repo_url == address
+    assert "repo_url" not in yaml.safe_load((ROOT / "mkdocs.yml").read_text())
