@@ -1,6 +1,6 @@
 """Axolotl with AutoTrim, as a plugin.
 
-pip install --no-deps trimsft                                    # beside Axolotl; it pins other versions
+pip install --no-deps ./trimsft                                  # beside Axolotl; it pins other versions
 PYTHONPATH=examples/frameworks axolotl train examples/frameworks/axolotl.yaml
 """
 
