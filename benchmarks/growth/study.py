@@ -32,6 +32,7 @@ def collect(cells: int, folder: Path) -> dict[str, float]:
 
 
 def _make(cells: int, folder: Path) -> tuple[Any, list[Any], Path]:
+    from trimsft.grading import GRADER_VERSION
     from trimsft.scoring.metrics import ProblemScore
     from trimsft.scoring.records import write_scores
     from trimsft.scoring.scores import score_counts
@@ -56,6 +57,6 @@ def _make(cells: int, folder: Path) -> tuple[Any, list[Any], Path]:
             of_cell = place.run(cell) / "eval" / "easy"
             of_cell.mkdir(parents=True)
             scores = score_counts("easy", problems, {"correct": sum(right)}, resamples=100)
-            write_scores(of_cell, scores, {"kind": "strict", "version": "4"})
+            write_scores(of_cell, scores, {"kind": "strict", "version": GRADER_VERSION})
             (of_cell / "settings.json").write_text(json.dumps({"samples": SAMPLES}))
     return scale, made, place.out

@@ -22,7 +22,7 @@ from trimsft.evaluate.problems import (
     read_problems,
     write_problems,
 )
-from trimsft.grading import Grading, grader
+from trimsft.grading import GRADER_VERSION, Grading, grader
 from trimsft.report.comparison import CompareSettings, compare
 from trimsft.scoring.records import read_scores
 
@@ -164,7 +164,7 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     assert any("2+2?\nA. 3\nB. 4\n" in prompt for prompt in prompts)
     by = read_scores(tmp_path / "run/eval/mine").grader
     assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
-    assert str(by) == "strict 4"
+    assert str(by) == f"strict {GRADER_VERSION}"
 
 
 def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(

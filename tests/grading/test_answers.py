@@ -122,7 +122,8 @@ DISGUISED = {
     "fonts": [
         ("6+9i", r"6+9\mathrm{i}"), ("3+4i", r"3+4\mathrm{\,i}"), ("6-5i", r"6-5\text{i}"), ("2e", r"2\mathrm{e}"),
         (r"3\pi", r"3\mathrm{\pi}"), (r"\frac{\pi}{4}", r"\frac{\boldsymbol{\pi}}{4}"), ("2x", r"2\mathrm{x}"),
-        ("2v", r"2\mathbf{v}"), ("2V", r"2\mathrm{V}"), ("-1", r"\mathrm{i}^2"),
+        ("2v", r"2\mathbf{v}"), ("2V", r"2\mathrm{V}"), ("-1", r"\mathrm{i}^2"), ("n^2+n", r"\boldsymbol{n^{2}+n}"),
+        ("f(n)=n", r"\mathbf{f(n)=n}"), ("E_1,E_2", r"\bm{E_{1}, E_{2}}"), (".25", r"\text{.25}"),
     ],
     "names": [
         ("5", "x_1=5"), ("5", "m+n=5"), ("5", "x/y=5"), ("5", r"\frac{NO}{BO}=5"), ("5", "|AB|=5"),

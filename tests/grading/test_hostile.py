@@ -98,6 +98,13 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert [grade.status for grade in found] == ["unparsable", "correct"]
 
 
+@pytest.mark.parametrize(
+    "answer", ["\u2776", "1\u24f5", "\u1369\\frac{1}{2}", "x^\u277a", "5_\u2776", "\\overline{\u2776}"]
+)
+def test_digits_that_are_no_decimals_are_no_numbers(answer: str, grader: Grader) -> None:
+    assert grader.grade(rf"\boxed{{{answer}}}", "5").status in ("wrong", "unparsable")  # a warning is an error
+
+
 @settings(max_examples=100)
 @given(st.text(max_size=200))
 def test_any_text_is_cleaned_once_and_for_all(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from trimsft.grading.choices import Choice, choice_of
 from trimsft.grading.expression import Tree
-from trimsft.grading.leaves import close, either, points, tree_of, tree_readings, word_of
+from trimsft.grading.leaves import close, either, points, same_value, tree_of, tree_readings, word_of
 from trimsft.grading.normalize import clean, key
 from trimsft.grading.rules import Rules
 from trimsft.grading.sets import FLIPPED, same_set
@@ -216,24 +216,24 @@ def _same_equation(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:
         if len(gold.parts) + len(answer.parts) > 4:
             same_thing = gold.names_a_value() and answer.names_a_value() and gold.starts_like(answer)
             return same_thing and _same(gold.parts[-1], answer.parts[-1], ctx)
-        if key(gold.parts[0].text) == key(answer.parts[0].text) and gold.names_a_value():
+        if gold.names_a_value() and same_value(gold.parts[0].text, answer.parts[0].text, Rules()):
             return _same(gold.parts[1], answer.parts[1], ctx)
-        return _multiple(gold, answer, ctx.rules)
+        return _multiple(gold, answer)
     equation, other = (gold, answer) if gold.kind == "equation" else (answer, gold)
     if (values := equation.values()) == ():
         return False if other.kind == "leaf" else None
     return either(_same(value, answer, ctx) if equation is gold else _same(gold, value, ctx) for value in values)
 
 
-def _multiple(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
-    """Whether (left - right) of one equation is a constant multiple of the other's."""
+def _multiple(gold: Shape, answer: Shape) -> Verdict:
+    """Whether (left - right) of one equation is a constant multiple of the other's; a tolerance would hide terms."""
     trees = [tree_of(f"({side.parts[0].text})-({side.parts[1].text})") for side in (gold, answer)]
     if trees[0] is None or trees[1] is None:
         return None
-    return either(_constant_ratio(*pair, rules) for pair in tree_readings(trees[0], trees[1]))
+    return either(_constant_ratio(*pair) for pair in tree_readings(trees[0], trees[1]))
 
 
-def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
+def _constant_ratio(gold: Tree, answer: Tree) -> Verdict:
     ratios, firsts = [], []
     for point, kind in points(names_in(gold, answer)):
         at = Evaluation(point, kind)
@@ -253,7 +253,7 @@ def _constant_ratio(gold: Tree, answer: Tree, rules: Rules) -> Verdict:
             ratios.append(divided(first, second))
     if len(ratios) < 2 or all(close(firsts[0], first, 0.0, 0.0, at) for first in firsts[1:]):
         return None  # nothing was varied: 1 = 0 is not 2 = 0
-    return all(close(ratios[0], ratio, rules.tolerance or 0.0, 0.0, at) for ratio in ratios[1:])
+    return all(close(ratios[0], ratio, 0.0, 0.0, at) for ratio in ratios[1:])
 
 
 def _same_inequality(gold: Shape, answer: Shape, ctx: _Context) -> Verdict:

@@ -74,7 +74,7 @@ def _tokens_of(text: str) -> list[str]:
         token = match.group()
         if token.isspace():
             continue
-        if token[0].isdigit() and sum(c.isdigit() for c in token) > MAX_DIGITS:
+        if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
             raise Unreadable("too many digits")
         tokens.extend(_letters(token) if token[0].isalpha() else [token])
         if len(tokens) > MAX_TOKENS:
@@ -134,7 +134,7 @@ class _Reader:
                 self.take()
                 tree = ("div", tree, self.operand())
             elif token and self.starts_factor(token):
-                if token[-1].isdigit() and self.tokens[self.at - 1][-1].isdigit():
+                if token[-1].isdecimal() and self.tokens[self.at - 1][-1].isdecimal():
                     raise Unreadable("two numbers side by side are no product")
                 tree = ("mul", tree, self.power())
             else:
@@ -152,7 +152,7 @@ class _Reader:
     def mixed(self) -> Tree | None:
         r"""`1\frac{2}{3}` and nothing else."""
         whole, rest = self.peek(), self.tokens[self.at + 1 : self.at + 8]
-        if not whole.isdigit() or not _PLAIN_FRACTION.match("".join(rest)):
+        if not whole.isdecimal() or not _PLAIN_FRACTION.match("".join(rest)):
             return None
         self.take()
         return ("add", ("num", Fraction(int(whole))), self.power())
@@ -190,7 +190,7 @@ class _Reader:
     def digit(self) -> Tree:
         r"""What \frac takes without braces: one digit, one letter, one command."""
         token = self.peek()
-        if token.isdigit() and len(token) > 1:
+        if token.isdecimal() and len(token) > 1:
             self.tokens[self.at] = token[1:]
             return ("num", Fraction(int(token[0])))
         return self.argument()
@@ -207,7 +207,7 @@ class _Reader:
             return self.group()
         if token in ("\\lfloor", "\\lceil", "|"):
             return ("call", {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}[token], self.group())
-        if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
+        if token[:1].isdecimal() or (token[:1] == "." and len(token) > 1):
             return self.number()
         if token == "\\frac":
             self.take()
@@ -251,14 +251,14 @@ class _Reader:
             return self.repeating(token, value)
         if self.peek() == "_":
             return ("sym", f"{token}_{self.subscript()}")  # a numeral in another base is compared as written
-        return ("num", value) if token.isdigit() else ("num", value, _last_digit(token))
+        return ("num", value) if token.isdecimal() else ("num", value, _last_digit(token))
 
     def repeating(self, token: str, value: Fraction) -> Tree:
         self.take("\\overline")
         self.take("{")
         digits = self.take()
         self.take("}")
-        if not digits.isdigit():
+        if not digits.isdecimal():
             raise Unreadable("overline over no digits")
         places = len(token.partition(".")[2])
         return ("num", value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
@@ -313,7 +313,7 @@ class _Reader:
         while self.peek() == "'" or self.tokens[self.at : self.at + 4] == ["^", "{", "'", "}"]:
             self.at += 1 if self.peek() == "'" else 4
             name += "'"
-        at_number = self.peek(1).isdigit() and self.peek(2) == ")"
+        at_number = self.peek(1).isdecimal() and self.peek(2) == ")"
         if self.peek() == "(" and not name[1:2].isalpha() and (name[0] in _OPAQUE or at_number):
             return ("fn", name, *self.listed())
         return ("sym", name)

@@ -97,7 +97,7 @@ _MONEY = re.compile(
 _LAYOUT_WITH_ARGUMENT = re.compile(
     r"\\(?:(?:text)?color|[hvm]space|[hv]?phantom|label|tag)\*?\s*(?:\[[^\[\]]*\])?\s*\{[^{}]*\}"
 )
-_BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\{[^{}]*[\\\d])")
+_BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\{[^{}]*[\\\d^_=+<>])")
 _ROOT_OF_DIGITS = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?)")
 _DOTTED = re.compile(r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
@@ -110,7 +110,7 @@ _NAMES_OF_THINGS = {
 }  # fmt: skip
 _QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
 _TEXT_OF_LETTERS = re.compile(r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}")
-_TEXT_OF_NUMBER = re.compile(r"\\text\s*\{\s*(-?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}")
+_TEXT_OF_NUMBER = re.compile(r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}")
 _BASE_NAME = "|".join(SMALL_NUMBERS)
 _BASE_WORD = re.compile(
     rf"_\s*(?:\{{\s*)?(?:\\text\s*\{{\s*)?(?:\(\s*)?({_BASE_NAME}|\d+)\s*\)?\s*\}}(?:\s*\}})?", re.IGNORECASE
@@ -175,7 +175,7 @@ def _numeral(text: str) -> str:
     if not based:
         return text
     sign, digits, base = based.groups()
-    return sign + (digits if base == "10" and digits.isdigit() else f"{digits.upper()}_{{{base}}}")
+    return sign + (digits if base == "10" and digits.isdecimal() else f"{digits.upper()}_{{{base}}}")
 
 
 def _from_unicode(text: str) -> str:
