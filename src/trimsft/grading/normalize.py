@@ -81,6 +81,7 @@ _WORD_OR = re.compile(r"\\text\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|o
 _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 _SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
 _TO = re.compile(r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])")
+_DERIVATIVE = re.compile(r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
 _NOT_EQUAL = re.compile(r"(?<![\d)])( ?)!=")
 _SPOKEN = re.compile(
@@ -101,7 +102,9 @@ _BOLD_MATHEMATICS = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*(?=\
 _ROOT_OF_DIGITS = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?)")
 _DOTTED = re.compile(r"((?<!\d)\d*\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?")
 _NEW_ROW = re.compile(r"\\\\\s*\[[^\[\]]*\]|\\cr(?![A-Za-z])")
-_NUMBER_SET = re.compile(r"\\(?:mathbb|mathbf|Bbb)\s*\{?\s*([RZNQC])(?![A-Za-z])\s*\}?|\\([RZNQ])(?![A-Za-z])")
+_NUMBER_SET = re.compile(
+    r"\\(?:mathbb|mathbf|Bbb)\s*(?:\{\s*([RZNQC])\s*\}|([RZNQC])(?![A-Za-z]))|\\([RZNQ])(?![A-Za-z])"
+)
 _DEGREE_AS_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:o(?![A-Za-z])|\{\s*o\s*\})")
 _NAMES_OF_THINGS = {
     "infinity": r"\infty", "positive infinity": r"\infty", "negative infinity": r"-\infty", "empty set": r"\emptyset",
@@ -145,7 +148,7 @@ def clean(text: str) -> str:
     # where there is no matrix, a doubled backslash is an escaped one and no new row
     text = _NEW_ROW.sub(r"\\\\ ", text) if "\\begin" in text else _DOUBLED.sub(r"\\", text)
     text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
-    text = _NUMBER_SET.sub(r" \\mathbb{\1\2}", _DEGREE_AS_LETTER.sub(r"^\\circ ", text)).replace(r"\not=", r"\ne ")
+    text = _NUMBER_SET.sub(r" \\mathbb{\1\2\3}", _DEGREE_AS_LETTER.sub(r"^\\circ ", text)).replace(r"\not=", r"\ne ")
     text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
     text = _ENVIRONMENT.sub(lambda m: f"\\{m[1] or m[2]}{{pmatrix}}", text)
     # bold or slanted letters are symbols, upright ones may be units
@@ -158,7 +161,7 @@ def clean(text: str) -> str:
     text = _TEXT_OF_LETTERS.sub(r"\1", _TEXT_OF_NUMBER.sub(r" \1 ", text))
     text = _WORD_OR.sub(",", text)
     text = _SPACES.sub(" ", text).strip()
-    text = _TO.sub(":", text)
+    text = _DERIVATIVE.sub(r"\\frac{d\1}{d\2}", _TO.sub(":", text))
     text = _SPACED_GROUPS.sub(lambda m: m.group().replace(" ", ""), text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
     text = _unwrap(_unwrap(text).rstrip(" .,;:") if not text.endswith("\\") else text)
