@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.tokens.tiny import ROWS
-from trimsft.errors import DataError, RunError, RunInUse, TrimSFTError, UsageError
-from trimsft.text.templates import TemplateError
-from trimsft.tokens import parts, passes, shards
+from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError
+from trimsft.tokens import parts, passes
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import _prompts, write_token_table
@@ -168,7 +167,7 @@ def test_a_process_that_fails_says_why_and_ends_the_others(code, says, monkeypat
         return started[-1]
 
     popen = subprocess.Popen
-    monkeypatch.setattr(shards.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
     with pytest.raises(TrimSFTError, match=says):
         run_on_each(["cuda:0", "cuda:1"], {"shard": None}, None)
     assert [process.poll() is None for process in started] == [False, False]
@@ -187,23 +186,6 @@ def test_a_refusal_by_a_process_is_one_by_the_command(folder, tmp_path, monkeypa
         write_token_table(model, rows, tmp_path / "t.parquet", device=["cpu", "cpu"])
     assert refusal.value.field == "model" and refusal.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "says"),
-    [
-        (RunInUse("is in use", hint="wait"), RunInUse, "device cuda:1: is in use; wait"),
-        (UsageError("is odd", field="top", value=None), UsageError, "top: is odd, got None"),
-        (DataError("3 rows", field="data", remedy=("drop_incomplete", True)), DataError, "drop_incomplete=True"),
-        (TemplateError("is odd", field="template", value="x"), UsageError, "template: is odd, got 'x'"),
-        (OSError("No space"), TrimSFTError, "device cuda:1: No space"),
-    ],
-)
-def test_errors_cross_as_data(error, kind, says) -> None:
-    restored = shards._error_of(json.loads(json.dumps(shards._as_data(error))), "cuda:1")
-    assert type(restored) is kind and says in str(restored)
-    if isinstance(error, TrimSFTError):
-        assert [restored.field, restored.hint, restored.remedy] == [error.field, error.hint, error.remedy]
 
 
 HOLDER = """

@@ -19,6 +19,7 @@ from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.evaluate.engines.base import Completion, EngineError, Request
 from trimsft.evaluate.engines.elsewhere import Elsewhere, facts_of
 from trimsft.evaluate.engines.local import LocalModel
+from trimsft.processes import error_as_data, error_from
 
 
 class RayEngine(Elsewhere):
@@ -52,7 +53,7 @@ class RayEngine(Elsewhere):
         except self._ray.exceptions.RayError as error:
             raise EngineError(f"a process of the cluster ended ({one_line(error)[:300]})", field="engine") from error
         if isinstance(answer, _Refusal):
-            raise EngineError(answer["problem"], field=answer["field"], hint=answer["hint"])
+            raise error_from(answer, EngineError)
         return answer
 
 
@@ -102,4 +103,4 @@ def _attempt(work: Callable[[], Any]) -> Any:
     try:
         return work()
     except TrimSFTError as error:
-        return _Refusal(problem=error.problem, field=error.field, hint=error.hint)
+        return _Refusal(error_as_data(error))
