@@ -212,6 +212,19 @@ def test_it_is_refused_with_another_loss_and_an_adapter_too(options, settings, t
         trainer.train()
 
 
+def test_a_model_that_looks_both_ways_is_refused_too(tmp_path) -> None:
+    trainer = make_trainer(TrimSFTTrainer, make_model(is_causal=False), tmp_path, TEXTS, **PACKED["packing"])
+    mask = trainer.model.model.forward
+
+    def forward(*args: Any, position_ids: Any = None, **kwargs: Any) -> Any:
+        everything = torch.ones(1, 1, *[kwargs["input_ids"].shape[1]] * 2, dtype=torch.bool)
+        return mask(*args, position_ids=position_ids, **{**kwargs, "attention_mask": everything})
+
+    trainer.model.model.forward = forward
+    with pytest.raises(UsageError, match="LlamaForCausalLM would not tell the texts of a row apart"):
+        trainer.train()
+
+
 def test_chunks_that_hold_a_whole_row_do_no_harm(tmp_path) -> None:
     """One row of 45 tokens at a time, and chunks of 48."""
     runs = []
@@ -333,7 +346,7 @@ def test_the_first_text_of_each_row_is_moved_and_the_others_are_compared() -> No
     batch["labels"] = labels_of_others(batch)
     assert batch["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
     moved = with_first_moved(batch)
-    assert moved["input_ids"].tolist() == [[21, 22, 31, 11, 12, 13], [23, 24, 25, 0, 14, 15]]
+    assert moved["input_ids"].tolist() == [[21, 22, 31, 0, 25, 24], [23, 24, 25, 0, 31, 22]]
     assert moved["labels"].tolist() == [[none, 22, none, none, none, none], [none, 24, 25, none, none, none]]
     assert moved["position_ids"].tolist() == [[0, 1, 0, 0, 1, 2], [0, 1, 2, 0, 0, 1]]
 
@@ -343,10 +356,12 @@ def test_kernels_are_told_where_moved_texts_begin() -> None:
     collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     texts = [[11, 12, 13], [21, 22], [31, 32, 33, 34]]
     batch = collator([{"input_ids": text} for text in texts])
-    expected = collator([{"input_ids": text} for text in (*texts[1:], texts[0])])
+    expected = collator([{"input_ids": text} for text in (*texts[1:], [34, 33, 32])])
     moved = with_first_moved(batch)
     assert moved.keys() == expected.keys()
     for name, value in expected.items():
+        if name == "labels":  # of the others, as they were
+            value = torch.cat([batch[name][:, 3:], batch[name][:, :3]], dim=1)
         assert torch.equal(torch.as_tensor(moved[name]), torch.as_tensor(value)), name
         assert getattr(moved[name], "dtype", int) == getattr(value, "dtype", int)
 

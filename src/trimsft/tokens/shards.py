@@ -11,7 +11,6 @@ on stdout how far it is:
     -> {"done": 256, "total": 2500}   ...   {"error": {"kind": "UsageError", "field": "model", "problem": "...", ...}}
 """
 
-import os
 import queue
 import sys
 import threading

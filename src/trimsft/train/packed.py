@@ -2,8 +2,8 @@
 
 With `packing` or `padding_free` only positions say where a text ends. A model that does not look there, or whose layers
 carry a state from token to token, is trained on texts that see the ones before them, and nothing shows it. So it is
-tried before the first update: the first text of each row is moved to its end, and the log-likelihoods of the others
-must not change.
+tried before the first update: the first text of each row is moved to its end and gets other tokens, and the
+log-likelihoods of the other texts must not change.
 """
 
 from __future__ import annotations
@@ -151,10 +151,11 @@ def labels_of_others(batch: Mapping[str, Any]) -> Tensor:
 
 
 def with_first_moved(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The same texts, the first of each row at its end, so that the second is the first."""
-    is_first = _text_starts(batch).cumsum(dim=-1) == 1
+    """The same texts, but that the first of each row is at its end, with tokens from elsewhere in the batch."""
+    ids, is_first = batch["input_ids"], _text_starts(batch).cumsum(dim=-1) == 1
+    replaced = {**batch, "input_ids": torch.where(is_first, ids.flatten().flip(0).view_as(ids), ids)}
     order = is_first.long().argsort(dim=-1, stable=True)
-    moved = {name: batch[name].gather(-1, order) for name in ("input_ids", "labels", POSITIONS)}
+    moved = {name: replaced[name].gather(-1, order) for name in ("input_ids", "labels", POSITIONS)}
     return {**batch, **moved, **_borders(batch, moved)}
 
 
