@@ -22,8 +22,8 @@ import json
 import multiprocessing
 import resource
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from trimsft.train.packed import IN_FLOAT32, change_when_moved, relative
 
 ROUNDING = 1e-4
 SECONDS, MEMORY, MOST_PARAMETERS = 180, 8 << 30, 30_000_000
-VOCABULARY, LENGTHS = 97, ((5, 11), (13, 3))
+VOCABULARY, LENGTHS = 97, ((5, 11, 9), (13, 3, 9))
 """Texts of each packed row, by their tokens."""
 
 SIZES: dict[str, Any] = {
@@ -64,9 +64,17 @@ MORE_SIZES: dict[str, Any] = {
     "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 8, "state_size": 8, "chunk_size": 8,
     "num_heads": 4, "n_groups": 1, "mamba_n_groups": 1, "time_step_rank": 8,
     "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-    "lru_width": 32, "attention_window_size": 16, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 8,
+    "lru_width": 32, "attention_window_size": 16, "index_n_heads": 2, "index_head_dim": 8,
+    "index_topk": 64,  # all tokens: in small models most scores are 0, and chance decides among equals
 }  # fmt: skip
 """Of those that have them by this very name."""
+
+OWN: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "mamba2": {"num_heads": 8},
+    "zaya": {"num_experts_per_tok": 1},
+}
+"""Of models that need something else."""
 
 
 def main() -> None:
@@ -105,12 +113,19 @@ def ask_each(names: Sequence[str], processes: int) -> Iterator[tuple[str, dict[s
 def _answer(future: Future[dict[str, Any]]) -> dict[str, Any]:
     try:
         return future.result(SECONDS)
+    except (BrokenExecutor, TimeoutError) as error:
+        return {"failed": type(error).__name__}
+
+
+def ask(name: str) -> dict[str, Any]:
+    """What becomes of one kind of model; some errors of a configuration could not cross to another process."""
+    try:
+        return _ask(name)
     except Exception as error:
         return {"failed": one_line(error)[:300] or type(error).__name__}
 
 
-def ask(name: str) -> dict[str, Any]:
-    """What becomes of one kind of model."""
+def _ask(name: str) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -135,7 +150,7 @@ def ask(name: str) -> dict[str, Any]:
 def build(name: str) -> Any:
     """A small model of this type; raises where none can be made."""
     torch.manual_seed(0)
-    config = shrink(AutoConfig.for_model(name))
+    config = shrink(AutoConfig.for_model(name), OWN.get(name, {}))
     with torch.device("meta"):
         parameters = sum(one.numel() for one in AutoModelForCausalLM.from_config(config).parameters())
     if parameters > MOST_PARAMETERS:
@@ -147,12 +162,12 @@ def build(name: str) -> Any:
     return model
 
 
-def shrink(config: PretrainedConfig) -> PretrainedConfig:
+def shrink(config: PretrainedConfig, own: Mapping[str, Any]) -> PretrainedConfig:
     """The same kind of model, small: made anew with other sizes, so that what follows from them is as well."""
     kind = type(config)
     known = {**config.to_dict(), **dict.fromkeys(config.attribute_map)}
     sizes = {key: value for key, value in {**SIZES, **MORE_SIZES}.items() if key in known and _is_size(known[key])}
-    return kind(**sizes)
+    return kind(**{**sizes, **own})
 
 
 def _is_size(value: Any) -> bool:
