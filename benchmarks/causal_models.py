@@ -1,4 +1,4 @@
-"""Which causal models of transformers can be trained without an attention mask, and which with packed texts.
+"""Which causal models of transformers the fused head fits, which do without an attention mask, which can be packed.
 
     python benchmarks/causal_models.py --out docs/results/causal_models.json
     python benchmarks/causal_models.py --only llama opt mamba
@@ -6,6 +6,7 @@
 Every kind of causal model that transformers knows is built small, with random weights, in float32 on the CPU, in a
 process of its own. Asked of each:
 
+    loss     is the loss of the fused head that of the model's own logits? (relative difference)
     padded   do texts that are padded on the right have the logits, without a mask, that they have with one?
     rows     do texts that are packed into rows have the logits that each of them has alone?
     row      the same of one row that holds all of them, as TRL packs
@@ -140,6 +141,7 @@ def _ask(name: str) -> dict[str, Any]:
             raise ValueError("all logits are the same")
         answer: dict[str, Any] = {"class": type(model).__name__, "causal": masks.is_causal(model)}
         answer["attention"] = model.config._attn_implementation
+        answer["loss"] = _try(lambda: _loss_error(model, flat[1]))
         answer["padded"] = _try(lambda: _padded(model, flat, spread))
         for name, rows in {"rows": texts, "row": [flat]}.items():
             answer[name] = _try(lambda rows=rows: _packed(model, rows, alone, spread))
@@ -180,6 +182,16 @@ def _text(length: int, seed: int) -> Tensor:
 
 def logits(model: Any, **batch: Any) -> Tensor:
     return model(**batch, use_cache=False).logits.float()  # type: ignore[no-any-return]
+
+
+def _loss_error(model: Any, text: Tensor) -> float:
+    """How far the fused loss of a text is from that of its logits."""
+    expected = torch.nn.functional.cross_entropy(logits(model, input_ids=text[None])[0, :-1], text[1:])
+    try:
+        loss = patch(model, SFT())(input_ids=text[None], labels=text[None]).token_loss
+    finally:
+        unpatch(model)
+    return (loss / expected - 1).abs().item()
 
 
 def _padded(model: Any, texts: Sequence[Tensor], spread: float) -> float:
@@ -231,6 +243,8 @@ def summarise(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "models": len(answers),
         "built": len(built),
+        "fused": len([name for name, answer in built.items() if _same(answer["loss"])]),
+        "not_fused": [name for name, answer in built.items() if not _same(answer["loss"])],
         "without_a_mask": len(causal),
         "wrong_without_a_mask": [name for name, answer in causal.items() if not _same(answer["padded"])],
         **{

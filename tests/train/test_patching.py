@@ -11,13 +11,14 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import Dataset
 from torch import Tensor
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, MiniCPM3Config, RecurrentGemmaConfig, Trainer, TrainingArguments
 
 from tests.train.tiny import (
     ARCHITECTURES,
     BAND,
     LOSS_ERROR,
     OBJECTIVES,
+    VOCABULARY,
     KeepsGradients,
     assert_same_gradients,
     gradients_of,
@@ -79,6 +80,37 @@ def test_equals_the_formula_on_the_logits_of_the_model(kind, objective) -> None:
     torch.testing.assert_close(got.weights.double(), expected.weights.double(), rtol=0, atol=1e-5)
     assert torch.equal(got.labels, batch["labels"][:, 1:][batch["labels"][:, 1:] != -100])
     assert_same_gradients(gradients_of(model), gradients_of(plain_model))
+
+
+_SMALL = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "pad_token_id": 0,
+}
+_LORA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+OTHER_LOGITS: dict[str, Any] = {
+    "hidden states are scaled": lambda: MiniCPM3Config(**_SMALL, **_LORA, intermediate_size=48, dim_model_base=8),
+    "logits are capped": lambda: RecurrentGemmaConfig(
+        **_SMALL, intermediate_size=48, lru_width=32, logits_soft_cap=2.0
+    ),
+}
+
+
+@pytest.mark.parametrize("config", OTHER_LOGITS.values(), ids=OTHER_LOGITS)
+def test_scales_and_caps_by_other_names(config) -> None:
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32)
+    model.get_output_embeddings().weight.data.normal_(0, 1)
+    batch = make_batch()
+    with torch.no_grad():
+        logits = model(batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False).logits
+        expected = plain_loss(logits, batch["labels"], TRIM)
+        found = patch(model, TRIM)(**batch)
+    assert logits.std() > 0.2
+    assert found.loss.item() == pytest.approx(expected.loss.item(), rel=1e-4)
+    torch.testing.assert_close(found.tokens.gap.double(), expected.tokens.gap, rtol=0, atol=1e-4)
 
 
 def test_shift_labels_are_not_shifted_again() -> None:

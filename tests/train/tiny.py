@@ -205,11 +205,11 @@ def logged(trainer: Any, name: str) -> list[float]:
 
 
 def record_batches(trainer: Any) -> list[tuple[dict[str, Tensor], Any]]:
-    """Filled, as the trainer goes on, with every micro-batch it gives to the model and what comes back."""
+    """Filled, as the trainer goes on, with every micro-batch that the model is trained on and what comes back."""
     batches: list[tuple[dict[str, Tensor], Any]] = []
 
     def keep(module: Any, args: Any, kwargs: dict[str, Any], outputs: Any) -> None:
-        if kwargs.get("labels") is not None:
+        if kwargs.get("labels") is not None and torch.is_grad_enabled():
             batches.append(({name: value for name, value in kwargs.items() if isinstance(value, Tensor)}, outputs))
 
     trainer.model.register_forward_hook(keep, with_kwargs=True)

@@ -19,9 +19,12 @@ def logit_transform(model: Any) -> tuple[float, float | None]:
     for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
         scale = getattr(config, name, None) if scale is None else scale
     divisor = getattr(config, "logits_scaling", None)
-    if scale is None and divisor is not None:
+    if scale is None and divisor is not None and config.model_type != "minicpm3":  # which divides hidden states by it
         scale = divisor if config.model_type == "hyperclovax" else 1 / divisor
-    return 1.0 if scale is None else float(scale), getattr(config, "final_logit_softcapping", None)
+    softcap = None
+    for name in ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"):
+        softcap = getattr(config, name, None) if softcap is None else softcap
+    return 1.0 if scale is None else float(scale), softcap
 
 
 def check_transform(seen: Tensor, scale: float, softcap: float | None, name: str, *, harm: str) -> None:

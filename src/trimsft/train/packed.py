@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from trimsft.errors import UsageError
@@ -198,7 +199,8 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 def _nll(model: Any, batch: Mapping[str, Any]) -> Tensor:
     """Of the labels, in the order of their texts, which is the same in both batches."""
-    return model(**batch).tokens.nll.double()  # type: ignore[no-any-return]
+    inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
+    return inner(**batch).tokens.nll.double()  # type: ignore[no-any-return]
 
 
 def relative(change: Tensor) -> float:
