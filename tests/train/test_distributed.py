@@ -51,6 +51,7 @@ AUTO = (
     ("objective_parameters", (("closed_below", 0.0), ("open_above", 30.0))),
 )  # fmt: skip
 EXACT = (("skip_below", 0.0),)
+FREE = (("padding_free", True), ("max_length", None))
 SORTED = (*EXACT, ("ddp_find_unused_parameters", False), ("sort_micro_batches", True))
 
 CASES = {
@@ -63,10 +64,11 @@ CASES = {
     "fsdp2, untied, recomputed": Case(micro_batch=4, fsdp=True, tied=False, settings=RECOMPUTED),
     "fsdp2, accumulated, untied": Case(micro_batch=2, accumulation=2, fsdp=True, tied=False),
     "fsdp2, adam and clipping": Case(micro_batch=4, fsdp=True, settings=ADAM),
+    "fsdp2, padding-free": Case(micro_batch=4, fsdp=True, settings=FREE),
 }
 OTHERS = {
     "ddp, untied, exact": Case(tied=False, micro_batch=4, settings=EXACT),
-    "ddp, padding-free": Case(micro_batch=4, settings=(("padding_free", True), ("max_length", None))),
+    "ddp, padding-free": Case(micro_batch=4, settings=FREE),
     "fsdp2, bf16": Case(micro_batch=4, fsdp=True, settings=(("bf16", True),)),
     "fsdp2, adam and clipping, resumed": Case(micro_batch=4, fsdp=True, settings=ADAM, resumes=True),
 }

@@ -91,7 +91,7 @@ class PacksTexts:
 
     def _total(self, numbers: Tensor) -> Tensor:
         """Of all ranks."""
-        return self.accelerator.reduce(numbers.double(), "sum")  # type: ignore[no-any-return]
+        return self.accelerator.reduce(numbers.float(), "sum")  # type: ignore[no-any-return]
 
     def _refused(self, problem: str) -> UsageError:
         field = "packing" if self.args.packing else "padding_free"
@@ -200,7 +200,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 def _nll(model: Any, batch: Mapping[str, Any]) -> Tensor:
     """Of the labels, in the order of their texts, which is the same in both batches."""
     inner = model.module if isinstance(model, DistributedDataParallel) else model  # without gradients it has no part
-    return inner(**batch).tokens.nll.double()  # type: ignore[no-any-return]
+    return inner(**batch).tokens.nll  # type: ignore[no-any-return]
 
 
 def relative(change: Tensor) -> float:
