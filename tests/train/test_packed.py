@@ -6,6 +6,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+from datasets import Dataset
 from torch._dynamo.utils import counters
 from transformers import (
     AutoModelForCausalLM,
@@ -210,6 +211,15 @@ def test_it_is_refused_with_another_loss_and_an_adapter_too(options, settings, t
     trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, options, **settings)
     with pytest.raises(UsageError, match="OPTForCausalLM would not tell the texts of a row apart, with sdpa attention"):
         trainer.train()
+
+
+def test_an_evaluation_of_packed_rows_is_refused_likewise(tmp_path) -> None:
+    data = Dataset.from_list(TEXTS)
+    trainer = make_trainer(
+        TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, {"eval_dataset": data}, **PACKED["packing"]
+    )
+    with pytest.raises(UsageError, match="would not tell the texts of a row apart"):
+        trainer.evaluate()
 
 
 def test_a_model_that_looks_both_ways_is_refused_too(tmp_path) -> None:

@@ -87,7 +87,7 @@ def test_every_figure_of_a_training(objective, tmp_path) -> None:
     trainer = make_ours(tmp_path, PAIRS, options, objective=objective, **settings)
     modes: list[bool] = []
     trainer.model.register_forward_pre_hook(lambda module, _: modes.append(module.training))
-    batches = record_batches(trainer)
+    batches = record_batches(trainer, evaluated=True)
     trainer.train()
 
     band = Band(trainer.args.margin, trainer.args.bandwidth)

@@ -204,12 +204,13 @@ def logged(trainer: Any, name: str) -> list[float]:
     return [record[name] for record in history if name in record]
 
 
-def record_batches(trainer: Any) -> list[tuple[dict[str, Tensor], Any]]:
-    """Filled, as the trainer goes on, with every micro-batch that the model is trained on and what comes back."""
+def record_batches(trainer: Any, *, evaluated: bool = False) -> list[tuple[dict[str, Tensor], Any]]:
+    """Filled, as the trainer goes on, with every micro-batch that the model is trained on, or evaluated, too, and what
+    comes back."""
     batches: list[tuple[dict[str, Tensor], Any]] = []
 
     def keep(module: Any, args: Any, kwargs: dict[str, Any], outputs: Any) -> None:
-        if kwargs.get("labels") is not None and torch.is_grad_enabled():
+        if kwargs.get("labels") is not None and (evaluated or torch.is_grad_enabled()):
             batches.append(({name: value for name, value in kwargs.items() if isinstance(value, Tensor)}, outputs))
 
     trainer.model.register_forward_hook(keep, with_kwargs=True)

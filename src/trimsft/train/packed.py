@@ -2,7 +2,7 @@
 
 With `packing` or `padding_free` only positions say where a text ends. A model that does not look there, or whose layers
 carry a state from token to token, is trained on texts that see the ones before them, and nothing shows it. So it is
-tried before the first update: the first text of each row is moved to its end and gets other tokens, and the
+tried with the first batch: the first text of each row is moved to its end and gets other tokens, and the
 log-likelihoods of the other texts must not change.
 """
 
@@ -65,9 +65,9 @@ class PacksTexts:
         return PackedRows(**vars(collator) | {"padding_free": False, "return_position_ids": True}, width=width)
 
     def _require_texts_apart(self, model: Any, batch: Mapping[str, Any]) -> None:
-        """Refuse to train where the texts of a row see each other; asked until a batch has a row of several."""
+        """Refuse a batch whose texts see each other; asked until there has been a row of several."""
         is_packed = POSITIONS in batch and MASK not in batch and (self.args.packing or self.args.padding_free)
-        if self._are_apart or not is_packed or not self.model.training or splits_rows(self.accelerator):
+        if self._are_apart or not is_packed or splits_rows(self.accelerator):
             return
         # of all ranks, so that all of them go on alike
         if self._total((labels_of_others(batch) != IGNORED).sum()) < 2:
