@@ -99,6 +99,12 @@ EQUAL = {
 }  # fmt: skip
 
 DISGUISED = {
+    "choices and what they stand for": [
+        ("C", r"\textbf{(C)}~-1"), ("-1", r"\text{(C)}\ -1"), ("-5", r"\text{C: }-5"),
+        ("C", r"5 \implies \textbf{(C)}"),
+        ("C", r"\textbf{(C)} = 5"), ("C", r"\text{(C)}\ |AB|=3"), (r"\infty", r"(D) \infty"),
+        (r"\pi", r"\pi\text{ (B)}"),
+    ],
     "scales": [
         ("500000", "5 hundred thousand"), ("300000000", r"3\text{ hundred million}"),
         ("10^{12}", r"1\text{ million million}"), ("5000000", r"\$5\text{ million}"), ("5000000", "(2+3) million"),
@@ -197,6 +203,15 @@ DIFFERENT = {
 }  # fmt: skip
 
 DECEPTIVE = {
+    "computing with the letter of a choice": [
+        ("(C)", r"\text{(C)}+1"), ("(C)", r"-\text{(C)}"), ("C", r"\text{(C)}-1"), ("C", r"\text{(C)}^2"),
+        ("C", r"\text{(C)} \cdot 2"), ("C", r"\text{(C)}!"), ("C", r"5-\text{(C)}"), ("C", r"5\times\text{(C)}"),
+        ("C", r"\text{(C) or D}"), ("C", r"\text{(C)}\text{ or D}"), ("C", r"\text{not }\text{(C)}"),
+        ("C", r"\neg\text{(C)}"), ("C", r"\text{(C)}, 3"), ("C", r"3, \text{(C)}"), (r"\text{(C)} 1", r"\text{(C)}+1"),
+    ],
+    "units to no power": [
+        (r"5\text{ cm}^2", r"5\text{ cm}^0"), ("5 cm^2", "5 cm^0"), (r"5\text{ cm}", r"5\text{ cm/cm}"),
+    ],
     "scales": [
         ("500", "5 hundred thousand"), ("300", r"3\text{ hundred million}"), ("10^6", r"1\text{ million million}"),
         ("5000", r"5\text{ thousand five}"), ("5000000", "5 million squared"), ("15000000", "10 + 5 million"),

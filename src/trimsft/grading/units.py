@@ -295,7 +295,7 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
         if value and value[-1] not in "+-*/=^_(,{|:" and (unit := _tail_unit(value, tail[match.start() :], match)):
             if unit in (DEGREE, PERCENT):  # of each term: 30° + 45°
                 value = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\?%", "", value)
-            return value, unit if unit.dimensions else None
+            return value, unit
     return text, None
 
 
