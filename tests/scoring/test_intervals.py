@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -77,6 +77,16 @@ def test_pass_at_k_and_its_ends_never_fall_as_k_grows(counts):
     found = mean_intervals([curves], [(0, 1)] * 8, resamples=200)
     for fewer, more in itertools.pairwise(found):
         assert min(more.value - fewer.value, more.low - fewer.low, more.high - fewer.high) >= -1e-12
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=12), min_size=1, max_size=3), st.integers(0, 3))
+@example([[4, 4, 4, 2]], 0)  # pass@3 is 1 for all four problems, and its upper end was 1.0000000000000002
+def test_no_interval_leaves_the_bounds_of_its_values(strata, seed):
+    curves = [np.stack([pass_curve(correct, 4) for correct in counts]) for counts in strata]
+    for sign, bounds in ((1, (0, 1)), (1, (-1, 1)), (-1, (-1, 1))):
+        found = mean_intervals([sign * curve for curve in curves], [bounds] * 4, resamples=300, seed=seed)
+        assert all(bounds[0] <= one.low <= one.value <= one.high <= bounds[1] for one in found)
 
 
 def test_strata_are_resampled_on_their_own():

@@ -90,7 +90,8 @@ def _weighted_means(
         seen_RM = weights_RP[:, :-1] @ values_PM
         below_RM[rows] = seen_RM + weights_RP[:, -1:] * least_M
         above_RM[rows] = seen_RM + weights_RP[:, -1:] * most_M
-    return below_RM, above_RM
+    # weights that add up to 1 only nearly must not lead out of the range of the values
+    return np.clip(below_RM, least_M, most_M), np.clip(above_RM, least_M, most_M)
 
 
 def _ends(values_P: Array, bounds: Bounds) -> Bounds:
