@@ -22,6 +22,7 @@ from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, WantedKeys
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.evaluate.shots import describe_shots, read_shots
+from trimsft.text.templates import resolve_template_name
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
@@ -43,18 +44,7 @@ class Evaluation:
     def settings(self, engine: Engine) -> dict[str, Any]:
         """Everything that the samples depend on; under `details`, what else is worth knowing."""
         return {
-            "benchmark": self.benchmark,
-            "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
-            "prompt": {
-                "template": self.prompts.template,
-                "system_prompt": self.prompts.system_prompt,
-                "example": self.prompts.example,
-                **prompt_options(self.protocol),
-            },
-            "sampling": asdict(self._sampling()),
-            "samples": self.protocol.samples,
-            "greedy": self.protocol.greedy,
-            "seed": self.protocol.seed,
+            **settings_of(self.benchmark, self.problems, self.protocol, self.prompts),
             "engine": {"name": engine.name, **engine.identity},
             "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
@@ -66,7 +56,7 @@ class Evaluation:
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
         """The requests for these samples."""
-        sampled = self._sampling()
+        sampled = _sampling(self.protocol, self.prompts)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
         prompts = self._prompt_by_problem()
         return {
@@ -87,19 +77,45 @@ class Evaluation:
     def _prompt_by_problem(self) -> dict[str, Prompt]:
         return {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
 
-    def _sampling(self) -> Sampling:
-        sampling = self.protocol.sampling
-        return replace(
-            sampling,
-            stop=tuple(dict.fromkeys([*sampling.stop, *self.prompts.stop])),
-            stop_tokens=tuple(dict.fromkeys([*sampling.stop_tokens, *self.prompts.stop_tokens])),
-        )
+
+def settings_of(
+    benchmark: str, problems: Sequence[Problem], protocol: EvalSettings, prompts: Prompts | None = None
+) -> dict[str, Any]:
+    """The settings of a record, but for the engine; without prompts, as far as no model or server has to be asked."""
+    if prompts is not None:
+        prompt = {"template": prompts.template, "system_prompt": prompts.system_prompt, "example": prompts.example}
+        sampling = asdict(_sampling(protocol, prompts))
+    else:
+        named = protocol.template != "auto"
+        prompt = {"template": resolve_template_name(protocol.template, None)} if named else {}
+        prompt["system_prompt"] = instruction_of(protocol, problems)
+        sampling = {name: getattr(protocol.sampling, name) for name in ("temperature", "top_p", "top_k", "max_tokens")}
+    shots = read_shots(protocol.few_shot) if protocol.few_shot else ()
+    return {
+        "benchmark": benchmark,
+        "problems": {"count": len(problems), "sha256": fingerprint(problems)},
+        # None where nothing was said, as in records of older versions
+        "prompt": {**prompt, **describe_shots(shots), "stop": list(protocol.sampling.stop) or None},
+        "sampling": sampling,
+        "samples": protocol.samples,
+        "greedy": protocol.greedy,
+        "seed": protocol.seed,
+    }
 
 
-def prompt_options(settings: EvalSettings) -> dict[str, Any]:
-    """What else the user has said of prompts and their ends; None where nothing, as in records of older versions."""
-    shots = read_shots(settings.few_shot) if settings.few_shot else ()
-    return {**describe_shots(shots), "stop": list(settings.sampling.stop) or None}
+def instruction_of(protocol: EvalSettings, problems: Sequence[Problem]) -> str | None:
+    """The system prompt that was asked for: as a setting, or in the rows of the benchmark, where all have the same."""
+    return problems[0].instruction if protocol.system_prompt is None else protocol.system_prompt
+
+
+def _sampling(protocol: EvalSettings, prompts: Prompts) -> Sampling:
+    """How samples are drawn, with all that ends them."""
+    sampling = protocol.sampling
+    return replace(
+        sampling,
+        stop=tuple(dict.fromkeys([*sampling.stop, *prompts.stop])),
+        stop_tokens=tuple(dict.fromkeys([*sampling.stop_tokens, *prompts.stop_tokens])),
+    )
 
 
 def sample_seed(seed: int, key: Key) -> int:

@@ -9,7 +9,7 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -20,9 +20,9 @@ from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_mo
 from trimsft.evaluate.engines.local import LocalModel, visible_gpus
 from trimsft.evaluate.engines.several import SeveralEngines
 from trimsft.evaluate.engines.worker import WorkerEngine
-from trimsft.evaluate.generate import Evaluation, Progress, check, fill, prompt_options
+from trimsft.evaluate.generate import Evaluation, Progress, check, fill, instruction_of, settings_of
 from trimsft.evaluate.judge import judge, scores_as_recorded
-from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings, fingerprint
+from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
@@ -116,26 +116,8 @@ class _Task:
         grading, columns = settings.grading_of_rows(), settings.columns
         self.problems = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
         self.record = SampleRecord(settings.run.eval_dir / self.name)
-        is_another = self.record.refuse_other(self.known_settings(), self.problems)
+        is_another = self.record.refuse_other(settings_of(self.name, self.problems, settings), self.problems)
         self._is_same = not is_another and _is_same_model(self.record.settings(), settings)
-
-    def known_settings(self) -> dict[str, Any]:
-        """The settings of the record as far as they are known without a model or a server."""
-        settings, drawing = self.settings, asdict(self.settings.sampling)
-        template = {} if settings.template == "auto" else {"template": resolve_template_name(settings.template, None)}
-        return {
-            "benchmark": self.name,
-            "problems": {"count": len(self.problems), "sha256": fingerprint(self.problems)},
-            "prompt": {
-                **template,
-                "system_prompt": _system_prompt(settings, self.problems),
-                **prompt_options(settings),
-            },
-            "sampling": {name: drawing[name] for name in ("temperature", "top_p", "top_k", "max_tokens")},
-            "samples": settings.samples,
-            "greedy": settings.greedy,
-            "seed": settings.seed,
-        }
 
     def is_complete(self) -> bool:
         """Whether every sample is recorded."""
@@ -173,15 +155,10 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
     return bool(known.items() <= recorded.get("engine", {}).items())
 
 
-def _system_prompt(settings: EvalSettings, problems: Sequence[Problem]) -> str | None:
-    """The instruction that was given: as a setting, or in the rows of the benchmark, where all have the same."""
-    return problems[0].instruction if settings.system_prompt is None else settings.system_prompt
-
-
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
     tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
     shots = read_shots(settings.few_shot) if settings.few_shot else ()
-    system_prompt = _system_prompt(settings, problems)
+    system_prompt = instruction_of(settings, problems)
     try:
         prompts = make_prompts(texts, tokenizer, template=settings.template, system_prompt=system_prompt, shots=shots)
     except TemplateError as error:
