@@ -14,6 +14,7 @@ from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import check_options, given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
+from trimsft.scoring import MOST_SAMPLES
 from trimsft.text.templates import check_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")
@@ -21,7 +22,6 @@ EXECUTORS = ("local", "ray")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
-MOST_SAMPLES = 1000  # votes among more cannot be counted
 
 
 @dataclass(frozen=True, kw_only=True)

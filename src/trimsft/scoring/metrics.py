@@ -30,11 +30,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimsft.errors import UsageError
+from trimsft.scoring import MOST_SAMPLES
 from trimsft.scoring.intervals import Array, Bounds
 
 Equivalent = Callable[[str, str], bool]
-
-MOST_SAMPLES = 1000  # the number of ways to choose among more samples than this does not fit a float64
 
 # ---- which answers say the same
 

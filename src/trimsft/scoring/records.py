@@ -15,8 +15,9 @@ from typing import Any
 from trimsft.errors import RunError
 from trimsft.runs import RunDirectory, write_whole
 from trimsft.runs.parsing import read_json
+from trimsft.scoring import MOST_SAMPLES
 from trimsft.scoring.intervals import Interval
-from trimsft.scoring.metrics import MOST_SAMPLES, ProblemScore
+from trimsft.scoring.metrics import ProblemScore
 from trimsft.scoring.scores import BenchmarkScore, score_counts
 
 SCORES = "scores.json"
