@@ -1,6 +1,8 @@
 """The server engine against a stand-in, and against a real `transformers serve` where it is installed."""
 
 import base64
+import contextlib
+import gc
 import gzip
 import json
 import os
@@ -39,6 +41,8 @@ class StandIn(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.hang_ups = 0  # times that the description of the interface is broken off
         self.sent = 0  # answers to requests
+        self.retry_after: str | None = None  # what answers say of when to come again
+        self.drip = 0.0  # seconds before each byte of an answer
         self.pages: dict[str, Any] = {
             "/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]},
             "/openapi.json": {"paths": dict.fromkeys(paths)},
@@ -72,9 +76,17 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if data.startswith(b"\x1f\x8b"):
             self.send_header("Content-Encoding", "gzip")
+        if self.server.retry_after is not None:
+            self.send_header("Retry-After", self.server.retry_after)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if not (self.server.drip and self.command == "POST"):
+            self.wfile.write(data)
+            return
+        with contextlib.suppress(OSError):  # whoever asked has left
+            for byte in data:
+                time.sleep(self.server.drip)
+                self.wfile.write(bytes([byte]))
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -243,6 +255,50 @@ def test_what_may_pass_is_tried_again(serve: Callable[..., StandIn], status: int
     server.answer = lambda body: (status, {"error": {"message": "busy\nnow"}})
     failed = complete(engine, [request])[0]
     assert (failed.finish, failed.error) == ("error", f"status {status}: busy now") and len(server.asked) == 6
+
+
+@pytest.mark.parametrize(("says", "least"), [("0.4", 0.4), ("Wed, 21 Oct 2099 07:28:00 GMT", 0), ("-9", 0)])
+def test_a_server_is_left_alone_as_long_as_it_asks_for(serve: Callable[..., StandIn], says: str, least: float) -> None:
+    server, times = serve(), []
+
+    def busy_at_first(body: dict[str, Any]) -> tuple[int, Any]:
+        times.append(time.monotonic())
+        return echo(body) if len(times) > 1 else (429, {"error": {"message": "busy"}})
+
+    server.answer = busy_at_first
+    engine = ServerEngine(server.address, retries=1, pause=0.01)
+    server.retry_after = says
+    assert complete(engine, make_requests(samples=0)[:1])[0].finish == "stop"
+    assert times[1] - times[0] >= least
+
+
+def test_no_pause_is_endless(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_engine, "LONGEST_PAUSE", 0.05)
+    server = serve()
+    engine = ServerEngine(server.address, retries=1, pause=0.01)
+    server.answer, server.retry_after = lambda body: (429, {}), "86400"
+    assert complete(engine, make_requests(samples=0)[:1])[0].error == "status 429: {}" and len(server.asked) == 2
+
+
+def test_an_answer_that_comes_byte_by_byte_may_not_take_for_ever(serve: Callable[..., StandIn]) -> None:
+    server = serve()
+    engine = ServerEngine(server.address, retries=0, timeout=0.3)
+    server.drip = 0.05  # of some 100 bytes
+    (completion,) = complete(engine, make_requests(samples=0)[:1])
+    assert completion.error == "TimeoutError: no whole answer within 0.3 s"
+
+
+def test_a_reply_that_is_left_in_the_middle_leaves_no_noise(
+    serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_engine, "LARGEST_REPLY", 1_000)
+    server = serve()
+    engine = ServerEngine(server.address, retries=0)
+    server.answer = lambda body: (200, said("x" * 2_000_000))
+    for _ in range(3):
+        assert {c.finish for c in complete(engine, make_requests(samples=0))} == {"error"}
+        gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]  # Task was destroyed but is pending
 
 
 def test_a_bad_request_is_not_tried_again(serve: Callable[..., StandIn]) -> None:

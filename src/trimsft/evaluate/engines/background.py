@@ -49,3 +49,4 @@ async def _finish(work: Callable[[Put], Coroutine[Any, Any, None]], put: Put) ->
 def _run(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
     with contextlib.suppress(asyncio.CancelledError):
         loop.run_until_complete(task)
+    loop.run_until_complete(loop.shutdown_asyncgens())  # replies that were left in the middle

@@ -6,13 +6,15 @@ Servers differ in how they are told to sample (see `dialects`), so the engine as
 guesses: a server that does not say is refused until the user names its dialect, and before the first sample it has to
 show that it samples at all. Requests to `transformers serve` go one by one, because its seed is the whole process's.
 
-A request is tried again after a pause where that can help (timeouts, connections, 429, 5xx).
+A request is tried again after a pause where that can help (timeouts, connections, 429, 5xx): the pause that the server
+asks for, or a longer one each time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -108,13 +110,14 @@ class ServerEngine:
         import httpx
 
         path, body = question(self.model, self.dialect, request)
-        error = ""
+        error, asked_to_wait = "", 0.0
         for attempt in range(self._retries + 1):
-            await asyncio.sleep(min(LONGEST_PAUSE, self._pause * 2 ** (attempt - 1)) if attempt else 0.0)
+            pause = max(asked_to_wait, self._pause * 2 ** (attempt - 1)) if attempt else 0.0
+            await asyncio.sleep(min(LONGEST_PAUSE, pause))
             try:
-                status, content = await _exchange(client, "POST", path, body)
-            except httpx.RequestError as failure:
-                error = f"{type(failure).__name__}: {one_line(failure)}"
+                status, content, asked_to_wait = await _exchange(client, self._timeout, "POST", path, body)
+            except (httpx.RequestError, TimeoutError) as failure:
+                error, asked_to_wait = f"{type(failure).__name__}: {one_line(failure)}", 0.0
                 continue
             if content is None:
                 return Completion(index, "", 0, "error", f"an answer of more than {LARGEST_REPLY:,} bytes")
@@ -127,13 +130,13 @@ class ServerEngine:
                 break
         return Completion(index, "", 0, "error", error)
 
-    def _connect(self, *, keep: bool = True, timeout: float | None = None) -> httpx.AsyncClient:
+    def _connect(self, *, keep: bool = True) -> httpx.AsyncClient:
         import httpx
 
         return httpx.AsyncClient(
             base_url=self.address,
             auth=self._address.login,
-            timeout=httpx.Timeout(timeout or self._timeout, connect=10.0),
+            timeout=httpx.Timeout(None, connect=10.0),  # of an answer, `_exchange` limits the whole
             headers=self._headers,
             verify=self.address.startswith("https:"),  # certificates take their time to load
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None if keep else 0),
@@ -151,14 +154,14 @@ class ServerEngine:
         import httpx
 
         # each on a connection of its own: a server that fails at one page closes it while the next is asked for
-        async with self._connect(keep=False, timeout=30.0) as client:
+        async with self._connect(keep=False) as client:
             for attempt in range(self._retries + 1):
                 await asyncio.sleep(self._pause if attempt else 0.0)
                 try:
-                    status, content = await _exchange(client, "GET", path)
+                    status, content, _ = await _exchange(client, 30.0, "GET", path)
                 except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                     raise self._silent(error) from error
-                except httpx.RequestError as error:
+                except (httpx.RequestError, TimeoutError) as error:
                     if attempt == self._retries:
                         raise self._silent(error) from error
                     continue
@@ -232,13 +235,22 @@ class ServerEngine:
 
 
 async def _exchange(
-    client: httpx.AsyncClient, method: str, path: str, body: bytes | None = None
-) -> tuple[int, bytes | None]:
-    """Status and content of a reply; None for one that is too large to be meant."""
-    async with client.stream(method, path, content=body) as response:
-        content = bytearray()
-        async for chunk in response.aiter_bytes():
-            content += chunk
-            if len(content) > LARGEST_REPLY:
-                return response.status_code, None
-        return response.status_code, bytes(content)
+    client: httpx.AsyncClient, seconds: float, method: str, path: str, body: bytes | None = None
+) -> tuple[int, bytes | None, float]:
+    """Status and content of a reply, None for one that is too large to be meant; and the seconds it asks to wait."""
+    try:
+        async with asyncio.timeout(seconds), client.stream(method, path, content=body) as response:
+            wait = _seconds(response.headers.get("Retry-After", ""))
+            content = bytearray()
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > LARGEST_REPLY:
+                    return response.status_code, None, wait
+            return response.status_code, bytes(content), wait
+    except TimeoutError:
+        raise TimeoutError(f"no whole answer within {seconds:g} s") from None
+
+
+def _seconds(text: str) -> float:
+    """What a header says in seconds; 0 for anything else, such as a date."""
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) else 0.0
