@@ -116,6 +116,10 @@ def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> N
     ):
         result = watch(run, *arguments)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1) and message in result.stderr
+    for how in ([], ["--text"], ["--once"]):
+        file = watch(run / "train" / "telemetry.jsonl", *how)
+        assert (file.exit_code, file.stderr.count("\n")) == (2, 1)
+        assert file.stderr.startswith("trimsft: RUN: is a file, got ") and "name the run directory" in file.stderr
     for name in ("a.png", "a.html"):
         nothing = watch(tmp_path / "later", "--once", "--out", tmp_path / name)
         assert nothing.exit_code == 2 and "waits for a training" in nothing.stderr

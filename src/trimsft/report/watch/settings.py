@@ -27,6 +27,9 @@ class WatchSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.run.exists() and not self.run.is_dir():
+            hint = "name the run directory, or a folder of several"
+            raise UsageError("is a file", field="run", value=str(self.run), hint=hint)
         if self.out is None:
             return
         if not self.once or self.text:
