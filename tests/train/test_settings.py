@@ -35,6 +35,9 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
 REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
+    ("--modl m", "--modl: no such field; did you mean --model?"),
+    ("--dataset d", "--dataset: no such field; did you mean --data?"),
+    ("--data_sed 1", "--data_sed: no such field; did you mean --data_seed?"),
     ("--entirely_unknown 1", "--entirely_unknown: no such field; trimsft train --help-all"),
     ("stray", "'stray' belongs to no field; trimsft train --help-all lists every field"),
     ("smollm2-gsm8k", "'smollm2-gsm8k' belongs to no field; for a recipe: --config smollm2-gsm8k"),

@@ -13,14 +13,14 @@ import itertools
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from trl import ModelConfig, TrlParser
+from trl import ModelConfig, SFTConfig, TrlParser
 
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
@@ -175,12 +175,27 @@ def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:
     """Unknown fields are named with the nearest known one; TRL would list them without help."""
     options = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
-    known = {prefix + option[2:] for option in {"--config", *options}}
+    known = {prefix + option.removeprefix("--") for option in {"config", *ALSO, *options}}
     for name in map(str, names):
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "trimsft train --help-all lists every field"
+            near = _nearest(name, known, own={prefix + option for option in _own_names()})
+            hint = f"did you mean {near}?" if near else "trimsft train --help-all lists every field"
             raise UsageError(f"no such field{where}", field=name, hint=hint)
+
+
+def _nearest(name: str, known: Iterable[str], own: Collection[str]) -> str | None:
+    """The known name that is most like this one; of those that are about as like, one of our own."""
+
+    def likeness(one: str) -> float:
+        return difflib.SequenceMatcher(None, one, name).ratio() + 0.1 * (one in own)
+
+    return max(difflib.get_close_matches(name, sorted(known), n=10), key=likeness, default=None)
+
+
+def _own_names() -> set[str]:
+    """What this package documents itself; the others are TRL's."""
+    data, args, trl = ({field.name for field in dataclasses.fields(kind)} for kind in (*KINDS[:2], SFTConfig))
+    return {"config", *ALSO, *data, *args - trl}
 
 
 def _overrides(raw: dict[str, Any]) -> dict[str, Any]:
