@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.study.stub import finish, job_of
 from trimsft.errors import UsageError
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import checks
+from trimsft.study.running import checks, execution
 from trimsft.study.running.checks import check_at_hand, check_settings, with_attention
+from trimsft.study.running.execution import run_cells
 from trimsft.study.running.training import training_settings
 from trimsft.study.scales import LAB, PAPER, SMALL, Scale
 
@@ -78,6 +80,22 @@ def test_what_no_evaluation_would_take_is_refused(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=re.escape(message)):
         check_settings(replace(LAB, **change), StudyFolder(tmp_path / "out"))
+
+
+def test_an_engine_that_is_not_here_is_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None)
+    scale = replace(LAB, engine="vllm")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="engine: is not installed, got 'vllm'; see trimsft doctor, or let auto take"):
+        run_cells([Cell(model="lab", objective="sft")], scale, StudyFolder(tmp_path / "out"))
+    assert not list((tmp_path / "out").iterdir())
+    monkeypatch.setattr(execution, "make_crew", lambda *what: pytest.fail("none is needed"))
+    job = job_of(tmp_path / "done", scale=replace(LAB, engine="vllm", benchmarks=("toy",)))
+    finish(job, Cell(model="lab", objective="sft"))
+    outcome = run_cells([Cell(model="lab", objective="sft")], job.scale, job.folder)
+    assert len(outcome.done) == 1, "what is evaluated needs no engine"
 
 
 def test_a_dry_run_does_not_ask_the_hub_and_a_run_does_before_it_trains(

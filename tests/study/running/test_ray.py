@@ -110,5 +110,5 @@ def test_what_cannot_be_read_and_what_is_not_installed_is_said(tmp_path: Path, m
     with pytest.raises(UsageError, match=r"TRIMSFT_RAY_RESOURCES: must be JSON such as .* got 'two'"):
         resources_of(job_of(tmp_path), *cells("good"))
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'trimsft\[ray\]'"):
+    with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'ray\[default\]'"):
         RayCrew(job_of(tmp_path))

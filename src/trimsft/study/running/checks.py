@@ -3,12 +3,14 @@
 check_settings(scale, folder)       # and data and names: asks nobody, so a dry run does it, too
 check_at_hand(scale)                # models and benchmarks, which may mean asking the hub
 refuse_lost_weights(job)            # cells that could not be measured again
+refuse_absent_engine(job)           # cells that could not be evaluated here
 refuse_changed_objectives(job)      # cells whose objective has been edited since
 scale = with_attention(scale, folder)
 
 Each would otherwise fail in every cell, some of them after hours of training.
 """
 
+import importlib.util
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -106,6 +108,14 @@ def refuse_lost_weights(job: CellJob) -> None:
             hint="ask for the benchmarks they have, or take another folder, with all benchmarks or --keep-weights from "
             "the start",
         )
+
+
+def refuse_absent_engine(job: CellJob) -> None:
+    """What evaluates on this machine has to be here before hours of training; the machines of a cluster have theirs."""
+    evaluates = any("evaluate" in job.missing(cell) for cell in job.cells.values())
+    if evaluates and job.scale.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+        hint = "see trimsft doctor, or let auto take transformers"
+        raise UsageError("is not installed", field="engine", value="vllm", hint=hint)
 
 
 def refuse_changed_objectives(job: CellJob) -> None:

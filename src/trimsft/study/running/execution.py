@@ -22,7 +22,12 @@ from trimsft.options import unknown_name
 from trimsft.runs import holder_of
 from trimsft.study.cells import PARAMETERS, Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.checks import refuse_changed_objectives, refuse_lost_weights, with_attention
+from trimsft.study.running.checks import (
+    refuse_absent_engine,
+    refuse_changed_objectives,
+    refuse_lost_weights,
+    with_attention,
+)
 from trimsft.study.running.job import CellJob, all_needs
 from trimsft.study.running.training import updates_of
 from trimsft.study.running.workers import Busy, Done, Failed, Message, Task, Team, Told
@@ -102,6 +107,8 @@ def run_cells(
     job = CellJob(folder, scale, needs, {cell.name: cell for cell in cells})
     refuse_lost_weights(job)
     refuse_changed_objectives(job)
+    if executor == "local":
+        refuse_absent_engine(job)
     missing = sum(bool(job.missing(cell)) for cell in cells)
     campaign = _Campaign(job, retries, on_event)
     # both refuse what is not there, before anything is written

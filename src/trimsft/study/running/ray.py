@@ -38,7 +38,7 @@ class RayCrew:
         try:
             import ray
         except ImportError:
-            hint = "pip install 'trimsft[ray]'"
+            hint = "pip install 'ray[default]'"
             raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
         self._ray: Any = ray
         self._job, self._workers = job, workers
