@@ -156,11 +156,11 @@ def check_model_name(name: str) -> None:
         )
 
 
-def refuse_secrets(fields: Iterable[str]) -> None:
-    """Refuse fields that hold secrets: every cell's files would hold them."""
-    if secret := next((name for name in fields if is_secret(name)), None):
+def refuse_secrets(names: Iterable[str], *, field: str = "fields") -> None:
+    """Refuse settings that hold secrets: every cell's files would hold them. `field` is where they were named."""
+    if secret := next((name for name in names if is_secret(name)), None):
         problem, hint = f"{secret!r} is a secret, which a study writes down", "set HF_TOKEN in the environment"
-        raise UsageError(problem, field="fields", hint=hint)
+        raise UsageError(problem, field=field, hint=hint)
 
 
 def _without_effect(name: str, value: Any, objective: str) -> UsageError:

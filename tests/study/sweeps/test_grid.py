@@ -83,6 +83,7 @@ def test_an_objective_that_does_not_take_a_field_is_made_once_and_it_is_said():
         ("seed=0,1", "'seed' is not for a grid; --seeds sets it"),
         ("output_dir=a,b", "--out sets it"),
         ("lora_target_modules=a,b", "takes a list of values"),
+        ("hub-token=hf_x,hf_x", "'hub_token' is a secret, which a study writes down; set HF_TOKEN in the environment"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
@@ -98,7 +99,8 @@ def test_what_cannot_be_read_is_refused_with_what_would_be_right(grid, message):
         (["gamma=1,2"], "trim", "'gamma' has no effect with objective trim; it is a field of fsft"),
         (["margin=1"], "dft", "has no effect with objective dft; it is a field of trim, trim-e, trim-h"),
         (["objective=sft,dft", "margin=1"], "trim", "has no effect with objective sft or dft"),
-        (["objective=trim,dtf"], "trim", "objective: unknown name 'dtf'; did you mean 'dft'?"),
+        (["objective=trim,dtf"], "trim", "grid: objective: unknown name 'dtf'; did you mean 'dft'?"),
+        (["margin=1"], "dtf", "objective: unknown name 'dtf'; did you mean 'dft'?"),
         (["bandwidth=0,1"], "trim", "bandwidth: must be above 0, got 0.0"),
         (["learning_rate=-1"], "trim", "learning_rate: must be at least 0"),
     ],

@@ -19,7 +19,7 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import PARAMETERS, Cell, takes_of
+from trimsft.study.cells import PARAMETERS, Cell, refuse_secrets, takes_of
 
 OBJECTIVE = "objective"
 MOST_VALUES = 1000  # values of one range at most: more are a slip of the pen
@@ -51,9 +51,15 @@ def points(axes: Sequence[Axis], model: str, objective: str = "trim") -> list[Ce
         model: the name of all of them within the scale.
         objective: of all points, unless it is an axis itself.
     """
-    names = next((axis.values for axis in axes if axis.field == OBJECTIVE), (objective,))
+    listed = next((axis.values for axis in axes if axis.field == OBJECTIVE), ())
+    names = listed or (objective,)
     for name in names:
-        takes_of(name)  # an unknown one ends here, with the nearest known
+        try:
+            takes_of(name)  # an unknown one ends here, with the nearest known
+        except UsageError as error:
+            if not listed:
+                raise
+            raise _refused(str(error)) from error
     others = [axis for axis in axes if axis.field != OBJECTIVE]
     for axis in others:
         if not any(takes(name, axis.field) for name in names):
@@ -170,6 +176,7 @@ def _require_field(field: str, actions: dict[str, Any]) -> None:
         near = difflib.get_close_matches(field, actions, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "trimsft train --help-all lists every field"
         raise _refused(f"no field {field!r}", hint=hint)
+    refuse_secrets([field], field="grid")
     if actions[field].nargs not in (None, "?"):
         raise _refused(f"{field!r} takes a list of values", hint="a grid can only vary fields of one")
 
