@@ -164,6 +164,9 @@ def test_where_tables_go(tmp_path, monkeypatch) -> None:
         "run/tokens.parquet", "tokens-plain.parquet", "tokens-hub-name.parquet",
     ]  # fmt: skip
     assert places("run/model") == ["tokens-run.parquet"]
+    (tmp_path / "link").symlink_to("plain")
+    assert places("link", "plain/../plain") == ["tokens-link.parquet", "tokens-plain.parquet"], "as the user wrote it"
+    assert places(".") == [f"tokens-{tmp_path.name}.parquet"]
     assert places("run", out="x.parquet") == ["x.parquet"] and places("run", out="x") == ["x/tokens.parquet"]
     assert places("run", "plain", out="x") == ["x/run/tokens.parquet", "x/plain/tokens.parquet"]
     with pytest.raises(UsageError, match=r"out: is one file for 2 models, got 'x\.parquet'"):

@@ -1,5 +1,6 @@
 """The settings of `trimsft tokens`, and where its tables go; imports nothing heavy."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def _check_out(out: Path, models: int) -> None:
 
 
 def name_of(model: str) -> str:
-    """The last part of a path or of a name of the hub; of RUN/model, the run's."""
+    """The last part of a path or of a name of the hub, as the user wrote it (a link's own); of RUN/model, the run's."""
     path = Path(model)
-    path = path.resolve() if path.exists() else path
+    path = Path(os.path.abspath(path)) if path.exists() else path  # . and .. have no name
     return path.parent.name if path.name == "model" and path.parent.name else path.name
