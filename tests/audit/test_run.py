@@ -151,6 +151,17 @@ def test_every_form_of_data(form, model, tmp_path, monkeypatch) -> None:
     }.get(form, f"data.{form}, line 5")
 
 
+def test_what_json_has_no_form_for_is_null_in_the_copy(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    extra = {"weight": float("nan"), "parts": [{"share": float("inf")}, {"share": 0.5}]}
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.Table.from_pylist([row | extra for row in ROWS[:3]]), path)
+    flagged = audit(quick(path, model, threshold=LOW)).folder.flagged_path.read_text().splitlines()
+    strict = json.JSONDecoder(parse_constant=pytest.fail)
+    rows = [strict.decode(line) for line in flagged]
+    assert [(row["weight"], row["parts"]) for row in rows] == [(None, [{"share": None}, {"share": 0.5}])] * 3
+
+
 def test_rows_that_are_not_audited_stay_in_the_copy(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "x.jsonl", [{"problem": "no solution"}, *ROWS[:3]])

@@ -12,6 +12,7 @@ Rows of the hub have the columns of their form only.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,5 +77,17 @@ def _places(files: list[FileRows], settings: AuditSettings) -> tuple[list[int], 
 
 
 def as_line(row: Mapping[str, Any]) -> bytes:
-    """A row as a line of JSON; what JSON has no form for (a date of Parquet) becomes text."""
-    return (json.dumps(row, default=str) + "\n").encode()
+    """A row as a line of JSON; what JSON has no form for becomes null (NaN, infinity) or text (a date of Parquet)."""
+    try:
+        line = json.dumps(row, default=str, allow_nan=False)
+    except ValueError:  # seldom, and many times slower
+        line = json.dumps(_with_null(row), default=str)
+    return (line + "\n").encode()
+
+
+def _with_null(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _with_null(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_null(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
