@@ -61,7 +61,7 @@ def test_a_machine_that_has_everything_needs_no_remedy(machine: Machine) -> None
         ("trl", "1.15.0", "wrong", "pip install 'trl==1.16.*'"),
         ("transformers", "5.20.0", "wrong", "pip install 'transformers<5.20,>=5.17'"),
         ("numpy", None, "wrong", "pip install 'numpy>=1.26'"),
-        ("vllm", "0.31.0", "wrong", "trimsft needs vllm==0.32.*: pip install 'trimsft[vllm]'"),
+        ("vllm", "0.31.0", "wrong", "trimsft needs vllm==0.32.*: pip install 'vllm==0.32.*'"),
         ("vllm", None, "optional", "eval generates with transformers, or a server"),
     ],
 )
@@ -115,6 +115,8 @@ def test_from_its_source_versions_are_not_checked(machine: Machine) -> None:
 
     machine.patch(needs, "requires", absent)
     assert found()["packages"].verdict == "optional" and found()["vllm"].verdict == "ok"
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert found()["packages"].remedy.removesuffix(" in a clone of its repository") in readme
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("optional", 0), ("wrong", 1)])

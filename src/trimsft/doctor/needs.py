@@ -57,7 +57,7 @@ def _packages() -> list[Need]:
     """The packages that every installation has; of those that are as they should be, only the known ones."""
     needed = [one for one in _requirements() if one.marker is None]
     if not needed:
-        remedy = "pip install trimsft, or pip install -e . in its repository"
+        remedy = "pip install -c constraints.txt -e . in a clone of its repository"
         here = "trimsft is not installed, so versions are not checked"
         return [Need(name="packages", here=here, verdict="optional", remedy=remedy)]
     needs = [_package(one) for one in needed]
@@ -73,8 +73,8 @@ def _package(needed: Requirement) -> Need:
 
 
 def _vllm() -> Need:
-    install = "pip install 'trimsft[vllm]'"
     window = next((one.specifier for one in _requirements() if one.name == "vllm"), None)
+    install = f"pip install 'vllm{window or ''}'"
     here = _installed("vllm")
     if here is None:
         remedy = f"eval generates with transformers, or a server; faster on a GPU: {install}"
