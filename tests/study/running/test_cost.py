@@ -54,6 +54,25 @@ def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     assert found.already_done == 1 and found.cells == [] and found.total.trained_tokens == 0, "what is done is free"
 
 
+@pytest.mark.parametrize(
+    ("fields", "epochs"),
+    [
+        ({"max_steps": 1}, 0.5),  # 24 rows, 12 of them in an update
+        ({"max_steps": 7, "num_train_epochs": 2}, 3.5),
+        ({"max_steps": 6, "per_device_train_batch_size": 5}, 6 / 5),  # the last update of an epoch has 4 rows
+        ({"max_steps": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 1 / 3),
+        ({"max_steps": 1, "global_batch": 6}, 1 / 4),
+        ({"max_steps": 3, "per_device_train_batch_size": 100}, 3.0),
+        ({"num_train_epochs": 2}, 2.0),
+    ],
+)
+def test_steps_go_before_epochs(tmp_path: Path, fields: dict[str, int], epochs: float) -> None:
+    once = Cell(model="lab", objective="sft")
+    some = Cell(model="lab", objective="sft", fields=tuple(fields.items()))
+    first, second = estimate_cost([once, some], LAB.tiny(), tmp_path / "out", SCORES).cells
+    assert second.trained_tokens == pytest.approx(epochs * first.trained_tokens)
+
+
 def test_settings_are_read_once_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Cell] = []
 

@@ -128,7 +128,7 @@ class _Estimate:
 
     def __init__(self, job: CellJob) -> None:
         self._folder, self._scale = job.folder, job.scale
-        self._tokens: dict[str, float] = {}
+        self._data: dict[str, tuple[int, float]] = {}  # by model: rows, and tokens of a row
         self._sizes: dict[str, float] = {}
         self._settings: dict[Cell, Settings] = {}
         self.assumptions: dict[str, None] = {}
@@ -213,10 +213,20 @@ class _Estimate:
     def _trained_tokens(self, cell: Cell) -> float:
         """Tokens that go through the model in training, prompts included."""
         settings = self._settings_of(cell)
-        if cell.model not in self._tokens:
+        if cell.model not in self._data:
             count, sample = self._rows(settings)
-            self._tokens[cell.model] = count * self._row_tokens(settings, sample, cell.model)
-        return self._tokens[cell.model] * float(settings.args.num_train_epochs)
+            self._data[cell.model] = count, self._row_tokens(settings, sample, cell.model)
+        rows, row_tokens = self._data[cell.model]
+        return rows * row_tokens * self._epochs(cell, rows, row_tokens)
+
+    def _epochs(self, cell: Cell, rows: int, row_tokens: float) -> float:
+        """How often each row is trained on; `max_steps` goes before `num_train_epochs`, as it does in training."""
+        args = self._settings_of(cell).args
+        if args.max_steps <= 0:
+            return float(args.num_train_epochs)
+        each = args.per_device_train_batch_size * args.gradient_accumulation_steps * self._scale.gpus_of(cell)
+        sequences = rows * row_tokens / args.max_length if args.packing and args.max_length else rows
+        return float(args.max_steps / math.ceil(sequences / (args.global_batch or each)))
 
     def _settings_of(self, cell: Cell) -> Settings:
         """How a cell is trained, whatever its seed: reading settings takes longer than all the rest."""
