@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from trimsft.text.visible import TokenTexts, json_for_script, spaced, visible
+from trimsft.text.visible import TokenTexts, json_for_script, shortened, spaced, visible
 
 from .toys import make_tokenizer
 
@@ -28,6 +28,14 @@ def test_spaces_of_tokens_are_shown() -> None:
     assert spaced("\t\r\u00a0\u3000") == "⇥⟨U+000D⟩⍽⟨U+3000⟩"
     assert spaced("\u0301a") == "\u25cc\u0301a"
     assert spaced("") == ""
+
+
+def test_a_long_token_is_cut_and_says_how_long_it_is() -> None:
+    for text in ("", " the\n", "=" * 100, "e" + "\u0301" * 8):
+        assert shortened(text) == spaced(text) and shortened(text, visible) == visible(text)
+    assert shortened(" " * 101) == "·" * 100 + "…⟨101\u00a0characters⟩"
+    assert shortened("\u200b" * 2000, visible) == "⟨U+200B⟩" * 100 + "…⟨2,000\u00a0characters⟩"
+    assert shortened("xe" + "\u0301" * 9) == "xe" + "\u0301" * 8 + "…⟨11\u00a0characters⟩"
 
 
 def test_no_character_slips_through() -> None:

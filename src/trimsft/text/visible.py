@@ -4,6 +4,8 @@
     'a⟨U+202E⟩b'
     >>> spaced(" the\\n")
     '·the↵\\n'
+    >>> shortened("=" * 1000)[95:]
+    '=====…⟨1,000\\xa0characters⟩'
 
 HTML is escaped elsewhere, by the template; here only characters are dealt with that escaping leaves as they are.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Control, format (bidi marks, zero width, tags), surrogate, private, unassigned, line and paragraph separators."""
+LONGEST_TOKEN = 100
+"""Characters of a token that are shown."""
+MOST_MARKS = 8
+"""Accents and other marks on one letter that are shown."""
 _FILLERS = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800"}  # letters and symbols that look like nothing
 _KEPT = {"\n", "\t"}
 _UNDECODABLE = "\ufffd"
@@ -40,6 +47,23 @@ def spaced(text: str) -> str:
     if text and unicodedata.category(text[0]).startswith("M"):
         shown = "\u25cc" + shown
     return shown.replace(" ", "·").replace("\t", "⇥").replace("\n", "↵\n")
+
+
+def shortened(text: str, show: Callable[[str], str] = spaced) -> str:
+    """A token as `show` shows it; of one that nobody reads to its end, the beginning and how long it is."""
+    begin = _begin(text)
+    # a space that does not break stands for no character of the token
+    return show(text) if begin == text else f"{show(begin)}…⟨{len(text):,}\u00a0characters⟩"
+
+
+def _begin(text: str) -> str:
+    """As much of a token as fits a line or two, up to a letter that bears more marks than any script puts on one."""
+    marks = 0
+    for place, letter in enumerate(text[:LONGEST_TOKEN]):
+        marks = marks + 1 if unicodedata.category(letter).startswith("M") else 0
+        if marks > MOST_MARKS:
+            return text[:place]
+    return text[:LONGEST_TOKEN]
 
 
 def single_line(text: str) -> str:

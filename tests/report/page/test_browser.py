@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from tests.report.page.browser import wait
@@ -108,6 +109,31 @@ def test_readable_without_script(browser, page) -> None:
     assert "gap -3.00" in browser.run("return document.querySelector('.t').title")
     assert "With JavaScript this page shows 2 examples" in shown
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_token_of_any_length_leaves_the_page_readable(browser, tmp_path) -> None:
+    long, accents, hostile = "a" * 100_000, "e" + "\u0301" * 5_000, "<img src=x onerror=window.attacked=1>" * 9
+    texts = [["So", " the", long, " sum", accents, " is", hostile, " 42", ".\n"]] * 3
+    base = make_table(tmp_path / "base.parquet", texts, gap=np.linspace(-5, 9, 27), prompts=("Sum?",) * 3, top=True)
+    page = write_report(tmp_path / "report.html", {"Base": base}, title="Long")
+    short = ["a" * 100 + "…⟨100,000\u00a0characters⟩", "e" + "\u0301" * 8 + "…⟨5,001\u00a0characters⟩"]
+    view(browser, page)
+    assert browser.run("return document.documentElement.scrollHeight") < 5000
+    texts_of = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
+    drawn = browser.run(texts_of, "#pane .row-A .t")
+    assert [drawn[2], drawn[4]] == short and drawn[6].endswith("…⟨333\u00a0characters⟩")
+    browser.run("document.querySelectorAll('#pane .row-A .t')[2].focus()")
+    browser.press("Enter")
+    assert short[0] in browser.run(texts_of, "#card code")
+    longest = "return Math.max(...[...document.querySelectorAll('main *')].map((e) => e.title?.length ?? 0))"
+    assert browser.run(longest) < 500 and "100,000" in browser.text("types") and "100,000" in browser.text("story")
+    assert browser.run("return window.attacked ?? null") is None and browser.console() == []
+    assert long in browser.exported("csv-tokens"), "what is saved is whole"
+    browser.command("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(page)
+    written = browser.run("return document.documentElement.scrollHeight")
+    browser.command("Emulation.setScriptExecutionDisabled", value=False)
+    assert written < 5000
 
 
 def test_a_page_without_tokens_or_with_an_empty_table_has_no_errors(browser, tmp_path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from trimsft.audit.records import AuditFolder, Suspect
 from trimsft.report.runs import Run
-from trimsft.text.visible import spaced, visible
+from trimsft.text.visible import shortened, visible
 
 MOST = 200  # suspects of a folder that are shown
 
@@ -33,9 +33,9 @@ def _texts(one: Suspect) -> dict[str, Any]:
         "place": visible(one.place),
         "span": f"{one.start} to {one.end}",
         "left": visible(one.left),
-        "text": spaced(one.text) or "(end)",
+        "text": shortened(one.text) or "(end)",
         "right": visible(one.right),
-        "expected": spaced(one.expected),
+        "expected": shortened(one.expected),
         "gap_before": one.gap_before,
         "gap_after": one.gap_after,
         "score": one.score,

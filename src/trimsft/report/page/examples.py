@@ -4,7 +4,8 @@ Shown are the first examples of the first run that has a token table, up to `EXA
 each. Where that takes more characters than there is room for, first the alternatives (top-5) are left out, then the
 last examples. What is left out is counted, and the page says so.
 
-{"vocabulary": {"ids": packed, "texts": [" the", ...]},         every token that is named, once; store.js shows spaces
+{"vocabulary": {"ids": packed, "texts": [" the", ...],          every token that is named, once; store.js shows spaces
+                "short": {"17": "====…⟨1,000 characters⟩"}},    what is shown of those that are too long, by their place
  "numbers": [0, 1], "lengths": [412, 80], "left_out": [0, 0], "prompts": ["What is ...", ""],
  "tokens": packed, "category": packed,                          for the tokens of all examples, one after the other
  "runs": [{"missing": [], "gap": packed, "nll": ..., "entropy": ..., "rank": ..., "norm": ..., "competitor": ...,
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from trimsft.report.page.packing import linear, rooted, whole
 from trimsft.report.runs import Run
 from trimsft.text.templates import SYSTEM_PROMPT
-from trimsft.text.visible import json_for_script, visible
+from trimsft.text.visible import json_for_script, shortened, visible
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200
@@ -93,9 +94,12 @@ def _pack(shown: Shown, *, with_top: bool) -> dict[str, Any]:
         for table, match in zip(shown.tables, shown.matches, strict=True)
     ]
     ids = np.array(sorted(names), dtype=np.int64)
+    texts = [visible(names[token]) for token in ids.tolist()]
+    shorter = [shortened(names[token], visible) for token in ids.tolist()]
+    short = {place: short for place, (short, text) in enumerate(zip(shorter, texts, strict=True)) if short != text}
     prompts = first.metadata.get("prompts", [])
     return {
-        "vocabulary": {"ids": whole(ids), "texts": [visible(names[token]) for token in ids.tolist()]},
+        "vocabulary": {"ids": whole(ids), "texts": texts, "short": short},
         "numbers": shown.numbers,
         "lengths": [len(rows) for rows in shown.rows],
         "left_out": shown.left_out,

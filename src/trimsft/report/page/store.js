@@ -68,12 +68,17 @@ const showText = (text) => {
 };
 const onOneLine = (shown) => (shown.includes("\n") ? shown.replaceAll("\n", "") : shown);
 
-// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown, names (shown, on one line), typeOf, typeTexts, ids, runs, corpus}
+// {examples: [{number, start, length, leftOut, prompt}], token, category, texts, shown (a long one cut), names (shown, on one line), typeOf, typeTexts, typeNames, ids, runs, corpus}
 // a type is a text: several ids may have one
-const typesIn = (texts) => {
+const typesIn = (texts, names) => {
   const known = new Map();
-  for (const text of texts) if (!known.has(text)) known.set(text, known.size);
-  return { typeOf: Uint32Array.from(texts, (text) => known.get(text)), typeTexts: [...known.keys()] };
+  const typeNames = [];
+  texts.forEach((text, place) => {
+    if (known.has(text)) return;
+    known.set(text, known.size);
+    typeNames.push(names[place]);
+  });
+  return { typeOf: Uint32Array.from(texts, (text) => known.get(text)), typeTexts: [...known.keys()], typeNames };
 };
 
 const openStore = async () => {
@@ -85,10 +90,11 @@ const openStore = async () => {
     start += lengths[place];
     return example;
   });
-  const shown = vocabulary.texts.map(showText);
+  const shown = vocabulary.texts.map((text, place) => showText(vocabulary.short[place] ?? text));
+  const names = shown.map(onOneLine);
   return {
-    examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names: shown.map(onOneLine), size: start,
-    ...typesIn(vocabulary.texts),
+    examples, token, category: kinds, ids, texts: vocabulary.texts, shown, names, size: start,
+    ...typesIn(vocabulary.texts, names),
     runs: await Promise.all(runs.map(unpackRun)),
     corpus: await Promise.all(tokenData.corpus.map(unpackCorpus)),
   };

@@ -17,7 +17,7 @@ from trimsft.report.runs import Run
 from trimsft.report.sides import Side
 from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
 from trimsft.text.templates import SYSTEM_PROMPT
-from trimsft.text.visible import spaced, visible
+from trimsft.text.visible import shortened, visible
 
 PROMPT = 300  # characters of the prompt that are shown
 NAMED = 2  # wrong steps of the example that are spelled out
@@ -78,7 +78,7 @@ def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
         "after": "…" if excerpt.cut_after else "",
         "tokens": [
             {
-                "text": visible(token.text),
+                "text": shortened(token.text, visible),
                 "class": f"lit l{token.levels[place]}" + (" told" if token.marked else ""),
                 "title": _named(token),
             }
@@ -88,7 +88,8 @@ def _row(runs: Sequence[Run], story: Story, place: int) -> dict[str, Any]:
 
 
 def _named(token: Lit) -> str:
-    gold, competitor = (visible(text.strip()) or spaced(text).strip() for text in (token.text, token.competitor))
+    texts = (token.text, token.competitor)
+    gold, competitor = (shortened(text, visible).strip() or shortened(text).strip() for text in texts)
     return f"“{gold}” has a gap of {number(token.gap).replace('-', MINUS)} to “{competitor}”"
 
 

@@ -19,7 +19,7 @@ from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_ex
 from trimsft.report.page.packing import cells_each, corpus_cells
 from trimsft.report.page.provenance import cut_notes
 from trimsft.report.runs import Run
-from trimsft.text.visible import json_for_script, spaced, visible
+from trimsft.text.visible import json_for_script, shortened, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.quantiles import Column
@@ -121,11 +121,11 @@ def _written(shown: Shown) -> list[dict[str, Any]]:
     for number, rows in list(zip(shown.numbers, shown.rows, strict=True))[:WRITTEN]:
         tokens = [
             {
-                "text": spaced(first.texts["text"][row]),
+                "text": shortened(first.texts["text"][row]),
                 "step": sum(first["gap"][row] >= edge for edge in GAP_EDGES),
                 "nll": float(first["nll"][row]),
                 "gap": float(first["gap"][row]),
-                "competitor": spaced(first.texts["competitor_text"][row]),
+                "competitor": shortened(first.texts["competitor_text"][row]),
             }
             for row in rows[:_WRITTEN_TOKENS].tolist()
         ]

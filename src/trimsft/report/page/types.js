@@ -5,7 +5,6 @@ const TYPES_SHOWN = 12;
 const typesOf = (store, view) => {
   const { typeOf, typeTexts, token } = store;
   if (!store.typeCount) {
-    store.typeNames = typeTexts.map((text) => onOneLine(showText(text)));
     store.typeCount = new Uint32Array(typeTexts.length);
     for (let i = 0; i < store.size; i++) store.typeCount[typeOf[token[i]]]++;
   }
