@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,3 +48,28 @@ def test_the_checks_are_those_of_the_commands() -> None:
         trimsft.measure_tokens("model", "data.jsonl", limit=0)
     with pytest.raises(UsageError, match="bandwidth: must be above 0, got 0"):
         trimsft.write_report("runs/trim", bandwidth=0)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 2.5, b"m", object(), [None], [3], {"a": 1}.keys, []], ids=repr)
+def test_arguments_of_another_kind_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base, data = lab.base_model_path(), "d.jsonl"
+    calls: dict[str, Callable[[], Any]] = {
+        "models": lambda: trimsft.measure_tokens(wrong, data),
+        "data": lambda: trimsft.measure_tokens(base, wrong),
+        "model": lambda: trimsft.audit_data(data, wrong, out="audit"),
+        "runs": lambda: trimsft.write_report(wrong),
+        "model_name_or_path": lambda: trimsft.train_model(model=wrong, data=data, output_dir="run"),
+        "dataset_name": lambda: trimsft.train_model(model=str(base), data=wrong, output_dir="run"),
+    }
+    if wrong is not None:
+        calls["config"] = lambda: trimsft.train_model(config=wrong, output_dir="run")
+    for field, call in calls.items():
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert caught.value.field == field and "\n" not in str(caught.value), field
+    with pytest.raises(UsageError, match="runs: must be"):
+        trimsft.compare_runs(wrong)
+    assert not list(tmp_path.iterdir())

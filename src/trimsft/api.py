@@ -13,9 +13,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from trimsft.errors import WrongArgument
 
 if TYPE_CHECKING:
     from trimsft.audit.run import AuditResult
@@ -36,7 +38,7 @@ def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTabl
     """
     from trimsft.tokens import TokenSettings, measure
 
-    return measure.measure_tokens(TokenSettings(models=_texts(models), data=str(data), **options))
+    return measure.measure_tokens(TokenSettings(models=_texts("models", models), data=_text(data), **options))
 
 
 def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResult:
@@ -50,7 +52,7 @@ def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResu
     from trimsft.audit import AuditSettings
     from trimsft.audit.run import audit
 
-    return audit(AuditSettings(data=str(data), model=str(model), **options))
+    return audit(AuditSettings(data=_text(data), model=_text(model), **options))
 
 
 def compare_runs(runs: Names, **options: Any) -> Compared:
@@ -62,7 +64,7 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
     """
     from trimsft.report import CompareSettings, compare
 
-    return compare(CompareSettings(runs=tuple(map(Path, _texts(runs))), **options))
+    return compare(CompareSettings(runs=_texts("runs", runs), **options))
 
 
 def write_report(runs: Names, **options: Any) -> ReportFiles:
@@ -74,8 +76,15 @@ def write_report(runs: Names, **options: Any) -> ReportFiles:
     """
     from trimsft.report import ReportSettings, make_report
 
-    return make_report(ReportSettings(runs=_texts(runs), **options))
+    return make_report(ReportSettings(runs=_texts("runs", runs), **options))
 
 
-def _texts(names: Names) -> tuple[str, ...]:
-    return (str(names),) if isinstance(names, str | Path) else tuple(map(str, names))
+def _texts(field: str, names: Names) -> tuple[Any, ...]:
+    """The names as settings take them, which refuse what is no text."""
+    if isinstance(names, bytes) or not isinstance(names, str | Path | Iterable):
+        raise WrongArgument("must be a text or a path, or a list of them", field=field, value=names)
+    return (_text(names),) if isinstance(names, str | Path) else tuple(map(_text, names))
+
+
+def _text(name: Any) -> Any:
+    return str(name) if isinstance(name, Path) else name

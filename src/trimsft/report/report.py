@@ -43,6 +43,8 @@ class ReportSettings:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if not self.runs:
+            raise UsageError("there are none", field="runs", hint="name at least one")
         if self.out is not None and (self.out.is_file() or self.out.suffix == ".html"):
             hint = "the page in it is called report.html"
             raise UsageError("must be a folder", field="out", value=str(self.out), hint=hint)

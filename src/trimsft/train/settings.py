@@ -95,6 +95,8 @@ def make_settings(fields: Mapping[str, Any]) -> Settings:
     own = _with_trl_names(own)
     _check_names(parser, own)
     config = own.pop("config", None)
+    if config is not None and not isinstance(config, str):
+        raise UsageError("must be text: a YAML file or the name of a recipe", field="config", value=config)
     recipe = {} if config is None else _read_recipe(parser, config)
     return _settle(parser, [], recipe | own, wants_bf16="bf16" in own)
 
@@ -109,6 +111,9 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     raw = dict(vars(read))
     for kind in KINDS:
         check_fields(kind, raw)
+    for name in ALSO.values():  # objects of Python, and of YAML's rarer tags, are not looked at above
+        if not isinstance(raw[name], str | None):
+            raise UsageError("must be text", field=name, value=raw[name])
     overrides = copy.deepcopy(_overrides(raw))  # transformers changes some values in place
     if overrides.get("bf16") and not wants_bf16 and not _has_half_precision():
         logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
