@@ -39,6 +39,23 @@ def wait():
 heed(end_at_once)
 typer.run(wait)
 """
+LEAVING = """
+import signal, sys, time, typer
+from trimsft.cli.ending import ending
+from trimsft.signals import end_at_once, heed
+class Leaving:
+    def __del__(self):
+        signal.raise_signal(int(sys.argv[1]))
+def leave():
+    with ending({}):
+        Leaving()
+        time.sleep(20)
+        print("went on")
+heed(end_at_once)
+app = typer.Typer()
+app.command()(leave)
+app([])
+"""
 
 
 @pytest.mark.parametrize(
@@ -111,6 +128,12 @@ def test_signals_end_a_command_that_has_not_begun(number: int, code: int, how: s
     done = subprocess.run([sys.executable, "-c", IMPORTING, str(int(number))], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == f"trimsft: {how} before anything was begun\n"
+
+
+@pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
+def test_a_signal_that_falls_into_the_end_of_an_object_is_not_lost(number: int, code: int, how: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVING, str(int(number))], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout) == (code, f"trimsft: {how}\n", "")
 
 
 def test_a_second_signal_does_not_cut_off_what_is_said_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,13 @@
 0 done, 1 failed on the way, 2 refused as it stands, 129 after SIGHUP, 130 after Ctrl-C, 143 after SIGTERM.
 """
 
+import _thread
 import contextlib
 import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,13 +36,14 @@ def ending(
         resumes: whether the command, interrupted and called again, goes on with what it has done.
         quiet: whether results and errors alone are printed.
     """
-    before = _quiet.set(quiet)
+    before, drops = _quiet.set(quiet), sys.unraisablehook
     if quiet:
         os.environ["TQDM_DISABLE"] = "1"  # the bars of libraries that are not imported yet
     try:
         with _log_told(logging.ERROR if quiet else level):
             if signal.getsignal(signal.SIGTERM) is end_at_once:  # of a program, not of a caller in Python
                 heed(_interrupt)
+                sys.unraisablehook = _interrupt_again
             yield
     except (TrimSFTError, KeyboardInterrupt, OSError, FloatingPointError, MemoryError, RuntimeError) as error:
         if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGTERM) is _interrupt:
@@ -52,6 +55,7 @@ def ending(
             tell(line)
         raise typer.Exit(exit_code(error)) from None
     finally:
+        sys.unraisablehook = drops
         _quiet.reset(before)
 
 
@@ -106,6 +110,20 @@ def is_first_process() -> bool:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise interruption(number)
+
+
+def _interrupt_again(dropped: "sys.UnraisableHookArgs") -> None:
+    """A signal that falls into the end of an object, where Python drops whatever is raised, comes again afterwards."""
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        # not threading.Thread, whose lock the interrupted code may hold
+        _thread.start_new_thread(_signal_later, (exit_code(dropped.exc_value) - 128,))
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def _signal_later(number: int) -> None:
+    time.sleep(0.02)
+    os.kill(os.getpid(), number)
 
 
 class _Tell(logging.Handler):
