@@ -84,4 +84,6 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it leaves nothing running
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: unlike this handler, commands would inherit that
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     sys.exit(main())

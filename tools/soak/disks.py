@@ -14,7 +14,7 @@ from tools.soak.bench import watch
 from tools.soak.campaign import Kind, Lost, Skipped, Trial, require_done, require_refused, require_same, require_told
 from tools.soak.results import result_of
 
-COMMANDS = ("train", "eval", "tokens")
+COMMANDS = ("train", "eval", "tokens", "study")
 GOLDEN = 0.6180339887498949
 LARGE = "512m"
 
