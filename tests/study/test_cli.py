@@ -86,7 +86,7 @@ def test_list_and_show_name_studies_and_cells() -> None:
         ("study table main nowhere", "nowhere: holds no study"),
         ("sweep", "--grid: there is none; name a field and its values, such as margin=0:6:1"),
         ("sweep --grid margin=1 --model a=lab --model b=lab", "--model: a sweep takes one, got 'a=lab and b=lab'"),
-        ("sweep --grid objective=trim,tirm", "--objective: unknown name 'tirm'; did you mean 'trim'?"),
+        ("sweep --grid objective=trim,tirm", "--grid: objective: unknown name 'tirm'; did you mean 'trim'?"),
         ("sweep --grid margin=1 -b lab-esay --dry-run", "--benchmark: unknown name 'lab-esay'; did you mean"),
         ("sweep --grid margin=1 --select-on lab-esay", "--select-on: unknown name 'lab-esay'; did you mean 'lab-e"),
         ("sweep --grid margin=1 -b lab-easy --select-on lab-easy", "--select-on: is the only benchmark, got 'lab"),
