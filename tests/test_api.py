@@ -50,7 +50,7 @@ def test_the_checks_are_those_of_the_commands() -> None:
         trimsft.write_report("runs/trim", bandwidth=0)
 
 
-@pytest.mark.parametrize("wrong", [None, 3, 2.5, b"m", object(), [None], [3], {"a": 1}.keys, []], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 3, 2.5, b"m", object(), [None], [3], len, []])
 def test_arguments_of_another_kind_are_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any
 ) -> None:

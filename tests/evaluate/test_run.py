@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.processes import finish, start, wait_for
-from trimsft.errors import FAILED, RunError, Stopped, exit_code
+from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
 from trimsft.evaluate.engines import EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.samples import IncompleteEvaluation
@@ -89,8 +89,12 @@ def test_greedy_alone_may_grow_into_samples_of_any_kind(run_eval: Callable[..., 
 def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_path: Path) -> None:
     """The same, with the options of both settings as keywords."""
     (first,) = run_eval(samples=2, sampling=Sampling(max_tokens=9)).scores
-    again = evaluate_model("m", str(benchmark), out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
-    assert again.scores == (first,)
+    for named in (str(benchmark), benchmark, [str(benchmark)]):
+        again = evaluate_model("m", named, out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
+        assert again.scores == (first,)
+    for wrong in (None, 3, [None]):
+        with pytest.raises(UsageError, match="^benchmarks: must be a list of text"):
+            evaluate_model("m", wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sampling"):
         evaluate_model("m", str(benchmark), sampling=Sampling(), max_tokens=9)
 

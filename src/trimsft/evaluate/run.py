@@ -7,7 +7,7 @@ evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -51,7 +51,7 @@ class Evaluated:
         return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
 
 
-def evaluate_model(model: str | Path, benchmarks: str | Sequence[str], **options: Any) -> Evaluated:
+def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **options: Any) -> Evaluated:
     """Sample, grade and score a model; what is recorded already is not generated again.
 
     Args:
@@ -59,7 +59,8 @@ def evaluate_model(model: str | Path, benchmarks: str | Sequence[str], **options
         benchmarks: names or .jsonl files; one or several.
         options: fields of `EvalSettings` and of `Sampling`, such as samples=4, max_tokens=512.
     """
-    names = (benchmarks,) if isinstance(benchmarks, str) else tuple(benchmarks)
+    names: Any = (str(benchmarks),) if isinstance(benchmarks, str | Path) else benchmarks
+    names = tuple(names) if isinstance(names, Iterable) else names  # what is no list is refused with the settings
     drawing = {field.name: options.pop(field.name) for field in fields(Sampling) if field.name in options}
     sampling: dict[str, Any] = {"sampling": Sampling(**drawing)} if drawing else {}
     return evaluate(EvalSettings(model=str(model), benchmarks=names, **sampling, **options))

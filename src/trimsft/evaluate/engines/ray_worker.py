@@ -66,7 +66,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        hint = "pip install 'trimsft[ray]'"
+        hint = "pip install ray"
         raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS") or None

@@ -42,7 +42,7 @@ class VllmEngine:
             raise EngineError(
                 f"vllm cannot be imported ({one_line(error)})",
                 field="engine",
-                hint="install trimsft[vllm], or use another engine",
+                hint="pip install 'vllm==0.32.*', or use another engine",
             ) from error
         self._vllm = vllm
         try:
