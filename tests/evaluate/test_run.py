@@ -93,7 +93,7 @@ def test_from_python(run_eval: Callable[..., Evaluated], benchmark: Path, tmp_pa
         again = evaluate_model("m", named, out=tmp_path / "run", template="plain", samples=2, max_tokens=9)
         assert again.scores == (first,)
     for wrong in (None, 3, [None]):
-        with pytest.raises(UsageError, match="^benchmarks: must be a list of text"):
+        with pytest.raises(UsageError, match=r"^benchmarks: must be a list of text"):
             evaluate_model("m", wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="sampling"):
         evaluate_model("m", str(benchmark), sampling=Sampling(), max_tokens=9)
