@@ -204,7 +204,7 @@ def test_a_model_is_known_by_what_it_holds(tmp_path: Path) -> None:
 
 def test_without_vllm_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(EngineError, match=r"vllm cannot be imported .*; install trimsft\[vllm\]"):
+    with pytest.raises(EngineError, match=r"vllm cannot be imported .*; pip install 'vllm"):
         VllmEngine("some/model")
 
 
