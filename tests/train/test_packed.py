@@ -45,6 +45,7 @@ from trimsft.train.packed import (
     MOST_CHANGE,
     PackedRows,
     PacksTexts,
+    change_when_moved,
     labels_of_others,
     real_tokens,
     relative,
@@ -377,7 +378,18 @@ def test_kernels_are_told_where_moved_texts_begin() -> None:
 
 
 def test_the_change_is_in_units_of_the_spread() -> None:
-    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); they move by 2 in all
-    change = torch.tensor([2.0, 4.0, 16.0, 84.0])
-    assert relative(change) == pytest.approx(0.5 / 5**0.5) and relative(change) > MOST_CHANGE
-    assert relative(torch.tensor([0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves
+    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); they move by 2 in all, the two beginnings by 1.5
+    change = torch.tensor([2.0, 4.0, 1.5, 2.0, 16.0, 84.0])
+    assert relative(change) == pytest.approx(0.75 / 5**0.5) and relative(change) > MOST_CHANGE
+    assert relative(torch.tensor([2.0, 4.0, 0.0, 2.0, 16.0, 84.0])) == pytest.approx(0.5 / 5**0.5)
+    assert relative(torch.tensor([0.0, 4.0, 0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves
+
+
+def test_beginnings_of_long_texts_count_by_themselves() -> None:
+    """Of 10 + 40 tokens of a text, the first ten of which move by 1."""
+    nll = torch.arange(50.0)
+    positions = torch.cat([torch.arange(3), torch.arange(51)])[None]
+    said = iter([nll, torch.cat([nll[:10] + 1, nll[10:]])])
+    model = lambda **batch: SimpleNamespace(tokens=SimpleNamespace(nll=next(said)))  # noqa: E731
+    change = change_when_moved(model, {"input_ids": torch.arange(54)[None], "position_ids": positions})
+    assert change.tolist() == [10, 50, 10, 16, nll.sum(), nll.square().sum()]
