@@ -38,7 +38,7 @@ from trimsft.bench.head import machine
 from trimsft.errors import one_line
 from trimsft.objectives import SFT
 from trimsft.train import masks, patch, unpatch
-from trimsft.train.packed import IN_FLOAT32, change_when_moved, relative
+from trimsft.train.packed import IN_FLOAT32, change_between, relative
 
 ROUNDING = 1e-4
 SECONDS, MEMORY, MOST_PARAMETERS = 180, 8 << 30, 30_000_000
@@ -212,7 +212,7 @@ def _packed(model: Any, rows: Sequence[Sequence[Tensor]], alone: Sequence[Tensor
 
 def _is_refused(model: Any, rows: Sequence[Sequence[Tensor]]) -> bool:
     try:
-        change = change_when_moved(patch(model, SFT()), _batch(rows))
+        change = change_between(patch(model, SFT()), _batch(rows))
     finally:
         unpatch(model)
     return relative(change) > IN_FLOAT32

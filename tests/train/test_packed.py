@@ -45,11 +45,11 @@ from trimsft.train.packed import (
     MOST_CHANGE,
     PackedRows,
     PacksTexts,
-    change_when_moved,
-    labels_of_others,
+    change_between,
+    labels_between,
     real_tokens,
     relative,
-    with_first_moved,
+    with_others_changed,
 )
 
 PACKED: dict[str, dict[str, Any]] = {
@@ -348,16 +348,16 @@ def test_a_prompt_that_is_learned_has_no_place_in_packed_rows(make, field, tmp_p
 # the trial itself --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_text_of_each_row_is_moved_and_the_others_are_compared() -> None:
+def test_texts_beside_those_compared_are_changed_and_the_first_is_moved() -> None:
     batch = {
         "input_ids": torch.tensor([[11, 12, 13, 21, 22, 31], [14, 15, 23, 24, 25, 0]]),
         "position_ids": torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 0, 1, 2, 0]]),
     }
     none = IGNORED
-    batch["labels"] = labels_of_others(batch)
+    batch["labels"] = labels_between(batch)
     assert batch["labels"].tolist() == [[none, none, none, none, 22, none], [none, none, none, 24, 25, none]]
-    moved = with_first_moved(batch)
-    assert moved["input_ids"].tolist() == [[21, 22, 31, 0, 25, 24], [23, 24, 25, 0, 31, 22]]
+    moved = with_others_changed(batch)
+    assert moved["input_ids"].tolist() == [[21, 22, 14, 0, 25, 24], [23, 24, 25, 11, 31, 22]]
     assert moved["labels"].tolist() == [[none, 22, none, none, none, none], [none, 24, 25, none, none, none]]
     assert moved["position_ids"].tolist() == [[0, 1, 0, 0, 1, 2], [0, 1, 2, 0, 0, 1]]
 
@@ -367,8 +367,8 @@ def test_kernels_are_told_where_moved_texts_begin() -> None:
     collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     texts = [[11, 12, 13], [21, 22], [31, 32, 33, 34]]
     batch = collator([{"input_ids": text} for text in texts])
-    expected = collator([{"input_ids": text} for text in (*texts[1:], [34, 33, 32])])
-    moved = with_first_moved(batch)
+    expected = collator([{"input_ids": text} for text in (texts[1], [21, 13, 12, 11], [34, 33, 32])])
+    moved = with_others_changed(batch)
     assert moved.keys() == expected.keys()
     for name, value in expected.items():
         if name == "labels":  # of the others, as they were
@@ -391,5 +391,5 @@ def test_beginnings_of_long_texts_count_by_themselves() -> None:
     positions = torch.cat([torch.arange(3), torch.arange(51)])[None]
     said = iter([nll, torch.cat([nll[:10] + 1, nll[10:]])])
     model = lambda **batch: SimpleNamespace(tokens=SimpleNamespace(nll=next(said)))  # noqa: E731
-    change = change_when_moved(model, {"input_ids": torch.arange(54)[None], "position_ids": positions})
+    change = change_between(model, {"input_ids": torch.arange(54)[None], "position_ids": positions})
     assert change.tolist() == [10, 50, 10, 16, nll.sum(), nll.square().sum()]

@@ -175,7 +175,9 @@ def wrong_model(trial: Trial) -> None:
     bench, rng = trial.bench, trial.rng
     folder = trial.folder / "model"
     shutil.copytree(bench.base, folder)
-    what = rng.choice((_wrong_file, _wrong_json, _wrong_tensor))(folder, rng)
+    make_wrong = rng.choice((_wrong_file, _wrong_json, _wrong_tensor))
+    what = make_wrong(folder, rng)
+    weights = "model.safetensors"
     words = {
         "train": [*bench.words("train"), "--model_name_or_path", "model", "--max_steps", "1"],
         "eval": ["eval", "model", "-b", str(bench.benchmark), "--samples", "1", "--max-tokens", "8", "--out", "out"],
@@ -186,7 +188,9 @@ def wrong_model(trial: Trial) -> None:
     trial.note(what)
     ended = trial.run(words[command])
     require_told(ended, what)
-    if "tensor" in what:  # randomly initialised weights, or NaN, are no model
+    # randomly initialised weights, or NaN, are no model; other bytes in their place are one like any other
+    is_other_size = (folder / weights).stat().st_size != (bench.base / weights).stat().st_size
+    if make_wrong is _wrong_tensor or is_other_size:
         require_refused(ended, what)
 
 

@@ -2,8 +2,8 @@
 
 With `packing` or `padding_free` only positions say where a text ends. A model that does not look there, or whose layers
 carry a state from token to token, is trained on texts that see the ones before them, and nothing shows it. So it is
-tried with the first batch: the first text of each row is moved to its end and gets other tokens, and the
-log-likelihoods of the other texts must not change.
+tried with the first batch: the first text of each row is moved to its end, every other one gets other tokens, and the
+log-likelihoods of the texts between must not change.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BEGINNING = 16
 """Tokens of a text that are compared by themselves, too: what a long text says later depends on others but little."""
 
 MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
-"""How far log-likelihoods may move, on average, in units of their spread. SmolLM2 moves by 3e-3 in bfloat16 and 8e-7 in
-float32, by rounding, and by 0.5 and more where its texts see each other (docs/guides/packing.md)."""
+"""How far log-likelihoods may move, on average, in units of their spread. Rounding moves those of SmolLM2 by 4e-3 in
+bfloat16 and 9e-7 in float32, texts that see each other by 0.44 and more (benchmarks/packed_texts.py)."""
 
 
 class PacksTexts:
@@ -73,14 +73,14 @@ class PacksTexts:
         if self._are_apart or not is_packed or splits_rows(self.accelerator):
             return
         # of all ranks, so that all of them go on alike
-        if self._total((labels_of_others(batch) != IGNORED).sum()) < 2:
+        if self._total((labels_between(batch) != IGNORED).sum()) < 2:
             return
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(_evaluating(model))
             if self._compile_settings is not None:  # nothing is compiled for this
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
-            change = self._total(change_when_moved(model, batch))
+            change = self._total(change_between(model, batch))
         if not relative(change) <= self._most_change:  # NaN is none
             inner = inside_peft(self.model)
             attention = f"{inner.config._attn_implementation} attention"
@@ -148,19 +148,24 @@ class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
 # ---- are texts of a row computed as if each were alone?
 
 
-def labels_of_others(batch: Mapping[str, Any]) -> Tensor:
-    """All texts of each row but its first, each to be predicted from its own first token on."""
-    is_other = _text_starts(batch).cumsum(dim=-1) > 1
-    return torch.where(is_other & (batch[POSITIONS] > 0), batch["input_ids"], IGNORED)
+def labels_between(batch: Mapping[str, Any]) -> Tensor:
+    """The second text of each row, the fourth and so on, each to be predicted from its own first token on."""
+    is_between = _numbers(batch) % 2 == 0
+    return torch.where(is_between & (batch[POSITIONS] > 0), batch["input_ids"], IGNORED)
 
 
-def with_first_moved(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The same texts, but that the first of each row is at its end, with tokens from elsewhere in the batch."""
-    ids, is_first = batch["input_ids"], _text_starts(batch).cumsum(dim=-1) == 1
-    replaced = {**batch, "input_ids": torch.where(is_first, ids.flatten().flip(0).view_as(ids), ids)}
-    order = is_first.long().argsort(dim=-1, stable=True)
-    moved = {name: replaced[name].gather(-1, order) for name in ("input_ids", "labels", POSITIONS)}
+def with_others_changed(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The first text of each row at its end; it, the third and so on with tokens from elsewhere in the batch."""
+    ids, numbers = batch["input_ids"], _numbers(batch)
+    changed = {**batch, "input_ids": torch.where(numbers % 2 == 0, ids, ids.flatten().flip(0).view_as(ids))}
+    order = (numbers == 1).long().argsort(dim=-1, stable=True)
+    moved = {name: changed[name].gather(-1, order) for name in ("input_ids", "labels", POSITIONS)}
     return {**batch, **moved, **_borders(batch, moved)}
+
+
+def _numbers(batch: Mapping[str, Any]) -> Tensor:
+    """Which text of its row a token is of, from 1 on."""
+    return _text_starts(batch).cumsum(dim=-1)
 
 
 def _borders(batch: Mapping[str, Any], moved: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -180,10 +185,10 @@ def _text_starts(batch: Mapping[str, Any]) -> Tensor:
     return batch[POSITIONS] == 0  # type: ignore[no-any-return]
 
 
-def change_when_moved(model: Any, batch: Mapping[str, Any]) -> Tensor:
-    """What `relative` takes, of all texts but the first of each row, when that is moved to the end."""
-    batch = {name: value for name, value in batch.items() if name != COLUMN} | {"labels": labels_of_others(batch)}
-    nll, other = _nll(model, batch), _nll(model, with_first_moved(batch))
+def change_between(model: Any, batch: Mapping[str, Any]) -> Tensor:
+    """What `relative` takes, of every second text, when those beside it are changed."""
+    batch = {name: value for name, value in batch.items() if name != COLUMN} | {"labels": labels_between(batch)}
+    nll, other = _nll(model, batch), _nll(model, with_others_changed(batch))
     begins = (batch[POSITIONS][batch["labels"] != IGNORED] <= BEGINNING).to(nll.device)
     moved, one = (nll - other).abs(), torch.ones_like(nll)
     sums = (moved, one, moved * begins, one * begins, nll, nll.square())
