@@ -1,6 +1,6 @@
 """What attention costs with and without a mask, by the kernels that torch has; writes JSON. For CUDA only.
 
-    python benchmarks/attention.py --out docs/results/attention_h200.json
+    python benchmarks/attention.py --out results/attention_h200.json
 
 Forward and backward of one layer, called as transformers does: grouped keys where there is no mask, repeated ones where
 there is. Then what the first call of a length costs, how far gradients are from those in float64, and whether

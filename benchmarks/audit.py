@@ -1,8 +1,8 @@
 """How well does `trimsft audit` find errors? Precision and recall where the errors are known; writes JSON and a table.
 
-    python benchmarks/audit.py --out runs/audit --results docs/results/audit_lab.json
+    python benchmarks/audit.py --out runs/audit --results results/audit.json
     python benchmarks/audit.py --out runs/audit --conditions gsm8k math --model SmolLM2-135M --data DATA \
-        --template plain --learning-rate 1e-4 --updates 12 --rows 300 --results docs/results/audit_smollm2.json
+        --template plain --learning-rate 1e-4 --updates 12 --rows 300 --results results/audit.json
 
 In the lab the wrong steps are known: some rows at three rates, in the format that the base knows and in one that it has
 never seen. In GSM8K and MATH one digit of one number is altered in a share of the rows; DATA is a folder with

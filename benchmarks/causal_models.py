@@ -1,6 +1,6 @@
 """Which causal models of transformers the fused head fits, which do without an attention mask, which can be packed.
 
-    python benchmarks/causal_models.py --out docs/results/causal_models.json
+    python benchmarks/causal_models.py --out results/causal_models.json
     python benchmarks/causal_models.py --only llama opt mamba
 
 Every kind of causal model that transformers knows is built small, with random weights, in float32 on the CPU, in a

@@ -1,6 +1,6 @@
 """How often a 95 % interval of `trimsft.scoring` holds the truth: simulated evaluations; writes JSON.
 
-    python benchmarks/coverage.py --simulations 1000 --out docs/results/coverage.json
+    python benchmarks/coverage.py --simulations 1000 --out results/coverage.json
 
 scores: problems are right with chances drawn from Beta(m s, (1 - m) s), mean m; s = 0.5 is solved or not, s = 5 in
     between, "alike" gives all the same chance. Half of the wrong answers agree with each other. Every metric is there

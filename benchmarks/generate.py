@@ -1,6 +1,6 @@
 """Tokens a second of `trimsft eval`, of `generate` and of `generate_batch` of transformers, in one run; writes JSON.
 
-    python benchmarks/generate.py --model MODEL --problems gsm8k.jsonl --out docs/results/generate_h200.json
+    python benchmarks/generate.py --model MODEL --problems gsm8k.jsonl --out results/generate_h200.json
     python benchmarks/generate.py --model smollm2-135m --device cuda --limit 128 --batches 128 --max-tokens 320 \
         --out generate.json                                   # random weights and prompts: needs no file
     python benchmarks/generate.py --model tiny --limit 16 --samples 4 --batches 16 --max-tokens 32 --dtype float32 \

@@ -1,6 +1,6 @@
 """What docs/grading.md claims about the grader, measured; writes JSON.
 
-    python benchmarks/grading.py --data ../shared/data/benchmarks --out docs/results/grading.json \
+    python benchmarks/grading.py --data ../shared/data/benchmarks --out results/grading.json \
         --source rho=rho ... --math-verify-tests Math-Verify/tests \
         --qwen Qwen2.5-Math/evaluation --qwen-python qwen-env/bin/python
 

@@ -1,6 +1,6 @@
 """The fused head against its peers on several shapes; writes JSON.
 
-    python benchmarks/head.py --out docs/results/head_h200.json
+    python benchmarks/head.py --out results/head_h200.json
     python benchmarks/head.py --out gemma.json --shapes Gemma --only trimsft quack compiled
 
 Peers that are not installed are listed with the reason. Inputs are synthetic: `synthetic_head`.

@@ -1,6 +1,6 @@
 """The chunked head against plain torch on the CPU: time and peak memory; writes JSON.
 
-    python benchmarks/head_cpu.py --out docs/results/head_cpu.json [--states states.safetensors]
+    python benchmarks/head_cpu.py --out results/head_cpu.json [--states states.safetensors]
 
 Every method runs in a process of its own; its peak resident memory above that before the step is reported, the
 gradients included. Synthetic gaps, or the real hidden states given.

@@ -1,8 +1,8 @@
 """When does trimming help? The quickstart under several conditions and seeds; writes the raw scores and a table.
 
-    python benchmarks/lab.py --out runs/lab --results docs/results/lab_cpu.json
+    python benchmarks/lab.py --out runs/lab --results results/lab_cpu.json
     python benchmarks/lab.py --out runs/lab-32m --base runs/base-32m --device cuda --workers 6 --rows 9600 \
-        --problems 100 --results docs/results/lab_h200.json
+        --problems 100 --results results/lab_h200.json
 
 A condition changes one thing of the quickstart's settings. Every condition and seed is an ordinary quickstart folder
 below --out: stopped, the same command continues. Intervals are over seeds and problems (`scoring.run_intervals`).

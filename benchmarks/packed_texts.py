@@ -1,9 +1,9 @@
 """How far log-likelihoods move in the trial of packed texts, where a model keeps them apart and where not; writes JSON.
 
     python benchmarks/packed_texts.py MODEL --data gsm8k_train.jsonl --texts 8 --shortest 60 --cut 40 \\
-        --dtypes float32 bfloat16 --out docs/results/packed_texts_short.json
+        --dtypes float32 bfloat16 --out results/packed_texts.json
     python benchmarks/packed_texts.py MODEL --data numina_cot_2k.jsonl.gz --texts 4 --shortest 380 --longest 520 \\
-        --out docs/results/packed_texts_long.json
+        --out results/packed_texts.json
 
 The trial is the trainer's own (`trimsft.train.packed`), of one row with all texts. It is made three times:
 

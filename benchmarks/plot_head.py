@@ -1,6 +1,6 @@
 """Draw the comparison of heads from the JSON of benchmarks/head.py: SVG, PNG, and the numbers as CSV.
 
-python benchmarks/plot_head.py docs/results/head_h200.json docs/figures/head_h200.svg
+python benchmarks/plot_head.py results/head_h200.json docs/figures/head_h200.svg
 """
 
 from __future__ import annotations

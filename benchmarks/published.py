@@ -2,7 +2,7 @@
 
     git clone https://github.com/microsoft/ToRA            # and the three below
     python benchmarks/published.py --source ToRA=ToRA --source grade-school-math=grade-school-math \
-        --source rho=rho --source Qwen2.5-Math=Qwen2.5-Math --out docs/results/published.json
+        --source rho=rho --source Qwen2.5-Math=Qwen2.5-Math --out results/published.json
 
 A source that is not given is left out. Each dump becomes a record as `trimsft eval` writes it (settings.json,
 problems.jsonl, samples.jsonl), and from there on everything is the package's own: `judge` grades and scores. The

@@ -1,6 +1,6 @@
 """What leaving rows out of the head's backward pass does to the update of an optimizer; writes JSON and a table.
 
-    python benchmarks/skipping.py --out docs/results/skipping.json
+    python benchmarks/skipping.py --out results/skipping.json
 
 The lab's base with a head of its own (untied) makes some AdamW updates with each threshold. Adam divides each element
 by the size of its own gradient, so that a row of the head whose tokens are all easy moves as far as any other, however

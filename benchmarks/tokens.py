@@ -1,6 +1,6 @@
 """Time of `write_token_table` against plain forward passes over the same batches, in one run; writes JSON.
 
-    python benchmarks/tokens.py --out docs/results/tokens_h200.json
+    python benchmarks/tokens.py --out results/tokens_h200.json
     python benchmarks/tokens.py --tokens 20000 --shape tiny --device cpu --out /tmp/tiny.json     # does it run at all
 
 A model of random weights in the shape of Qwen2.5-1.5B, rows of made-up words, `--tokens` trained tokens. The plain

@@ -1,9 +1,9 @@
 """Measure how cost grows with size, a process for each size; writes JSON after each, and goes on where it was stopped.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.growth --out docs/results/growth_cpu.json
+    OMP_NUM_THREADS=1 python -m benchmarks.growth --out results/growth_cpu.json
     python -m benchmarks.growth --only tokens --most 1e7 --out /tmp/growth.json      # series by the start of their name
     python -m benchmarks.growth --device cuda --out growth_gpu.json                  # head and training alone, a minute
-    python -m benchmarks.growth --draw docs/results/growth_cpu.json --figure docs/figures/growth_cpu.svg
+    python -m benchmarks.growth --draw results/growth_cpu.json --figure docs/figures/growth_cpu.svg
 
 The largest table has 10^8 tokens: it takes 6 GB of disk while it is made and 2 GB after that, in the folder for
 temporary files, and is removed at the end.

@@ -1,6 +1,6 @@
 """How fast report.html opens and recolours in Chromium, and how large it is; writes JSON.
 
-    python benchmarks/viewer/measure.py --out docs/results/viewer.json
+    python benchmarks/viewer/measure.py --out results/viewer.json
     python benchmarks/viewer/measure.py --examples 4 --tokens 50 --corpus 1000 --repeats 1 --out /tmp/tiny.json
 
 The page shows `--examples` examples of `--tokens` tokens in two runs, top-5 included, of a corpus of `--corpus` tokens.

@@ -1,9 +1,9 @@
 """The lab's objectives side by side: trains many copies of the base at once and samples them; writes JSON and a table.
 
-    python -m benchmarks.weights.lab --device cuda --seeds 10 11 12 13 14 --results docs/results/weights_lab.json
+    python -m benchmarks.weights.lab --device cuda --seeds 10 11 12 13 14 --results results/weights_lab.json
     python -m benchmarks.weights.lab --device cuda --seeds 10 11 --objectives sft --grid --results grid.json
     python -m benchmarks.weights.lab --device cuda --seeds 10 11 12 --objectives every --results family.json
-    python -m benchmarks.weights.lab --show docs/results/weights_lab.json
+    python -m benchmarks.weights.lab --show results/weights_lab.json
 
 Eight conditions (`tasks.py`), 4,800 rows, 200 updates; 180 problems, greedy and 8 samples at temperature 1. A group of
 models is trained and sampled, then the results are written: stopped, the same command with --continue goes on.

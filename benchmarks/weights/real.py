@@ -4,7 +4,7 @@
     python -m benchmarks.weights.real run prepared.npz --weights SmolLM2.gguf --device cuda --data gsm8k \
         --objectives sft auto-trim --seeds 1 2 3 --out runs/weights
     python -m benchmarks.weights.real grade runs/weights --prepared prepared.npz --model SmolLM2-135M-Instruct \
-        --results docs/results/weights_smollm2.json
+        --results results/weights_smollm2.json
 
 The model is a Llama or a Gemma-3 for text (`architectures.py`); SmolLM2-135M-Instruct and Gemma-3-270m have been tried.
 Three steps, for machines of different kinds. `prepare` writes 7,000 rows of GSM8K and of a mix, and the prompts of

@@ -364,7 +364,7 @@ MEASURED_STEPS = {
     ("sft", 1): 15.41, ("sft", 4): 33.70, ("sft", 16): 107.39,
     ("trim", 1): 15.09, ("trim", 4): 32.41, ("trim", 16): 102.37,
 }  # fmt: skip
-"""GiB at the peak: Qwen2.5-1.5B shape, rows of 2048, one H200; docs/results/train_step_h200.json, 40 % of rows kept."""
+"""GiB at the peak: Qwen2.5-1.5B shape, rows of 2048, one H200; results/train_step_h200.json, 40 % of rows kept."""
 
 
 @pytest.mark.parametrize(("objective", "batch"), MEASURED_STEPS)

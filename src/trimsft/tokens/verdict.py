@@ -21,7 +21,7 @@ from trimsft.tokens.table import TokenTable
 
 ENOUGH = 0.2
 """R_eff that a band should have: the paper's Qwen2.5-Math-1.5B has 0.21 at (1, 1). At the lab, whose base has 0.09
-there, bands that reach it score as well as DFT, and the paper's does not (docs/results/studies.md)."""
+there, bands that reach it score as well as DFT, and the paper's does not (docs/results.md)."""
 WIDEST = 6.0  # times the paper's band
 _WIDER = [1 + step / 2 for step in range(int(2 * (WIDEST - 1)) + 1)]
 

@@ -54,7 +54,7 @@ logger = logging.getLogger("trimsft")
 HEADROOM = 0.1  # share of the device that a run which fits leaves free
 UTILISATION = 0.4
 """Assumed share of the device's peak that training reaches, counting recomputed layers as work. One H200 reached 0.41
-to 0.48 from micro-batches of 8192 tokens on, and 0.17 with 2048 (docs/results/train_step_h200.json)."""
+to 0.48 from micro-batches of 8192 tokens on, and 0.17 with 2048 (results/train_step_h200.json)."""
 
 PEAK_FLOPS = {
     "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KEPT_SHARE = {"trim": 0.8}
 """Rows that take part in the head's backward pass, where any are left out: SmolLM2 before training on GSM8K or on a mix
-(gaps of -3.4 to 5.6, docs/results/smollm2); 0.15 after it."""
+(gaps of -3.4 to 5.6, results/smollm2); 0.15 after it."""
 
 _STATES = {
     **dict.fromkeys(("adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_torch_npu_fused"), 2),

@@ -33,7 +33,7 @@ COUNTED_ROWS = 200
 ROWS_UNKNOWN = 20_000
 ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2; for data that is not at hand
 ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
-"""Mean length of a sampled answer. Measured at the lab (docs/results/lab.md's runs); assumed elsewhere."""
+"""Mean length of a sampled answer. Measured at the lab (docs/results.md's runs); assumed elsewhere."""
 WEIGHT_BYTES = 4.0  # bytes of one parameter: float32, as the recipes train
 PEAK_FLOPS = 312e12  # the peak of one A100 in bfloat16: where there is no GPU to ask
 GENERATED_PER_SECOND = 2e13
@@ -45,7 +45,7 @@ LAB_TRAINED_PER_SECOND = 3000.0
 LAB_GENERATED_PER_SECOND = 3700.0
 LAB_OVERHEAD = 4.0
 """Speed of one core with the lab's base: tokens a second in training and generation, and seconds for each cell beside
-them; what the quickstarts of docs/results/lab_cpu.json took on a quiet machine."""
+them; what the quickstarts of results/lab_cpu.json took on a quiet machine."""
 LAB_PARAMETERS = 2.5e6
 BYTES_PER_ANSWER_TOKEN = 5
 
