@@ -35,7 +35,7 @@ def main() -> None:
     options = _parser().parse_args()
     prepared = Prepared.load(options.prepared)
     examples = Examples.of(prepared.training[options.data][: options.rows])
-    jobs = [Job(parse_objective(name), examples, seed=0) for name in options.objectives]
+    jobs = [Job(parse_objective(name), examples, 0, options.lr) for name in options.objectives]
     updates = len(examples) // options.batch
     stages = {0: "start", updates // 2: "middle", updates: "end"}
     settings = {name: getattr(options, name) for name in ("data", "rows", "batch", "lr", "tokens", "turns")}
@@ -53,7 +53,7 @@ def main() -> None:
             print(json.dumps(report["results"][-1]), flush=True)
 
     compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
-    schedule = Schedule(batch=options.batch, learning_rate=options.lr)
+    schedule = Schedule(batch=options.batch)
     train(Base.load(options.weights), jobs, schedule, device=options.device, compute=compute, watch=watch)
 
 

@@ -3,11 +3,13 @@
     architectures.py  what a Llama and a Gemma-3 differ in
     stacked.py        copies of one model, their parameters stacked
     training.py       the training of all copies in one loop, each under its own objective
-    decoding.py       greedy decoding and samples of all copies
+    decoding.py       samples of all copies at several temperatures
     objectives.py     the objectives that are compared, by what is written on the command line
     tables.py         means over seeds, paired differences, intervals
-    tasks.py          the lab's conditions: rows, problems, what answers came to
-    lab.py            the command for the lab: python -m benchmarks.weights.lab --help
+    conditions.py     the conditions of the arena, drawn at random or named
+    tasks.py          rows of a condition, problems, what answers came to
+    rules.py          rules that are tried beside the package's own
+    arena.py          the command for the lab: python -m benchmarks.weights.arena --help
     prepared.py       GSM8K, a mix and benchmarks as token ids in one file
     real.py           the command for real models: python -m benchmarks.weights.real --help
 

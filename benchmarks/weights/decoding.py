@@ -1,11 +1,11 @@
-"""Greedy decoding and samples of stacked models.
+"""Samples of stacked models at several temperatures, 0 being greedy decoding.
 
 All rows of a problem share its prompt: keys and values of a prompt are computed once and stored once, and what a row
 has written itself comes after them, in the same column for all rows. A row that has ended leaves the batch at the next
 multiple of `BLOCK` tokens, when the store also grows. Attention is spelled out, because its softmax is over both parts.
 Logits are chosen from part by part: those of 12,000 rows over a vocabulary of 262,144 would fill 12 GB.
 
-Shapes: M models, K problems, n rows of each problem (the first greedy), R rows of a model that still write, T tokens
+Shapes: M models, K problems, n rows of each problem, R rows of a model that still write, T tokens
 of the longest prompt, S columns written so far, h key heads with g heads each, D size of a head, V vocabulary.
 """
 
@@ -29,7 +29,7 @@ def generate(
     model: StackedModel,
     prompts: Sequence[Sequence[int]],
     *,
-    samples: int,
+    temperatures: Sequence[float],
     new: int,
     eos: int,
     rows_at_once: int,
@@ -38,10 +38,11 @@ def generate(
     """Of each model the token ids [K, n, new] that it wrote, eos in the place of all after the end.
 
     Args:
+        temperatures: one for each row of a problem.
         rows_at_once: this many rows share a forward pass, of several models or of a part of one's problems.
         seed: of the samples; those of models that share a pass are drawn one after the other.
     """
-    n = samples + 1
+    n = len(temperatures)
     models_at_once = max(1, rows_at_once // (len(prompts) * n))
     problems_at_once = min(len(prompts), max(1, rows_at_once // n))
     by_length = sorted(range(len(prompts)), key=lambda at: len(prompts[at]))
@@ -50,7 +51,7 @@ def generate(
         written = np.full((part.count, len(prompts), n, new), eos, np.int32)
         for start in range(0, len(prompts), problems_at_once):
             chosen = by_length[start : start + problems_at_once]
-            batch = _Batch(part, [prompts[at] for at in chosen], n, new, eos, seed + start)
+            batch = _Batch(part, [prompts[at] for at in chosen], temperatures, new, eos, seed + start)
             written[:, chosen] = batch.run().cpu().numpy()
         yield from written
 
@@ -60,9 +61,17 @@ class _Batch:
 
     @torch.no_grad()
     def __init__(
-        self, model: StackedModel, prompts: Sequence[Sequence[int]], n: int, new: int, eos: int, seed: int
+        self,
+        model: StackedModel,
+        prompts: Sequence[Sequence[int]],
+        temperatures: Sequence[float],
+        new: int,
+        eos: int,
+        seed: int,
     ) -> None:
+        n = len(temperatures)
         self.model, self.n, self.eos, self.device = model, n, eos, model.device
+        self.temperatures = torch.tensor(temperatures, device=self.device)
         self.problems, rows = len(prompts), len(prompts) * n
         self.generator = torch.Generator(device=self.device).manual_seed(seed)
         self.written = torch.full((model.count, rows, new), eos, dtype=torch.int32, device=self.device)
@@ -97,14 +106,14 @@ class _Batch:
         return self.written.unflatten(1, (self.problems, self.n))
 
     def _choose(self) -> Tensor:
-        """The largest logit of greedy rows, a sample at temperature 1 of the others: logits plus Gumbel noise."""
+        """Return the largest of logits plus Gumbel noise times the temperature: a sample of softmax(logits / T)."""
         chosen = []
         at_once = max(1, LOGITS // (self.model.count * self.model.vocabulary))
         parts = zip(self.last_MRH.split(at_once, dim=1), self.slots_MR.split(at_once, dim=1), strict=True)
         for last_MRH, slots_MR in parts:
             logits_MRV = self.model.logits(last_MRH)
             noise_MRV = torch.empty_like(logits_MRV).exponential_(generator=self.generator).log_()
-            noise_MRV.masked_fill_((slots_MR % self.n == 0)[..., None], 0.0)
+            noise_MRV.mul_(self.temperatures[slots_MR % self.n][..., None])
             chosen.append(logits_MRV.sub_(noise_MRV).argmax(dim=-1))
             del logits_MRV, noise_MRV  # before the next ones are made
         return torch.cat(chosen, dim=1)

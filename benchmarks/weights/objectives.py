@@ -11,22 +11,21 @@ from functools import cache
 from typing import Any, TypeVar
 
 from trimsft.errors import UsageError
-from trimsft.objectives import NAMES, OBJECTIVES, make_objective, needs_of
+from trimsft.objectives import OBJECTIVES, display_name, make_objective, needs_of
 
 T = TypeVar("T")
 
-MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "auto-trim")
-EVERY = (*dict.fromkeys((*MAIN, *OBJECTIVES)), "p-alpha,alpha=0.5", "p-threshold,alpha=1")
-GRID = tuple(f"trim,margin={m:g},bandwidth={tau:g}" for m in (0, 1.5, 3, 6, 10) for tau in (0.4, 0.8, 2, 4, 8))
-SETS = {"main": MAIN, "every": EVERY, "grid": GRID}
+RULES = "benchmarks.weights.rules:"
+MAIN = ("sft", "dft", "trim", "trim,margin=6,bandwidth=2", "trim-e", "talr", "auto-trim")
+FLOORS = tuple(f"{RULES}Floor,floor={floor:g}" for floor in (0.01, 0.02, 0.03, 0.05, 0.1))
+EVERY = tuple(dict.fromkeys((*MAIN, *OBJECTIVES)))
+SETS = {"main": MAIN, "floors": FLOORS, "every": EVERY}
 """What the names stand for that are sets of objectives."""
 
 
-def named_objectives(names: list[str], *, grid: bool = False) -> list[str]:
-    """Every objective once, in order; each is read before anything is trained."""
-    found: list[str] = []
-    for name in [*names, *(["grid"] if grid else [])]:
-        found += SETS.get(name, (name,))
+def named_objectives(names: list[str]) -> list[str]:
+    """Return every objective once, in order; each is read before anything is trained."""
+    found = [each for name in names for each in SETS.get(name, (name,))]
     for name in found:
         parse_objective(name)
     return list(dict.fromkeys(found))
@@ -71,4 +70,5 @@ def table_name(text: str) -> str:
     """
     name, *settings = text.split(",")
     values = ", ".join(setting.partition("=")[2] for setting in settings)
-    return f"{NAMES.get(name, name)} ({values})" if values else NAMES.get(name, name)
+    title = display_name(name)
+    return f"{title} ({values})" if values else title

@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _train(group: Sequence[tuple[str, int]], base: Base, examples: Examples, options: argparse.Namespace) -> Trained:
-    jobs = [Job(parse_objective(name), examples, seed) for name, seed in group]
-    schedule = Schedule(batch=options.batch, learning_rate=options.lr, trace_every=20)
+    jobs = [Job(parse_objective(name), examples, seed, options.lr) for name, seed in group]
+    schedule = Schedule(batch=options.batch, trace_every=20)
     compute = torch.bfloat16 if options.device.startswith("cuda") else torch.float32
     where: dict[str, Any] = {"device": options.device, "compute": compute}
     reference = make_reference(reference_of(group[0][0]), base, jobs, schedule, **where)
@@ -98,7 +98,7 @@ def _sample(model: Any, prepared: Prepared, options: argparse.Namespace) -> dict
     written = {}
     for benchmark in options.benchmarks:
         prompts, new = prepared.prompts[benchmark][: options.problems], options.new_tokens or NEW_TOKENS[benchmark]
-        rows = {"samples": SAMPLES, "new": new, "rows_at_once": options.rows_at_once}
+        rows = {"temperatures": (0.0, *[1.0] * SAMPLES), "new": new, "rows_at_once": options.rows_at_once}
         (written[benchmark],) = generate(model, prompts, eos=prepared.eos, **rows)
     return written
 

@@ -13,34 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.weights.conditions import Condition, condition
 from benchmarks.weights.stacked import StackedModel
 from benchmarks.weights.training import Examples, Pair, make_batch, token_stats
 from trimsft.lab import TIERS, benchmark
 from trimsft.lab.arithmetic import draw_problems
-from trimsft.lab.styles import FAR, TARGET, UNFAMILIAR, write_solution
+from trimsft.lab.styles import FAR, NEAR, write_solution
 from trimsft.text.encoding import encode_pairs, encode_prompts, load_tokenizer
 from trimsft.text.templates import choose_template
 
-
-@dataclass(frozen=True)
-class Condition:
-    """How rows are written; each of the styles in as many rows."""
-
-    slip_rate: float = 0.05
-    filler_rate: float = 0.1
-    styles: tuple[str, ...] = (TARGET,)
-
-
-CONDITIONS = {
-    "clean": Condition(slip_rate=0.0, filler_rate=0.0),
-    "default": Condition(),
-    "slips20": Condition(slip_rate=0.2),
-    "halfnew": Condition(styles=(TARGET, UNFAMILIAR)),
-    "allnew": Condition(styles=(UNFAMILIAR,)),
-    "allnew20": Condition(slip_rate=0.2, styles=(UNFAMILIAR,)),
-    "filler50": Condition(filler_rate=0.5),
-    "mix": Condition(styles=(TARGET, "words")),
-}
 HELD_OUT_ROWS, HELD_OUT_SEED = 60, 1000
 BINS = 15  # of the expected calibration error
 _BOX = re.compile(r"\\boxed\{(-?\d+)\}")
@@ -53,28 +34,36 @@ def _reading(base: str) -> tuple[Any, Any]:
     return tokenizer, choose_template("auto", tokenizer)
 
 
-def training_pairs(base: str, condition: str, seed: int, rows: int) -> list[Pair]:
-    """Prompts and completions; plain lists, since they come from another process."""
-    return _pairs(base, CONDITIONS[condition], seed, rows)
+def training_pairs(base: str, name: str, seed: int) -> list[Pair]:
+    """Return prompts and completions of a condition; plain lists, since they come from another process."""
+    known = condition(name)
+    return _pairs(base, known, seed, known.rows)
 
 
-def held_out_pairs(base: str, condition: str, seed: int) -> list[Pair]:
-    """Rows of other problems in the same styles, without slips or filler."""
-    clean = replace(CONDITIONS[condition], slip_rate=0.0, filler_rate=0.0)
+def held_out_pairs(base: str, name: str, seed: int) -> list[Pair]:
+    """Return rows of other problems in the same formats, without slips or filler."""
+    clean = replace(condition(name), slip_rate=0.0, filler_rate=0.0)
     return _pairs(base, clean, HELD_OUT_SEED + seed, HELD_OUT_ROWS)
 
 
-def _pairs(base: str, condition: Condition, seed: int, rows: int) -> list[Pair]:
-    """Problem, style, slips and filler are drawn apart: conditions of one seed have the same problems."""
+def _pairs(base: str, known: Condition, seed: int, rows: int) -> list[Pair]:
+    """Problem, format, slips and filler are drawn apart: conditions of one seed have the same problems."""
     rng = random.Random(f"fine-tuning/{seed}")
     streams = {tier: draw_problems(tier, f"fine-tuning/{seed}", "training") for tier in TIERS}
     problems, solutions = [], []
     for number in range(rows):
         problem = next(streams[rng.choice(tuple(TIERS))])
-        style = condition.styles[int(rng.random() * len(condition.styles))]
-        own = random.Random(f"fine-tuning/{seed}/{number}")
-        rates = {"slip_rate": condition.slip_rate, "filler_rate": condition.filler_rate}
-        solutions.append(write_solution(problem, style, own, offsets=FAR, **rates).text)
+        style = known.formats[int(rng.random() * len(known.formats))]
+        solution = write_solution(
+            problem,
+            style,
+            random.Random(f"fine-tuning/{seed}/{number}"),
+            slip_rate=known.slip_rate,
+            offsets=NEAR if known.near else FAR,
+            filler_rate=known.filler_rate,
+            slips_from=len(problem.steps) - 1 if known.last_only else 0,
+        )
+        solutions.append(solution.text)
         problems.append(problem.problem)
     return [*encode_pairs(problems, solutions, *_reading(base))]
 
@@ -95,28 +84,28 @@ class Problems:
         return cls(prompts, [problem.answer for problem in problems], tokenizer.eos_token_id)
 
 
-def grade(base: str, written: NDArray[np.int32], answers: Sequence[str]) -> dict[str, Any]:
-    """What the rows [K, n, new] of a model came to; the first row of a problem is greedy.
+def grade(
+    base: str, written: NDArray[np.int32], answers: Sequence[str], temperatures: Sequence[float]
+) -> dict[str, Any]:
+    """Return what the rows [K, n, new] of a model came to; row i of a problem was drawn at temperatures[i].
 
-    Besides shares it says of each problem how many samples were right, and whether greedy decoding was: one digit each.
+    `right` has a text for each temperature with a digit for each problem: how many of its samples are right.
     """
     tokenizer, _ = _reading(base)
     problems, n, new = written.shape
     texts = tokenizer.batch_decode(written.reshape(-1, new), skip_special_tokens=True)
     boxes = [_BOX.findall(text) for text in texts]
     found = np.array([box[-1] if box else "" for box in boxes], dtype=object).reshape(problems, n)
-    right = found == np.array(answers, dtype=object)[:, None]
+    is_right = found == np.array(answers, dtype=object)[:, None]
     is_new = np.array([_NEW_FORMAT in text for text in texts]).reshape(problems, n)
-    samples = found[:, 1:]
+    drawn_at = np.array(temperatures)
+    by_temperature = {f"{t:g}": drawn_at == t for t in dict.fromkeys(temperatures)}
+    last = by_temperature[f"{max(temperatures):g}"]
     return {
-        "average": float(right[:, 1:].mean()),
-        f"pass@{n - 1}": float(right[:, 1:].any(axis=1).mean()),
-        "greedy": float(right[:, 0].mean()),
-        "boxed": float((samples != "").mean()),
-        "new_format": float(is_new[:, 1:].mean()),
-        "distinct_answers": float(np.mean([len(set(row)) for row in samples])),
-        "right_samples": right[:, 1:].sum(axis=1).tolist(),
-        "right_greedy": right[:, 0].astype(int).tolist(),
+        "right": {t: "".join(map(str, is_right[:, rows].sum(axis=1))) for t, rows in by_temperature.items()},
+        "boxed": float((found[:, last] != "").mean()),
+        "new_format": float(is_new[:, last].mean()),
+        "distinct_answers": float(np.mean([len(set(row)) for row in found[:, last]])),
     }
 
 

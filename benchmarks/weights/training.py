@@ -19,7 +19,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import get_cosine_schedule_with_warmup
 
 from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from trimsft.head import IGNORED, linear_cross_entropy
@@ -68,6 +67,8 @@ class Job:
     objective: Objective
     examples: Examples
     seed: int
+    rate: float = 5e-4
+    """The highest learning rate."""
 
     def first_objective(self) -> Any:
         """As the trainer has it: AutoTrim knows the fixed parts of the format."""
@@ -78,10 +79,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast."""
+    """What all models that are trained at once share."""
 
     batch: int = 24
-    learning_rate: float = 5e-4
     trace_every: int = 10
 
 
@@ -115,7 +115,7 @@ def train(
     head = fused_head if fused else stacked_head
     objectives = [job.first_objective() for job in jobs]
     updates = len(jobs[0].examples) // schedule.batch
-    optimizer, rate = _optimizer(model, updates, schedule.learning_rate)
+    optimizer = AdamW(model, [job.rate for job in jobs])
     traces = _Traces(len(jobs))
     for update, batch in enumerate(_batches(jobs, schedule.batch, updates, device)):
         watch(update, model, objectives)
@@ -125,14 +125,12 @@ def train(
         if update % schedule.trace_every == 0 or update + 1 == updates:
             traces.add(update, outcomes, objectives)
         clip_each(model)
-        optimizer.step()
-        rate.step()
-        optimizer.zero_grad()
+        optimizer.step(cosine_with_warmup(update, updates))
         for at, outcome in enumerate(outcomes):
             if isinstance(objectives[at], Adapts):
                 objectives[at] = objectives[at].observe(outcome.tokens).advance((update + 1) / updates)
     watch(updates, model, objectives)
-    del optimizer, rate
+    del optimizer
     torch.cuda.empty_cache()  # decoding wants large pieces; does nothing without CUDA
     return Trained(model, traces.lists())
 
@@ -153,15 +151,40 @@ def make_reference(
     return train(base, alike, schedule, device=device, compute=compute).model.part(0, len(jobs))
 
 
-def _optimizer(model: StackedModel, updates: int, rate: float) -> tuple[Any, Any]:
-    # element by element, so that stacked models do not see each other
-    tensors = model.parameters.values()
-    groups = [
-        {"params": [one for one in tensors if one.dim() > 2], "weight_decay": 0.01},
-        {"params": [one for one in tensors if one.dim() == 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=model.device.type == "cuda")
-    return optimizer, get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * updates), updates)
+def cosine_with_warmup(update: int, updates: int) -> float:
+    """Return the share of the highest learning rate; as transformers' `get_cosine_schedule_with_warmup`."""
+    warmup = math.ceil(0.1 * updates)
+    if update < warmup:
+        return update / max(1, warmup)
+    return 0.5 * (1 + math.cos(math.pi * (update - warmup) / max(1, updates - warmup)))
+
+
+class AdamW:
+    """`torch.optim.AdamW` with a learning rate for each of the stacked models; matrices decay, vectors do not."""
+
+    def __init__(self, model: StackedModel, rates: Sequence[float]) -> None:
+        self._rates_M = torch.tensor(rates, device=model.device)
+        self._parameters = list(model.parameters.values())
+        self._first = [torch.zeros_like(one) for one in self._parameters]
+        self._second = [torch.zeros_like(one) for one in self._parameters]
+        self._updates = 0
+
+    @torch.no_grad()
+    def step(self, share: float) -> None:
+        """Update with this share of each model's learning rate, and forget the gradients."""
+        self._updates += 1
+        keep_first, keep_second, eps, decay = 0.9, 0.95, 1e-8, 0.01
+        first_scale, second_scale = (1 - keep**self._updates for keep in (keep_first, keep_second))
+        for one, first, second in zip(self._parameters, self._first, self._second, strict=True):
+            assert one.grad is not None
+            rates = (share * self._rates_M).view(-1, *[1] * (one.dim() - 1))
+            if one.dim() > 2:
+                one.mul_(1 - rates * decay)
+            first.lerp_(one.grad, 1 - keep_first)
+            second.mul_(keep_second).addcmul_(one.grad, one.grad, value=1 - keep_second)
+            size = second.div(second_scale).sqrt_().add_(eps)
+            one.sub_(size.reciprocal_().mul_(first).mul_(rates / first_scale))
+            one.grad = None
 
 
 def clip_each(model: StackedModel, most: float = 1.0) -> None:

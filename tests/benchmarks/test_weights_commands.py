@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,18 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchmarks.weights import lab, prepared, real, tasks
-from benchmarks.weights.objectives import EVERY, GRID, named_objectives, parse_objective, reference_of, table_name
+from benchmarks.weights import arena, conditions, prepared, real, tasks
+from benchmarks.weights.conditions import NAMED, Condition, condition
+from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
 from trimsft.lab import base_model_path
 from trimsft.objectives import OBJECTIVES, AutoTrim, TrimSFT
 from trimsft.text.encoding import encode_texts, load_tokenizer
 
-FEW = ["--rows", "8", "--batch", "4", "--problems", "1", "--processes", "0", "--seeds", "3"]
+CHOOSE_0 = Condition(
+    formats=("bullets", "lines", "arrows"), slip_rate=0.26, near=True, filler_rate=0.59, updates=60, rate=0.00037
+)
+FEW = ["--problems", "1", "--processes", "0", "--seeds", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -35,54 +40,75 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_lab_is_written_continued_and_shown(
+def test_the_arena_is_written_continued_and_shown(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lab, "NEW_TOKENS", 4)
-    results = tmp_path / "results.json"
-    words = ["--results", str(results), "--base", str(base), *FEW, "--conditions", "clean", "allnew"]
-    assert lab.main([*words, "--objectives", "sft", "auto-trim", "asft", "rho-1"]) == 0
-    models = json.loads(results.read_text())["models"]
-    assert [(one["objective"], one["condition"]) for one in models[:2]] == [("sft", "clean"), ("sft", "allnew")]
-    assert len(models) == 8 and all(len(one["right_samples"]) == 3 for one in models)
-    adaptive = models[2]["trace"]
-    assert adaptive["update"] == [0, 1] and adaptive["objective_gate"][0] == 1.0 and adaptive["weight"][0] == 1.0
+    monkeypatch.setattr(arena, "NEW_TOKENS", 4)
+    small = {name: replace(NAMED[name], updates=2, batch=4) for name in ("clean", "new")}
+    monkeypatch.setattr(conditions, "NAMED", small)
+    out = tmp_path / "arena.json"
+    words = ["--out", str(out), "--base", str(base), *FEW, "--conditions", "clean", "new"]
+    assert arena.main([*words, "--objectives", "sft", "auto-trim", "rho-1"]) == 0
+    models = json.loads(out.read_text())["models"]
+    assert len(models) == 6 and {one["condition"] for one in models} == {"clean", "new"}
+    assert all(set(one["right"]) == {"0", "1", "0.6", "0.3"} and len(one["right"]["1"]) == 3 for one in models)
+    assert json.loads(out.read_text())["conditions"]["new"]["formats"] == ["arrows"]
 
-    assert lab.main([*words, "--objectives", "dft", "sft", "--continue"]) == 0
-    assert json.loads(results.read_text())["models"][:8] == models
-    assert "trained 2 models" in capsys.readouterr().out  # DFT's alone
-    assert lab.main(["--show", str(results)]) == 0
+    capsys.readouterr()
+    assert arena.main([*words, "--objectives", "dft", "sft"]) == 0
+    assert json.loads(out.read_text())["models"][:6] == models
+    assert "8 of 4 models" in capsys.readouterr().out  # DFT's two were added
+    figure = tmp_path / "arena.png"
+    assert arena.main(["--show", str(out), "--figure", str(figure)]) == 0 and figure.stat().st_size > 1000
     shown = capsys.readouterr().out
-    assert (
-        "| average, % | clean | allnew | mean |" in shown and "| greedy minus SFT's |" in shown and "| DFT |" in shown
-    )
-    for other in (["--lr", "1"], ["--compute", "bfloat16"]):
-        assert lab.main([*words, "--continue", *other]) == 2  # other settings
+    assert "| points above SFT, greedy |" in shown and "| DFT |" in shown
+    assert arena.main(["--conditions", "unknown-3"]) == 2 and "no condition" in capsys.readouterr().err
 
 
-def test_the_lab_computes_in_bfloat16(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its loss is nearly that of float32, and not the same."""
-    monkeypatch.setattr(lab, "NEW_TOKENS", 2)
-    losses = []
-    for compute in ("float32", "bfloat16"):
-        results = tmp_path / f"{compute}.json"
-        words = ["--results", str(results), "--base", str(base), *FEW, "--conditions", "clean", "--objectives", "sft"]
-        assert lab.main([*words, "--compute", compute]) == 0
-        written = json.loads(results.read_text())
-        assert written["settings"].get("compute", "float32") == compute
-        losses.append(written["models"][0]["trace"]["nll"][0])
-    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=2**-8)  # logits below 1 beside a loss near 5
+def test_differences_are_taken_at_the_temperature_that_suits_sft() -> None:
+    """Of 10 problems: SFT is best at 0.3, with 3 of 4 samples right, where the other has all of them."""
+
+    def record(objective: str, **right: str) -> dict[str, Any]:
+        return {"objective": objective, "condition": "clean", "seed": 0, "right": right}
+
+    def digits(cold: int, mild: int, hot: int, greedy: int) -> dict[str, str]:
+        return {"0": str(greedy) * 10, "0.3": str(cold) * 10, "0.6": str(mild) * 10, "1": str(hot) * 10}
+
+    found = arena.differences([record("sft", **digits(3, 2, 4, 0)), record("dft", **digits(4, 4, 8, 1))])
+    assert found["dft"]["temperature 1"] == {"clean": 50.0}
+    assert found["dft"]["SFT's best temperature"] == {"clean": 25.0}
+    assert found["dft"]["greedy"] == {"clean": 100.0}
 
 
-def test_rows_of_a_condition_differ_in_what_it_says() -> None:
+def test_conditions_are_drawn_once_for_all() -> None:
+    """Results name conditions by their numbers, so a number must stay what it was."""
+    few = [condition(f"choose-{number}") for number in range(200)]
+    assert few[0] == CHOOSE_0 and few == [condition(f"choose-{number}") for number in range(200)]
+    assert condition("judge-0") != few[0]
+    assert {one.updates for one in few} == {60, 120, 200, 300} and {one.batch for one in few} == {8, 16, 24, 64}
+    assert all(0 <= one.slip_rate <= 0.5 and 0 <= one.filler_rate <= 0.6 and 1e-4 <= one.rate <= 2e-3 for one in few)
+    assert 0.4 < np.mean([one.teaches_new for one in few]) < 0.6
+    assert arena.conditions_named(["choose:2", "judge:3:5", "clean"]) == [
+        "choose-0", "choose-1", "judge-3", "judge-4", "clean",
+    ]  # fmt: skip
+
+
+def test_rows_of_a_condition_differ_in_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(base_model_path())
-    rows = {name: tasks.training_pairs(folder, name, 5, 30) for name in tasks.CONDITIONS}
+    rows = {}
+    for name, known in {**NAMED, "last": replace(NAMED["slips40"], last_only=True)}.items():
+        monkeypatch.setitem(conditions.NAMED, name, replace(known, updates=1, batch=30))
+        rows[name] = tasks.training_pairs(folder, name, 5)
     prompts = {name: [prompt for prompt, _ in pairs] for name, pairs in rows.items()}
     assert all(one == prompts["clean"] for one in prompts.values())
     decode = load_tokenizer(folder).batch_decode
-    is_new = {name: ["->" in text for text in decode([row for _, row in pairs])] for name, pairs in rows.items()}
-    assert all(is_new["allnew"]) and not any(is_new["default"]) and 5 < sum(is_new["halfnew"]) < 25
-    assert rows["clean"] != rows["default"] != rows["slips20"] and rows["mix"] != rows["halfnew"]
+    texts = {name: decode([row for _, row in pairs]) for name, pairs in rows.items()}
+    is_new = {name: ["->" in text for text in those] for name, those in texts.items()}
+    assert all(is_new["new"]) and not any(is_new["default"]) and 5 < sum(is_new["half-new"]) < 25
+    assert rows["clean"] != rows["default"] != rows["slips40"] != rows["near40"]
+    pairs = list(zip(texts["last"], texts["clean"], strict=True))
+    assert any(one != other for one, other in pairs)
+    assert all(one.split("\n")[0] == other.split("\n")[0] for one, other in pairs)  # the first step never slips
 
 
 def test_what_the_answers_came_to() -> None:
@@ -98,9 +124,8 @@ def test_what_the_answers_came_to() -> None:
         r"\boxed{12}",
     ]
     rows = [ids[:30] + [1] * (30 - len(ids)) for ids in encode_texts(texts, load_tokenizer(folder))]
-    graded = tasks.grade(folder, np.array(rows, np.int32).reshape(2, 4, 30), ["12", "2"])
-    assert graded["right_samples"] == [1, 1] and graded["right_greedy"] == [1, 0]
-    assert graded["average"] == pytest.approx(2 / 6) and graded["pass@3"] == 1.0 and graded["greedy"] == 0.5
+    graded = tasks.grade(folder, np.array(rows, np.int32).reshape(2, 4, 30), ["12", "2"], (0.0, 1.0, 1.0, 1.0))
+    assert graded["right"] == {"0": "10", "1": "11"}
     assert graded["boxed"] == pytest.approx(4 / 6) and graded["new_format"] == pytest.approx(1 / 6)
     assert graded["distinct_answers"] == 3.0
 
@@ -116,10 +141,10 @@ def test_objectives_by_name() -> None:
     assert parse_objective("trim,margin=6,bandwidth=2") == TrimSFT(6.0, 2.0)
     assert parse_objective("auto-trim") == AutoTrim()
     assert {name.split(",")[0] for name in EVERY} == {*OBJECTIVES}
-    assert len(named_objectives(["sft"], grid=True)) == 1 + len(set(GRID)) == 26
+    assert len(named_objectives(["sft", "floors"])) == 6
     assert [reference_of(name) for name in ("sft", "asft", "rho-1")] == [None, "base", "sft"]
     assert table_name("trim,margin=6,bandwidth=2") == "TrimSFT (6, 2)" and table_name("sft") == "SFT"
-    assert lab.main(["--objectives", "trim,margin=wide"]) == 2
+    assert arena.main(["--objectives", "trim,margin=wide", "--conditions", "clean"]) == 2
 
 
 def test_differences_are_paired() -> None:

@@ -100,12 +100,16 @@ def write_solution(
     slip_rate: float = 0.0,
     offsets: dict[int, int] = NEAR,
     filler_rate: float = 0.0,
+    slips_from: int = 0,
 ) -> Solution:
-    """The solution in a style; each step slips, and is followed by filler, with the given probabilities."""
+    """Write the solution in a style; each step slips, and is followed by filler, with the given probabilities.
+
+    No step before `slips_from` slips.
+    """
     if style not in STYLES:
         raise unknown_name("style", style, STYLES)
     form, rng = STYLES[style], rng or random.Random(problem.problem)
-    results, slipped = draw_results(problem, rng, slip_rate, offsets)
+    results, slipped = draw_results(problem, rng, slip_rate, offsets, slips_from)
     text, left, slips, fillers = form.first, problem.start, [], []
     for index, (step, result) in enumerate(zip(problem.steps, results, strict=True)):
         before, after = form.steps[step.operator].split("{result}")
@@ -124,7 +128,7 @@ def write_solution(
 
 
 def draw_results(
-    problem: LabProblem, rng: random.Random, slip_rate: float, offsets: dict[int, int]
+    problem: LabProblem, rng: random.Random, slip_rate: float, offsets: dict[int, int], slips_from: int = 0
 ) -> tuple[tuple[int, ...], frozenset[int]]:
     """The value after each step as written, and which steps slipped; after a slip the author goes on consistently."""
     results: list[int] = []
@@ -132,7 +136,7 @@ def draw_results(
     value = problem.start
     for index, step in enumerate(problem.steps):
         value = step.apply(value)
-        if slip_rate and rng.random() < slip_rate:
+        if slip_rate and index >= slips_from and rng.random() < slip_rate:
             wrong = [value + offset for offset in offsets]
             later = problem.steps[index + 1 :]
             ways = [times if _can_follow(v, later) else 0 for v, times in zip(wrong, offsets.values(), strict=True)]
