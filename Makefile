@@ -61,11 +61,12 @@ coverage: $(DEVELOPMENT) ## which lines of src the tests run, those of child pro
 browser: ## install Chromium for the tests of the page; needs root and apt-get
 	command -v chromedriver || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium chromium-driver; }
 
-check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports, known vulnerabilities
+check: $(DEVELOPMENT) ## static checks: lint, format, types, direction of imports, size, known vulnerabilities
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(LINT_IMPORTS) --no-logo
+	$(RUN) tools.size
 	@$(RUN) tools.audit
 
 audit: $(DEVELOPMENT) ## whether a dependency has a known vulnerability, where the network allows
