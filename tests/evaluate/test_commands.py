@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from trimsft.cli import app
 from trimsft.evaluate import run
 from trimsft.evaluate.engines import ScriptedEngine
-from trimsft.grading import grader
 
 from .test_run import able, benchmark
 
@@ -18,7 +17,6 @@ SERVER = ["eval", "m", "-b", "math500", "--server", "http://localhost:8000"]
 
 
 def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)
     runs = {"hopeless": lambda request: "I do not know.", "able": able}
     for name, script in runs.items():
         monkeypatch.setattr(run, "make_engine", lambda settings, script=script: ScriptedEngine(script))
@@ -28,6 +26,8 @@ def test_tables_json_and_comparisons(benchmark: Path, monkeypatch: pytest.Monkey
         assert shown.stderr.startswith("trimsft: loading m, to be evaluated on sums\n")
         assert "What is 1+1?" in shown.stderr and "Recorded in" in shown.stderr
         first, *_, last = (line for line in shown.stderr.splitlines() if " of 54 samples" in line)
+        note = "sums: 100% of the answers have no box and count as wrong; --pattern finds them elsewhere, --grader qwen"
+        assert (note in " ".join(shown.stdout.split())) == (name == "hopeless")
         assert first == "trimsft: sums: 0 of 54 samples" and "54 of 54 samples, " in last and "tokens/s" in last
     for metric in ("average", "greedy", "pass@8", "majority@8", "no_answer", "truncated", "tokens"):
         assert metric in shown.stdout

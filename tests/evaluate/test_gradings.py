@@ -22,8 +22,10 @@ from trimsft.evaluate.problems import (
     read_problems,
     write_problems,
 )
-from trimsft.grading import GRADER_VERSION, Grading, grader
+from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
+from trimsft.report.page.answers import problem_rows
+from trimsft.report.runs import read_runs
 from trimsft.scoring.records import read_scores
 
 GSM8K = "#### (-?[0-9.,]+)"
@@ -121,13 +123,20 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, Any], message:
         EvalSettings(model="m", benchmarks=("lab-easy",), **options)
 
 
+def test_a_row_may_have_several_right_answers(tmp_path: Path) -> None:
+    rows = ({"problem": "A root?", "answer": ["2", 3.5]}, MATH | {"answer": ["2"]}, CHOICE | {"answer": [1, "A"]})
+    several, one, letters = problems = read_problems(write(tmp_path / "mine.jsonl", *rows))
+    assert (several.answer, one.answer, letters.answer) == (("2", "3.5"), "2", ("B", "A"))
+    (tmp_path / "again.jsonl").write_bytes(write_problems(problems))
+    assert [problem.answer for problem in read_problems(tmp_path / "again.jsonl")] == [p.answer for p in problems]
+    assert fingerprint([several]) != fingerprint([replace(several, answer="2")])
+
+
 # ---- from problems to scores
 
 
 @pytest.fixture
 def run_eval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
-    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)  # nothing here needs algebra
-
     def evaluate_with(benchmark: Path, answers: Callable[[Request], str] | None, **options: Any) -> Evaluated:
         monkeypatch.setattr(run, "make_engine", lambda settings: _engine(answers))
         given = {"model": "m", "benchmarks": [str(benchmark)], "out": tmp_path / "run", "template": "plain"}
@@ -165,6 +174,16 @@ def test_each_row_is_graded_its_own_way_and_choices_are_asked(
     by = read_scores(tmp_path / "run/eval/mine").grader
     assert by.grading == f"choice and exact without case and math and regex {GSM8K!r} compared as math"
     assert str(by) == f"strict {GRADER_VERSION}"
+
+
+def test_votes_for_any_of_several_golds_win(run_eval: Callable[..., Evaluated], tmp_path: Path) -> None:
+    path = write(tmp_path / "roots.jsonl", {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]})
+    votes = iter(("3", r"\frac62", "2", "4"))
+    (score,) = run_eval(path, lambda request: rf"\boxed{{{next(votes)}}}", samples=4, greedy=False).scores
+    assert score.statuses == {"correct": 3, "wrong": 1}
+    assert (score.per_problem[0].right, score.per_problem[0].wrong) == ((1, 2), (1,))
+    assert score.majority_at[4].value == 1.0
+    assert [row.answer for row in problem_rows(read_runs({"run": tmp_path / "run"}), ["roots"])] == ["2 or 3"]
 
 
 def test_another_grading_needs_no_engine_and_two_runs_graded_otherwise_do_not_compare(

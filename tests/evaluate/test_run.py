@@ -2,8 +2,7 @@
 
 import json
 import signal
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
 from trimsft.evaluate.engines import EngineError, Request, Sampling, ScriptedEngine
 from trimsft.evaluate.samples import IncompleteEvaluation
-from trimsft.grading import Grader, grader
+from trimsft.grading import Grader
 from trimsft.scoring.records import load_run
 
 from .test_server_engine import StandIn, serve
@@ -41,8 +40,6 @@ def able(request: Request) -> str:
 
 @pytest.fixture
 def run_eval(benchmark: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Evaluated]:
-    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)  # nothing here needs algebra
-
     def evaluate_with(answers: Callable[[Request], str] = able, **options: Any) -> Evaluated:
         engine = answers if isinstance(answers, ScriptedEngine) else ScriptedEngine(answers)
         monkeypatch.setattr(run, "make_engine", lambda settings: engine)
@@ -123,55 +120,32 @@ def test_a_server_that_gives_up_is_a_failure_and_no_misuse(
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
-def test_interrupted_it_keeps_what_is_done_and_ends_its_workers(
+def test_interrupted_it_keeps_what_is_done_and_ends_its_process(
     interruption: type[BaseException], run_eval: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    workers: list[Any] = []
+    processes: list[Any] = []
 
-    class Seen(Grader):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(1)
-            workers.extend(self._pool._workers)
-
-        def expect(self, golds: Iterable[str]) -> None:
-            super().expect([*golds, r"\frac12"])
+    class Searching(Grader):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self._patterns.find("(1)", "1", 60.0)
+            processes.append(self._patterns._process)
 
     def interrupted(request: Request) -> str:
         if len(engine.requests) == 10:
-            assert workers[-1]._process.poll() is None  # it was started early
+            assert processes[-1].poll() is None
             raise interruption
         return able(request)
 
-    monkeypatch.setattr(grader, "_EARLY_WORKERS", 1)
-    monkeypatch.setattr(run, "Grader", Seen)
+    monkeypatch.setattr(run, "Grader", Searching)
     engine = ScriptedEngine(interrupted)
     with pytest.raises(interruption):
         run_eval(engine)
-    assert workers[0]._process is None
+    assert processes[0].poll() is not None
     before = samples_of(tmp_path / "run")
     assert len(before) == 9 and not (tmp_path / "run/eval/sums/scores.json").exists()
     assert run_eval().scores[0].greedy.value == 1.0
     assert samples_of(tmp_path / "run")[:9] == before
-
-
-def test_interrupted_while_grading_it_does_not_wait_for_what_is_still_to_be_asked(
-    run_eval: Callable[..., Evaluated], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def status(self: Grader, gold: str, answer: str, rules: Any, algebra: bool = True) -> str:
-        if not algebra:
-            raise grader._NeedsAlgebra
-        asked.append(answer)
-        if len(asked) == 2:
-            raise Stopped
-        threading.Event().wait(0.05)  # else all would be asked before anybody is told
-        return "wrong"
-
-    monkeypatch.setattr(Grader, "_status", status)
-    with pytest.raises(Stopped):
-        run_eval()
-    assert len(asked) < 54 / 2
 
 
 def test_the_command_ends_cleanly_on_ctrl_c(benchmark: Path, tmp_path: Path) -> None:

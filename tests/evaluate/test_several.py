@@ -19,7 +19,6 @@ from trimsft.evaluate.engines import Completion, Engine, EngineError, Request, S
 from trimsft.evaluate.engines.local import LocalModel
 from trimsft.evaluate.engines.several import LOST_AFTER, SeveralEngines, share
 from trimsft.evaluate.engines.worker import WorkerEngine
-from trimsft.grading import grader
 
 from .test_server_engine import StandIn, serve
 from .tiny_model import save_model
@@ -124,8 +123,7 @@ def test_who_leaves_early_ends_the_processes() -> None:
 
 
 @pytest.fixture
-def benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(grader, "_EARLY_WORKERS", 0)
+def benchmark(tmp_path: Path) -> Path:
     path = tmp_path / "sums.jsonl"
     rows = ({"id": f"{n}", "problem": f"What is {n}+{n}?", "answer": str(2 * n)} for n in range(5))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

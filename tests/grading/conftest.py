@@ -1,4 +1,4 @@
-"""One grader for the whole session: starting a worker costs more than all grades of a test."""
+"""One grader for the whole session, which remembers what it has decided."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,5 @@ from trimsft.grading import Grader
 
 @pytest.fixture(scope="session")
 def grader() -> Iterator[Grader]:
-    """Patient: on a busy machine, too, an answer is wrong and not late."""
-    with Grader(seconds=120) as shared:
+    with Grader() as shared:
         yield shared

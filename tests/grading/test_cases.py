@@ -7,7 +7,6 @@ Before coding they were divided at random: failures of the half `seen` were look
 never were. `rule` marks pairs that are a matter of rule, such as 90 degrees and \frac{\pi}{2}; they are not counted.
 """
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ import pytest
 from trimsft.grading import Grader, Rules
 
 LINES = Path(__file__).with_name("cases.tsv").read_text("utf-8").splitlines()[1:]
-REACHED = {"seen": 0.99, "unseen": 0.99}
+MOST_REFUSED = {"seen": 10, "unseen": 5}
+"""Right answers that are refused; nine of them are integrals, limits, series and a sum of matrices, not computed."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_no_wrong_answer_is_accepted(judged: list[tuple[list[str], bool]]) -> No
     assert [row for row, accepted in judged if accepted and row[2] == "wrong"] == []
 
 
-@pytest.mark.parametrize("half", REACHED)
+@pytest.mark.parametrize("half", MOST_REFUSED)
 def test_right_answers_are_accepted_as_often_as_before(half: str, judged: list[tuple[list[str], bool]]) -> None:
-    counts = Counter(accepted == (row[2] == "right") for row, accepted in judged if row[0] == half)
-    assert counts[True] / counts.total() >= REACHED[half]
+    refused = [row for row, accepted in judged if row[0] == half and row[2] == "right" and not accepted]
+    assert len(refused) <= MOST_REFUSED[half], refused

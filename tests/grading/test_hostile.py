@@ -1,6 +1,5 @@
 """Whatever a model writes: no hang, no crash, nothing executed, and no other answer pays for it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,34 +26,22 @@ STATIC = {
     "environments": r"\begin{pmatrix}" * 100, "percents": r"\%" * 900, "exponentials": r"\exp(\exp(\exp(\exp(9))))",
     "subscript": "x_{" + "1" * 1500 + "}", "binomial": r"\binom{10^9}{5\cdot 10^8}",
     "sum": r"\sum_{k=1}^{9999} \frac{1}{k^{k}}",
+    "integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy", "integrals": r"\int " * 9 + "x",
 }  # fmt: skip
-RUNAWAY = {"integral": r"\int_0^1 \int_0^1 \frac{\sin(x^x y^y)}{e^{x y}+\ln x} dx dy"}
-
-
-@pytest.fixture(scope="module")
-def hurried() -> Iterator[Grader]:
-    with Grader(seconds=0.5) as own:
-        yield own
 
 
 @pytest.mark.parametrize("name", STATIC)
-def test_refused_or_decided_within_limits(name: str, hurried: Grader) -> None:
+def test_refused_or_decided_within_limits(name: str, grader: Grader) -> None:
     """None of them is correct, and each comes back; unbounded, many would not."""
     for gold in GOLDS:
-        assert not hurried.grade(rf"\boxed{{{STATIC[name]}}}", gold).correct
+        assert not grader.grade(rf"\boxed{{{STATIC[name]}}}", gold).correct
 
 
-@pytest.mark.parametrize("name", RUNAWAY)
-def test_a_runaway_costs_itself_only(name: str, hurried: Grader, grader: Grader) -> None:
-    assert hurried.grade(rf"\boxed{{{RUNAWAY[name]}}}", "5").status == "timeout"
-    assert grader.grade(rf"\boxed{{\int_0^{len(name)} 2x dx}}", str(len(name) ** 2)).correct
-
-
-def test_nothing_is_executed(hurried: Grader, tmp_path: Path) -> None:
+def test_nothing_is_executed(grader: Grader, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     for code in (f"__import__('pathlib').Path('{mark}').touch()", f"open('{mark}','w')", rf"\input{{{mark}}}"):
         for gold in GOLDS:
-            hurried.grade(rf"\boxed{{{code}}}", gold)
+            grader.grade(rf"\boxed{{{code}}}", gold)
     assert not mark.exists()
 
 
@@ -93,7 +80,7 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         return gold == "8"
 
     monkeypatch.setattr(module, "compare", stumble)
-    with Grader(1) as own, pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
+    with Grader() as own, pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
         found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
     assert [grade.status for grade in found] == ["unparsable", "correct"]
 
@@ -120,40 +107,3 @@ def test_all_spellings_of_a_fraction_are_equal(above: int, below: int) -> None:
         for other in spellings:
             assert compare(clean(one), clean(other), Rules(), same_leaf) is True
     assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules(), same_leaf) is False
-
-
-class _Counting:
-    """A pool that never ends in time, and counts."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def ask(self, gold: str, answer: str, seconds: float, loose: bool) -> str:
-        self.asked.append((gold, answer))
-        return "timeout"
-
-
-def test_an_answer_takes_all_its_time_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, pool = Grader(2), _Counting()
-    monkeypatch.setattr(own, "_pool", pool)
-    answers = [rf"\int_0^{n} \sin(x^x) dx" for n in range(2, 6)]
-    items = [(rf"\boxed{{{answer}}}", "5", Rules(), False) for answer in answers] * 3
-    assert {grade.status for grade in own.grade_many(items)} == {"timeout"}
-    assert sorted(answer for _, answer in pool.asked) == sorted(answers)
-    assert not any(own.equivalent(one, other) for one in answers for other in answers if one != other)
-    assert len(pool.asked) == len(answers)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        r"\binom{10^9}{5\cdot 10^8}", r"\exp(\exp(\exp(9)))", "10^{100000000}+x", r"x\text{ and so on}",
-        r"\int " * 9 + "x", r"\sum_{k=1}^{9999} \frac{1}{k}",
-    ],
-)  # fmt: skip
-def test_math_verify_is_not_asked_what_it_cannot_know(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, pool = Grader(), _Counting()
-    monkeypatch.setattr(own, "_pool", pool)
-    for gold in GOLDS:
-        assert not own.grade(rf"\boxed{{{answer}}}", gold).correct
-    assert pool.asked == []

@@ -21,7 +21,6 @@ TEXT = "a" * 60 + "b"
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Grader]:
-    """Starts no algebra: nothing here needs it."""
     own = Grader(seconds=120)
     yield own
     own.close()

@@ -1,7 +1,5 @@
 """The lenient rules: what they accept that the strict ones do not."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from trimsft.grading import Grader, Rules
@@ -9,9 +7,8 @@ from trimsft.grading.qwen import extract_answer
 
 
 @pytest.fixture(scope="module")
-def lenient() -> Iterator[Grader]:
-    with Grader(kind="qwen", seconds=120) as shared:
-        yield shared
+def lenient() -> Grader:
+    return Grader(kind="qwen")
 
 
 LENIENT = [("0.5", "50"), ("10000", "10001"), ("[2,5)", "(2,5)"), ("5", "500"), ("C", "it is C, not D... C")]

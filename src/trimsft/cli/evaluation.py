@@ -47,10 +47,12 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         return
     from trimsft.report.rendering import to_rich
     from trimsft.report.tables.scores import group_tables, summary_table
+    from trimsft.scoring.records import read_scores
 
     name = Path(settings.model).name
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
-    for table in (summary_table(evaluated.scores, name), *groups):
+    graders = [read_scores(evaluated.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
+    for table in (summary_table(evaluated.scores, name, graders), *groups):
         make_console().print(to_rich(table))
     if not is_quiet():
         typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)

@@ -1,6 +1,6 @@
 """`graded.json`: what the grades and scores of a record were made of, so that only what is new is graded.
 
-{"kind": "strict", "version": "5", "format": 2, "ignored_rules": [], "problems": 500, "problems_sha256": "0f3c...",
+{"kind": "strict", "version": "6", "format": 2, "ignored_rules": [], "problems": 500, "problems_sha256": "0f3c...",
  "samples_bytes": 9241022, "samples_sha256": "77ab...", "grades_sha256": "...", "scores_sha256": "..."}
 """
 

@@ -1,6 +1,7 @@
 r"""Problems, and the files of JSON Lines that hold them:
 
     {"id": "amc-0", "problem": "$\\frac{m}{n}$ is ...", "answer": "142"}
+    {"problem": "A root of $x^2-5x+6$?", "answer": ["2", "3"]}      any of several is right
 
 A row may say what its grading has to know: `is_multiple_answer`, `error` (absolute) and `unit`, as OlympiadBench does,
 and `tolerance` (relative). By `subject` and `level` scores are told apart. What is no boxed mathematics says so in
@@ -38,7 +39,7 @@ class Problem:
 
     id: str
     problem: str
-    answer: str
+    answer: str | tuple[str, ...]  # a tuple: several, any of which is right
     multiple: bool = False
     tolerance: float | None = None
     absolute: float | None = None
@@ -202,10 +203,10 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
             lacking = f"{place}: no field {name!r}; it has {_columns_of(row)}"
             raise DataError(lacking, remedy=(f"{name}_column", "NAME"))
     problem, answer, identity, several = (row.get(name) for name in ("problem", "answer", "id", "is_multiple_answer"))
-    is_number = isinstance(answer, float) and math.isfinite(answer)
+    answers = answer if isinstance(answer, list) else [answer]
     for name, what, holds in (
         ("problem", "a text", _is_text(problem) and str(problem).strip()),
-        ("answer", "a text or a number", is_number or (_is_label(answer) and str(answer).strip())),
+        ("answer", "a text or a number, or a list of such", answers and all(map(_is_answer, answers))),
         ("id", "a text or an integer", identity is None or _is_label(identity)),
         ("is_multiple_answer", "true or false", several is None or isinstance(several, bool)),
         ("unit", "a text", not row.get("unit") or _is_text(row["unit"])),
@@ -216,7 +217,7 @@ def as_problem(row: Mapping[str, Any], place: str, default_id: str, grading: Gra
     read = Problem(
         id=default_id if identity is None else str(identity),
         problem=str(problem),
-        answer=str(answer).strip(),
+        answer=_one_or_several([str(one).strip() for one in answers]),
         multiple=bool(several),
         tolerance=_as_tolerance(row.get("tolerance"), "tolerance", place),
         absolute=_as_tolerance(row.get("error"), "error", place),
@@ -244,7 +245,10 @@ def _with_grading(problem: Problem, row: Mapping[str, Any], place: str, default:
     for name in ("is_multiple_answer", "tolerance", "error", "unit"):
         if row.get(name) and not grading.is_mathematics:
             raise DataError(f"{place}: {name!r} has no effect on grading {grading.kind!r}; remove it")
-    return replace(read, answer=_letter(row["answer"], texts, place)) if grading.kind == "choice" else read
+    if grading.kind != "choice":
+        return read
+    answers = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
+    return replace(read, answer=_one_or_several([_letter(answer, texts, place) for answer in answers]))
 
 
 def _read_grading(row: Mapping[str, Any], place: str) -> Grading:
@@ -277,6 +281,16 @@ def _is_text(value: Any) -> bool:
 
 def _is_label(value: Any) -> bool:
     return _is_text(value) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return _is_label(value) and bool(str(value).strip())
+
+
+def _one_or_several(answers: Sequence[str]) -> str | tuple[str, ...]:
+    return answers[0] if len(answers) == 1 else tuple(answers)
 
 
 def _as_tolerance(value: Any, name: str, place: str) -> float | None:

@@ -6,7 +6,6 @@ evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
@@ -97,8 +96,7 @@ def evaluate(
             evaluations = {task.name: task.prepare(engine) for task in unfinished}
         if left:
             kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-            grader = held.enter_context(Grader(os.cpu_count() or 1, kind=kind, scorer=scorer))
-            grader.expect(problem.answer for task in left for problem in task.problems)
+            grader = held.enter_context(Grader(kind=kind, scorer=scorer))
         for task in left:
             if task in unfinished:
                 on_start(task.name, evaluations[task.name].prompts)

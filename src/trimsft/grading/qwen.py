@@ -5,7 +5,7 @@ it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also
 100, so 50 is 0.5 and 10001 is 10000; commas within numbers go, so 1,2 is 12; the brackets of a pair do not matter, so
 (2,5) is [2,5); units, percent signs and "x=" go away; of a list that is no number, the first item alone decides.
 Two steps are not repeated: text is never handed to an evaluator of Python code, and symbolic equality is decided by
-this package's evaluator, then by math-verify and sympy in a worker.
+this package's evaluator in place of sympy.
 
     >>> extract_answer("The final answer is $x=5$. I hope it is correct.")
     '5'
@@ -13,8 +13,6 @@ this package's evaluator, then by math-verify and sympy in a worker.
 
 import math
 import re
-from collections.abc import Callable
-from typing import TypeAlias
 
 from trimsft.grading.leaves import same_value, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
@@ -23,7 +21,6 @@ from trimsft.grading.shapes import split_outside
 from trimsft.grading.values import names_in
 from trimsft.grading.words import closes_at, number_in_words
 
-Algebra: TypeAlias = Callable[[str, str], bool | None]
 RELATIVE = 1e-4
 
 _TAIL = 20_000
@@ -117,8 +114,8 @@ def _without_units(text: str) -> str:
     return _UNIT.sub("", text) or text
 
 
-def math_equal(answer: str, gold: str, algebra: Algebra) -> bool | None:
-    """Whether two stripped answers count as equal; None where the algebra gave up."""
+def math_equal(answer: str, gold: str) -> bool | None:
+    """Whether two stripped answers count as equal; None where one cannot be read."""
     if answer.lower() == gold.lower():
         return True
     if gold in tuple("ABCDE") and _CHOICE.findall(answer.upper())[-1:] == [gold]:
@@ -128,9 +125,9 @@ def math_equal(answer: str, gold: str, algebra: Algebra) -> bool | None:
         return any(math.isclose(numbers[0], numbers[1] * by, rel_tol=RELATIVE) for by in (0.01, 1.0, 100.0))
     if not answer:
         return False
-    if _bare(answer, gold) or _same_parts(answer, gold, algebra) or _same_sides(answer, gold, algebra):
+    if _bare(answer, gold) or _same_parts(answer, gold) or _same_sides(answer, gold):
         return True
-    return _symbolic(answer, gold, algebra)
+    return _symbolic(answer, gold)
 
 
 def _number(text: str) -> float | None:
@@ -149,7 +146,7 @@ def _bare(answer: str, gold: str) -> bool:
     return first == second
 
 
-def _same_parts(answer: str, gold: str, algebra: Algebra) -> bool:
+def _same_parts(answer: str, gold: str) -> bool:
     """Pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
     if _PAIR.match(answer) and _PAIR.match(gold):
         pieces = [text[1:-1].split(",") for text in (answer, gold)]
@@ -164,23 +161,23 @@ def _same_parts(answer: str, gold: str, algebra: Algebra) -> bool:
         return False
     if len(pieces[0]) != len(pieces[1]):
         return False
-    return all(math_equal(a.strip(), b.strip(), algebra) for a, b in zip(*pieces, strict=True))
+    return all(math_equal(a.strip(), b.strip()) for a, b in zip(*pieces, strict=True))
 
 
-def _same_sides(answer: str, gold: str, algebra: Algebra) -> bool:
+def _same_sides(answer: str, gold: str) -> bool:
     """Two equations whose sides differ by the same, up to the sign; a short name before a value goes."""
     sides = [text.split("=") for text in (answer, gold)]
     if len(sides[0]) == 2 == len(sides[1]):
         first, second = (f"{left}-({right})" for left, right in sides)
-        return bool(_symbolic(first, second, algebra) or _symbolic(f"-({first})", second, algebra))
+        return bool(_symbolic(first, second) or _symbolic(f"-({first})", second))
     if [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:
-        return bool(math_equal(sides[0][1], gold, algebra))
+        return bool(math_equal(sides[0][1], gold))
     if [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2:
-        return bool(math_equal(answer, sides[1][1], algebra))
+        return bool(math_equal(answer, sides[1][1]))
     return False
 
 
-def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
+def _symbolic(answer: str, gold: str) -> bool | None:
     """Equality of what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
     firsts = []
     for text in (answer, gold):
@@ -192,15 +189,14 @@ def _symbolic(answer: str, gold: str, algebra: Algebra) -> bool | None:
     sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
     if len(sides[0]) == 2 == len(sides[1]):
         first, second = (f"({left})-({right})" for left, right in sides)
-        return bool(_same_expression(first, second, algebra) or _same_expression(f"-({first})", second, algebra))
+        return bool(_same_expression(first, second) or _same_expression(f"-({first})", second))
     if len(sides[0]) != len(sides[1]):
         return False
-    return _same_expression(firsts[0], firsts[1], algebra)
+    return _same_expression(firsts[0], firsts[1])
 
 
-def _same_expression(answer: str, gold: str, algebra: Algebra) -> bool | None:
+def _same_expression(answer: str, gold: str) -> bool | None:
     answer, gold = (_PI.sub(r"\\pi_{0}", text) for text in (answer, gold))  # their parser reads a letter, not 3.14
     trees = tree_of(answer), tree_of(gold)
     has_symbols = any(tree is None or names_in(tree).symbols for tree in trees)
-    verdict = same_value(gold, answer, Rules(tolerance=0.0 if has_symbols else RELATIVE))
-    return algebra(answer, gold) if verdict is None else verdict
+    return same_value(gold, answer, Rules(tolerance=0.0 if has_symbols else RELATIVE))

@@ -20,7 +20,7 @@ from trimsft.options import unknown_name
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
 
-GRADER_VERSION = "5"  # raised whenever a grade may change: caches and stored samples carry it
+GRADER_VERSION = "6"  # raised whenever a grade may change: caches and stored samples carry it
 
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""

@@ -109,7 +109,7 @@ def content_conflict(one: Run, other: Run, benchmark: str) -> str | None:
 def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore:
     """The other run's scores, with problems named as the first run names those of the same text and answer."""
     mine, theirs = (run.problems.get(score.benchmark, {}) for run in (one, other))
-    free: dict[tuple[str, ...], list[str]] = {}
+    free: dict[tuple[object, ...], list[str]] = {}
     for name, asked in mine.items():
         if theirs.get(name) != asked:
             free.setdefault(_content(asked), []).append(name)
@@ -123,14 +123,14 @@ def with_names_of(one: Run, other: Run, score: BenchmarkScore) -> BenchmarkScore
     return replace(score, per_problem=tuple(sorted(renamed, key=lambda problem: problem.problem)))
 
 
-def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[str, ...], list[str]]) -> str:
+def _name(asked: Asked | None, name: str, mine: Mapping[str, Asked], free: dict[tuple[object, ...], list[str]]) -> str:
     if asked is None or mine.get(name) == asked:
         return name
     same = free.get(_content(asked))
     return same.pop(0) if same else name
 
 
-def _content(asked: Asked) -> tuple[str, ...]:
+def _content(asked: Asked) -> tuple[object, ...]:
     return asked.problem, asked.answer, *asked.choices
 
 

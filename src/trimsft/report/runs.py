@@ -40,7 +40,7 @@ class Asked:
 
     id: str
     problem: str = ""
-    answer: str = ""
+    answer: str | tuple[str, ...] = ""
     choices: tuple[str, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """`scores.json`, the last file of an evaluation: a benchmark's scores and the grader that gave them.
 
-{"format": 2, "grader": {"kind": "strict", "version": "5", "ignored_rules": []}, "benchmark": "math500",
+{"format": 2, "grader": {"kind": "strict", "version": "6", "ignored_rules": []}, "benchmark": "math500",
  "problems": 500, "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 
 Format 1, which has no such field, holds intervals of an earlier kind: they are made anew from the counts of problems.

@@ -94,7 +94,8 @@ def _rows_of(runs: Sequence[Run], benchmark: str) -> list[ProblemRow]:
         )
         if any(outcomes):
             place = len(rows) + 1
-            rows.append(ProblemRow(benchmark, problem.id, place, problem.problem, problem.answer, outcomes))
+            answer = problem.answer if isinstance(problem.answer, str) else " or ".join(problem.answer)
+            rows.append(ProblemRow(benchmark, problem.id, place, problem.problem, answer, outcomes))
     return rows
 
 

@@ -9,14 +9,17 @@
 An arrow stands only where a comparison earned it; bold says which value is shown as the highest, nothing more.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
 from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
 from trimsft.scoring.intervals import RESAMPLES, Interval
+from trimsft.scoring.records import GradedBy
 from trimsft.scoring.scores import BenchmarkScore, GroupScore, macro
 
+_MANY = 0.1  # of the answers: more than an interval is wide
 _FEWER_IS_BETTER = ("no_answer", "truncated")
 _TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
 
@@ -75,13 +78,24 @@ def comparison_table(comparisons: Sequence[Comparison], *, title: str = "") -> T
     )
 
 
-def summary_table(scores: Sequence[BenchmarkScore], name: str) -> Table:
+def summary_table(scores: Sequence[BenchmarkScore], name: str, graders: Sequence[GradedBy] = ()) -> Table:
     """The scores of one run: the sampled average, greedy beside it, pass and vote, and the lengths."""
     k = min(score.samples for score in scores)
     greedy = ["greedy"] if all(score.greedy for score in scores) else []
     sampled = ["average", *greedy, f"pass@{k}", f"majority@{k}", "no_answer", "truncated", _TOKENS]
     tables = [score_table({metric: scores}, metric) for metric in (sampled if k else greedy)]
-    return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), tables[0].notes)
+    notes = (*tables[0].notes, *itertools.chain.from_iterable(map(_lacking_boxes, scores, graders)))
+    return Table(name, ("", *tables[0].header[1:]), tuple(table.rows[0] for table in tables), notes)
+
+
+def _lacking_boxes(score: BenchmarkScore, grader: GradedBy) -> Iterator[str]:
+    """Yield a note where many answers have no box: then the score measures the form of answers, too."""
+    lacking, samples = score.statuses.get("no_answer", 0), sum(score.statuses.values())
+    if grader.kind == "strict" and not grader.grading and lacking > _MANY * samples:
+        yield (
+            f"{score.benchmark}: {lacking / samples:.0%} of the answers have no box and count as wrong; "
+            "--pattern finds them elsewhere, --grader qwen as published evaluations do."
+        )
 
 
 def group_tables(runs: Mapping[str, Sequence[BenchmarkScore]], metric: str) -> list[Table]:
