@@ -11,7 +11,7 @@ real      the responses of the dumps of benchmarks/published.py: seconds, beside
 cases     the cases of math-verify's own tests
 qwen      the lenient grader beside the code that it follows, run by a Python that has its requirements
 
-Sections whose input is not given are left out.
+Sections whose input is not given are left out. Needs math-verify==0.9.0, to compare with.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def golds(data: Path) -> dict[str, Any]:
     """Golds that are not graded as they should be: none, but for neighbours that are the same value."""
     counts: Counter[str] = Counter()
     accepted = []
-    with Grader(os.cpu_count() or 1) as grader:
+    with Grader() as grader:
         for file in sorted(data.glob("*.jsonl")):
             for what, pairs in variants(load_benchmark(file)).items():
                 items = [_item(problem, answer) for problem, answer in pairs]
@@ -121,14 +121,13 @@ def respellings(answer: str) -> list[str]:
 def hostile() -> dict[str, Any]:
     """The slowest grade and what was accepted, over every answer of the tests against every gold there."""
     sys.path.insert(0, str(ROOT))
-    from tests.grading.test_hostile import GOLDS, RUNAWAY, STATIC
+    from tests.grading.test_hostile import GOLDS, STATIC
 
-    found: dict[str, Any] = {"answers": len(STATIC | RUNAWAY), "golds": len(GOLDS)}
+    found: dict[str, Any] = {"answers": len(STATIC), "golds": len(GOLDS)}
     for kind in ("strict", "qwen"):
         slowest, accepted = (0.0, ""), []
-        with Grader(1, kind=kind) as grader:
-            grader.grade(r"\boxed{\int_0^1 2x dx}", "1")
-            for name, answer in (STATIC | RUNAWAY).items():
+        with Grader(kind=kind) as grader:
+            for name, answer in STATIC.items():
                 for gold in GOLDS:
                     started = time.perf_counter()
                     grade = grader.grade(rf"\boxed{{{answer}}}", gold)
@@ -172,17 +171,16 @@ def real(clones: dict[str, Path]) -> Iterator[Item]:
 
 
 def speed(items: list[Item]) -> dict[str, Any]:
-    """Seconds for all items, the start of the workers included; then a sample, beside math-verify in this process."""
-    found: dict[str, Any] = {"responses": len(items), "workers": os.cpu_count()}
+    """Seconds for all items; then for a sample, beside math-verify."""
+    found: dict[str, Any] = {"responses": len(items)}
     for kind in ("strict", "qwen"):
         started = time.perf_counter()
-        with Grader(os.cpu_count() or 1, kind=kind) as grader:
+        with Grader(kind=kind) as grader:
             statuses = Counter(grade.status for grade in grader.grade_many(items))
             found[f"{kind}_seconds"] = round(time.perf_counter() - started, 2)
         found[f"{kind}_statuses"] = dict(statuses)
     sample = random.Random(1).sample(items, min(2000, len(items)))
-    with Grader(1) as grader:
-        grader.grade(r"\boxed{\int_0^1 2x dx}", "1")
+    with Grader() as grader:
         started = time.perf_counter()
         ours = [grader.grade(text, gold, rules) for text, gold, rules, _ in sample]
         seconds = time.perf_counter() - started
@@ -207,7 +205,7 @@ def cases(folder: Path) -> dict[str, Any]:
     """math-verify's own cases: as they stand in a box, and with prose first reduced to what math-verify extracts."""
     agree: Counter[str] = Counter()
     differences = []
-    with Grader(os.cpu_count() or 1) as grader:
+    with Grader() as grader:
         for gold, answer, expected in test_cases(folder):
             agree["cases"] += 1
             plain_gold = extract_all(gold) or _without_dollars(gold)
@@ -258,7 +256,7 @@ def beside_qwen(options: argparse.Namespace, clones: dict[str, Path]) -> dict[st
     command = [options.qwen_python, str(ROOT / "benchmarks" / "qwen_verdicts.py"), str(options.qwen.resolve())]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     theirs = [json.loads(line) for line in ran.stdout.splitlines()]
-    with Grader(os.cpu_count() or 1, kind="qwen") as grader:
+    with Grader(kind="qwen") as grader:
         ours = grader.grade_many([(pair["text"], pair["gold"], Rules(), False) for pair in pairs])
     counts: dict[str, Counter[str]] = {}
     such_as = []

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import re
 import tempfile
 import zipfile
@@ -166,7 +165,7 @@ def main() -> None:
     clones = sources(options.source)
     with tempfile.TemporaryDirectory() as temporary:
         root = options.keep or Path(temporary)
-        with Grader(os.cpu_count() or 1) as strict, Grader(os.cpu_count() or 1, kind="qwen") as lenient:
+        with Grader() as strict, Grader(kind="qwen") as lenient:
             results = [
                 check(dump, clones[dump.source], strict, lenient, root) for dump in DUMPS if dump.source in clones
             ]

@@ -121,7 +121,7 @@ def grade(options: argparse.Namespace) -> None:
     prepared, tokenizer = Prepared.load(options.prepared), load_tokenizer(options.model)
     results = json.loads(options.results.read_text()) if options.results.exists() else {"models": []}
     have = {one["file"] for one in results["models"]}
-    with Grader(workers=options.workers) as grader:
+    with Grader() as grader:
         for path in sorted(options.folder.glob("*.npz")):
             if path.name in have:
                 continue
@@ -242,7 +242,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--prepared", type=Path, required=True)
     one.add_argument("--model", type=Path, required=True, help="Folder with the tokenizer.")
     one.add_argument("--results", type=Path, required=True, help="JSON file to write.")
-    one.add_argument("--workers", type=int, default=2)
     return parser
 
 

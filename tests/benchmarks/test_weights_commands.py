@@ -189,7 +189,7 @@ def test_a_real_model_is_trained_sampled_and_graded(
 
     _overwrite(out / "gsm8k-sft-1.npz", base, known.eos, [r"\boxed{2}", r"\boxed{1}"])
     graded = ["grade", str(out), "--prepared", str(small), "--model", str(base), "--results", str(results)]
-    assert real.main([*graded, "--workers", "1"]) == 0
+    assert real.main(graded) == 0
     models = {one["file"]: one["benchmarks"]["gsm8k"] for one in json.loads(results.read_text())["models"]}
     assert models["gsm8k-sft-1.npz"]["right_samples"] == [8, 0] and models["gsm8k-sft-1.npz"]["no_answer"] == [0, 0]
     assert models["gsm8k-sft-1.npz"]["right_greedy"] == [1, 0] and "| AutoTrim | 2 |" in capsys.readouterr().out

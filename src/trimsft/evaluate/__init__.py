@@ -21,7 +21,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Grading brings sympy and numpy along; who only asks for help does not wait for them."""
+    """Grading brings mpmath and numpy along; who only asks for help does not wait for them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
