@@ -212,6 +212,7 @@ def test_a_function_of_the_current_folder_grades(scorers: Path) -> None:
     assert (grader.name, grader.version) == ("scorers_here:last_word", scorer.version) and len(scorer.version) == 12
     assert graded(grader, "it is 5", "5", Grading()) == ("correct", "5")
     assert graded(grader, "it is 5.0", "5", Grading()) == ("wrong", "5.0")
+    assert grader.grade("it is 5", ("4", "5")).correct and not grader.grade("it is 5", ("4", "6")).correct
     assert graded(grader, "", "5", Grading(), truncated=True) == ("truncated", None)
     assert grader.equivalent("a  b", "a b") and not grader.equivalent("5", "5.0")
     assert graded(grader, "it is 5", "5", Grading("exact"), unit="m")[0] == "correct"  # in place of all rules
