@@ -35,24 +35,26 @@ from typing import Any
 VOLATILE = re.compile(r"(^|_)(time|runtime|seconds?|speed|date|versions?|memory|wall|peak|flos)(_|$)")
 TOLERANT = ("quickstart", "study", "telemetry", "scores", "served", "compare", "tokens")
 """Groups of facts whose fields may come and go: only what both sides have is compared, the rest is listed."""
-STEPS = ["--max_steps", "6", "--per_device_train_batch_size", "4", "--learning_rate", "5e-4", "--bf16", "false",
-         "--logging_steps", "1", "--seed", "3", "--quiet"]  # fmt: skip
+STEPS = (
+    "--max_steps 6 --per_device_train_batch_size 4 --learning_rate 5e-4 --bf16 false --logging_steps 1 --seed 3 --quiet"
+)
 TRAININGS = {
-    **{name: ["--objective", name] for name in ("sft", "fsft", "dft", "trim", "trim-e", "trim-h", "auto-trim")},
-    "accumulated": ["--objective", "trim", "--gradient_accumulation_steps", "3"],
-    "packed": ["--objective", "trim", "--packing", "true", "--max_length", "256"],
-    "packed auto-trim": ["--objective", "auto-trim", "--packing", "true", "--max_length", "256"],
-    "lora": ["--objective", "auto-trim", "--use_peft", "true", "--lora_r", "4", "--lora_target_modules", "q_proj", "down_proj"],
-}  # fmt: skip
-SERVED: list[tuple[str, str, dict[str, Any]]] = [
+    **{name: f"--objective {name}" for name in ("sft", "fsft", "dft", "trim", "trim-e", "trim-h", "auto-trim")},
+    "accumulated": "--objective trim --gradient_accumulation_steps 3",
+    "packed": "--objective trim --packing true --max_length 256",
+    "packed auto-trim": "--objective auto-trim --packing true --max_length 256",
+    "lora": "--objective auto-trim --use_peft true --lora_r 4 --lora_target_modules q_proj down_proj",
+}
+CHOICE = {"grading": "choice", "choices": ["3", "4"]}
+PATTERN = {"grading": "regex", "pattern": "#### (-?[0-9.,]+)"}
+SERVED: list[tuple[str, str, dict[str, Any]]] = [  # gold, response, what the problem declares
     ("42", r"so \boxed{42}", {}), ("42", r"so \boxed{41}", {}), ("42", "it is 42", {}), ("42", r"\boxed{((}", {}),
     ("1,3", r"\boxed{3} and \boxed{1}", {"is_multiple_answer": True}), ("4.2", r"\boxed{4.25}", {"error": "1e-1"}),
     ("4.2", r"\boxed{4.4}", {"error": "1e-1"}), ("4.5e33", r"\boxed{4.5004\times 10^{33}}", {"tolerance": 1e-4}),
-    ("4.5e33", r"\boxed{4.51\times 10^{33}}", {"tolerance": 1e-4}), ("45", r"\boxed{45 \text{ hours}}", {"unit": "minute"}),
-    ("45", r"\boxed{45 \text{ minutes}}", {"unit": "minute"}), ("B", "The answer is (B).", {"grading": "choice", "choices": ["3", "4"]}),
-    ("B", "The answer is A.", {"grading": "choice", "choices": ["3", "4"]}), ("B", r"\boxed{4}", {"grading": "choice", "choices": ["3", "4"]}),
-    ("18", "5 + 13\n#### 18", {"grading": "regex", "pattern": "#### (-?[0-9.,]+)"}),
-    ("18", r"\boxed{18}", {"grading": "regex", "pattern": "#### (-?[0-9.,]+)"}),
+    ("4.5e33", r"\boxed{4.51\times 10^{33}}", {"tolerance": 1e-4}),
+    ("45", r"\boxed{45 \text{ hours}}", {"unit": "minute"}), ("45", r"\boxed{45 \text{ minutes}}", {"unit": "minute"}),
+    ("B", "The answer is (B).", CHOICE), ("B", "The answer is A.", CHOICE), ("B", r"\boxed{4}", CHOICE),
+    ("18", "5 + 13\n#### 18", PATTERN), ("18", r"\boxed{18}", PATTERN),
     ("Paris", "Paris", {"grading": "exact"}), ("Paris", "paris", {"grading": "exact"}),
 ]  # fmt: skip
 Facts = dict[str, Any]
@@ -62,14 +64,23 @@ Measures = Iterator[tuple[str, Callable[[], Any]]]
 # ---- helpers of the measurements
 
 
-def trimsft(*words: Any, **options: Any) -> str:
+def words(*parts: Any) -> list[str]:
+    """Return the words of a command: texts are split at blanks, paths are not."""
+    split = [part.split() if isinstance(part, str) else [str(part)] for part in parts]
+    return [sys.executable, "-m", "trimsft", *(word for one in split for word in one)]
+
+
+def cli(*parts: Any) -> str:
     """Run a command in the folder of work and return what it prints; raise with its last line if it fails."""
-    command = [sys.executable, "-m", "trimsft", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, **options)
+    done = subprocess.run(words(*parts), capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
-        raise RuntimeError(f"trimsft {words[0]} ended with {done.returncode}: {lines[-1]}")
+        raise RuntimeError(f"trimsft {parts[0]} ended with {done.returncode}: {lines[-1]}")
     return done.stdout
+
+
+def printed(*parts: Any) -> Any:
+    return clean(read_json(cli(*parts, "--json")))
 
 
 def read_json(text: str) -> Any:
@@ -196,68 +207,53 @@ def measure_grading(given: Facts) -> Measures:
 
 
 def measure_quickstart(given: Facts) -> Measures:
-    words = [] if os.environ.get("SAME_FULL") else ["--fast"]
-    yield "quickstart/table", lambda: clean(read_json(trimsft("quickstart", *words, "--out", "quickstart", "--json")))
+    size = "" if os.environ.get("SAME_FULL") else "--fast"
+    yield "quickstart/table", partial(printed, "quickstart --out quickstart", size)
 
 
 def measure_study(given: Facts) -> Measures:
     # answers of a real length: the smoke test's own are cut off, so that every score would be 0
-    yield (
-        "study/ended",
-        lambda: trimsft("study", "run", "all", "--smoke", "--max-tokens", 96, "--out", "study", "-q") and True,
-    )
-    grid = ["--grid", "margin=0,3", "--grid", "bandwidth=1,3", "--smoke", "--max-tokens", 96, "--seeds", 2]
-    yield "study/sweep ended", lambda: trimsft("sweep", *grid, "--out", "sweep", "-q") and True
-    for root in ("study/tables", "sweep"):
-        for path in sorted({*Path(root).rglob("*.csv"), *Path(root).rglob("*.json")}):
-            if root != "sweep" or "runs" not in path.parts and "asked" not in path.parts:
-                yield f"study/{path}", partial(table, path)
+    yield "study/ended", lambda: bool(cli("study run all --smoke --max-tokens 96 -q --out study"))
+    grid = "--grid margin=0,3 --grid bandwidth=1,3 --seeds 2"
+    yield "study/sweep ended", lambda: bool(cli("sweep --smoke --max-tokens 96 -q --out sweep", grid))
+    for path in sorted(
+        [*Path("study/tables").rglob("*.*"), *Path("sweep").glob("*.*"), *Path("sweep/figures").rglob("*.*")]
+    ):
+        if path.suffix in (".csv", ".json"):
+            yield f"study/{path}", partial(table, path)
 
 
 def measure_train(given: Facts) -> Measures:
-    for name, words in TRAININGS.items():
+    for name, options in TRAININGS.items():
         run = f"train-{name.replace(' ', '-')}"
-        train = partial(
-            trimsft, "train", "--model", given["base"], "--data", "rows.jsonl", "--out", run, *STEPS, *words
-        )
+        train = partial(cli, "train --model", Path(given["base"]), "--data rows.jsonl --out", run, STEPS, options)
         yield f"weights/{name}", lambda train=train, run=run: (train(), weights(run))[1]
         yield f"telemetry/{name}", partial(telemetry, run)
-    export = partial(trimsft, "export", "train-lora", "--out", "exported/model")
-    yield "weights/lora exported", lambda: (export(), weights("exported"))[1]
+    yield "weights/lora exported", lambda: (cli("export train-lora --out exported/model"), weights("exported"))[1]
 
 
 def measure_resume(given: Facts) -> Measures:
-    words = ["train", "--model", given["base"], "--data", "rows.jsonl", *STEPS, "--objective", "auto-trim", "--max_steps", "12",
-             "--gradient_accumulation_steps", "6", "--save_steps", "2"]  # fmt: skip
-    whole: dict[str, Any] = {}
+    more = "--data rows.jsonl --objective auto-trim --max_steps 12 --gradient_accumulation_steps 6 --save_steps 2 --out"
+    train = ["train --model", Path(given["base"]), STEPS, more]
 
-    def uninterrupted() -> dict[str, str]:
-        trimsft(*words, "--out", "whole")
-        whole.update(weights=weights("whole"), losses=[line["loss"] for line in telemetry("whole") if "loss" in line])
-        return whole["weights"]
+    def losses(run: str) -> dict[int, float]:
+        return {line["step"]: line["loss"] for line in telemetry(run) if "loss" in line}  # the last of each step
 
     def resumed(sent: signal.Signals, run: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "trimsft", *map(str, words), "--out", run]
         lines, deadline = Path(run, "train", "telemetry.jsonl"), time.monotonic() + 300
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while (
-                process.poll() is None
-                and time.monotonic() < deadline
-                and (lines.read_bytes().count(b"\n") if lines.is_file() else 0) < 3
-            ):
+        with subprocess.Popen(words(*train, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and time.monotonic() < deadline:
+                if lines.is_file() and lines.read_bytes().count(b"\n") >= 3:
+                    break
                 time.sleep(0.005)
             process.send_signal(sent)
             code = process.wait()
-        was_short = not weights(run).keys() - {"error"}
-        trimsft(*words, "--out", run)
-        last = {line["step"]: line["loss"] for line in telemetry(run) if "loss" in line}
-        same = {
-            "weights": weights(run) == whole["weights"],
-            "losses": [last[step] for step in sorted(last)] == whole["losses"],
-        }
-        return {"exit code": code, "was interrupted": was_short, "as uninterrupted": same}
+        was_interrupted = "error" in weights(run)
+        cli(*train, run)
+        same = {"weights": weights(run) == weights("whole"), "losses": losses(run) == losses("whole")}
+        return {"exit code": code, "was interrupted": was_interrupted, "as uninterrupted": same}
 
-    yield "resume/uninterrupted", uninterrupted
+    yield "resume/uninterrupted", lambda: (cli(*train, "whole"), weights("whole"))[1]
     yield "resume/SIGTERM at step 3", partial(resumed, signal.SIGTERM, "term")
     yield "resume/SIGKILL after a checkpoint", partial(resumed, signal.SIGKILL, "kill")
 
@@ -267,69 +263,49 @@ def measure_tokens(given: Facts) -> Measures:
         import pyarrow.parquet as pq
 
         read = pq.read_table(path)
-        return {name: sha(json.dumps(read.column(name).to_pylist())) for name in read.schema.names} | {
-            "rows": read.num_rows
-        }
+        hashes = {name: sha(json.dumps(read.column(name).to_pylist())) for name in read.schema.names}
+        return hashes | {"rows": read.num_rows}
 
-    words = ["tokens", given["base"], "--data", "rows.jsonl", "--limit", 40, "--top", 2, "--json", "--out"]
-    yield "tokens/printed", lambda: clean(read_json(trimsft(*words, "tokens.parquet")))
+    measure = partial(printed, "tokens", Path(given["base"]), "--data rows.jsonl --limit 40 --top 2 --out")
+    yield "tokens/printed", partial(measure, "tokens.parquet")
     yield "tokens/columns", partial(columns, "tokens.parquet")
-    yield "tokens/auto-trim", lambda: clean(read_json(trimsft(*words, "auto.parquet", "--objective", "auto-trim")))
+    yield "tokens/auto-trim", partial(measure, "auto.parquet --objective auto-trim")
 
 
 def measure_eval(given: Facts) -> Measures:
-    words = ["-b", "lab-medium", "--limit", 20, "--samples", 4, "--seed", 7, "--max-tokens", 96, "--json"]
+    asked = "-b lab-medium --limit 20 --samples 4 --seed 7 --max-tokens 96"
+    base = Path(given["base"])
 
-    def samples(record: Path) -> dict[str, str]:
-        return {
-            f"{row['problem']}/{row['sample']}": f"{row['finish']} {sha(row['text'])}"
-            for row in jsonl(record / "samples.jsonl")
-        }
+    def samples(run: str) -> dict[str, str]:
+        rows = jsonl(Path(run, "eval/lab-medium/samples.jsonl"))
+        return {f"{row['problem']}/{row['sample']}": f"{row['finish']} {sha(row['text'])}" for row in rows}
 
-    def scores(record: Path) -> Any:
-        return clean(json.loads((record / "scores.json").read_text("utf-8")))
+    def scores(run: str, benchmark: str = "lab-medium") -> Any:
+        return table(Path(run, "eval", benchmark, "scores.json"))
 
     def graded_again() -> bool:
-        record, again = Path("base/eval/lab-medium"), Path("again/eval/lab-medium")
         shutil.copytree("base", "again")
-        for path in [*again.glob("grade*"), again / "scores.json"]:
+        for path in [*Path("again/eval/lab-medium").glob("grade*"), Path("again/eval/lab-medium/scores.json")]:
             path.unlink()
-        trimsft("eval", given["base"], *words, "--out", "again")
-        return scores(record) == scores(again) and samples(record) == samples(again)
+        cli("eval", base, asked, "--out again")
+        return scores("base") == scores("again") and samples("base") == samples("again")
 
-    base, run = Path("base/eval/lab-medium"), Path("trained/eval/lab-medium")
-    train = [
-        "train",
-        "--model",
-        given["base"],
-        "--data",
-        "rows.jsonl",
-        "--objective",
-        "trim",
-        "--out",
-        "trained",
-        *STEPS,
-    ]
-    yield "scores/base, printed", lambda: clean(read_json(trimsft("eval", given["base"], *words, "--out", "base")))
-    yield "samples/base", partial(samples, base)
-    yield "scores/base", partial(scores, base)
+    def trained() -> Any:
+        cli("train --model", base, "--data rows.jsonl --objective trim --out trained", STEPS)
+        return printed("eval trained", asked)
+
+    yield "scores/base, printed", partial(printed, "eval", base, asked, "--out base")
+    yield "scores/trained, printed", trained
+    for run in ("base", "trained"):
+        yield f"samples/{run}", partial(samples, run)
+        yield f"scores/{run}", partial(scores, run)
     yield "samples/record graded again is the same", graded_again
-    yield "scores/trained, printed", lambda: (trimsft(*train), clean(read_json(trimsft("eval", "trained", *words))))[1]
-    yield "samples/trained", partial(samples, run)
-    yield "scores/trained", partial(scores, run)
     for metric in ("average", "greedy", "pass@2", "majority@4"):
-        yield (
-            f"compare/{metric}",
-            lambda metric=metric: clean(read_json(trimsft("compare", "base", "trained", "--metric", metric, "--json"))),
-        )
+        yield f"compare/{metric}", partial(printed, "compare base trained --metric", metric)
+    grades = Path("served/eval/cases/grades.jsonl")
     yield "served/printed", served
-    yield "served/scores", lambda: scores(Path("served/eval/cases"))
-    yield (
-        "served/grades",
-        lambda: {
-            f"{row['problem']}/{row['sample']}": row["status"] for row in jsonl(Path("served/eval/cases/grades.jsonl"))
-        },
-    )
+    yield "served/scores", partial(scores, "served", "cases")
+    yield "served/grades", lambda: {f"{row['problem']}/{row['sample']}": row["status"] for row in jsonl(grades)}
 
 
 def served() -> Any:
@@ -343,10 +319,10 @@ def served() -> Any:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             text = SERVED[int(re.findall(r"case (\d+)", body)[-1])][1]
             choice = {
-                "index": 0,
                 "finish_reason": "stop",
                 "text": text,
                 "message": {"role": "assistant", "content": text},
+                "index": 0,
             }
             self.reply({"choices": [choice], "usage": {"completion_tokens": 7, "prompt_tokens": 7, "total_tokens": 14}})
 
@@ -367,85 +343,68 @@ def served() -> Any:
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        words = [
-            "--server",
-            address,
-            "--server-dialect",
-            "openai",
-            "--samples",
-            2,
-            "--max-tokens",
-            64,
-            "--out",
-            "served",
-            "--json",
-        ]
         try:
-            return clean(read_json(trimsft("eval", "m", "-b", "cases.jsonl", *words)))
+            options = "--server-dialect openai --samples 2 --max-tokens 64 --out served"
+            return printed("eval m -b cases.jsonl --server", address, options)
         finally:
             server.shutdown()
+
+
+def head(
+    objective: Any, backend: str, rows: int = 48, vocabulary: int = 301, dtype: str = "float32", **options: Any
+) -> Any:
+    """Return loss, weights, statistics and gradients of one call on seeded inputs."""
+    import torch
+
+    from trimsft import linear_cross_entropy
+
+    make, ignored = torch.Generator().manual_seed(5), options.get("ignore_index", -100)
+    hidden, weight = torch.randn(rows, 24, generator=make), torch.randn(vocabulary, 24, generator=make) / 2
+    labels, part = torch.randint(vocabulary, (rows,), generator=make), rows // 4
+    top = (hidden @ weight.T).topk(2).indices  # half of the tokens are the first choice or the second
+    labels[:part], labels[part : 2 * part], labels[::7] = top[:part, 0], top[part : 2 * part, 1], ignored
+    leaves = {"hidden": hidden, "weight": weight} | (
+        {"bias": torch.randn(vocabulary, generator=make)} if options.pop("bias", 0) else {}
+    )
+    leaves = {name: leaf.to(getattr(torch, dtype)).requires_grad_() for name, leaf in leaves.items()}
+    if options.pop("weighted", 0):
+        options["token_weights"] = torch.rand(int((labels != ignored).sum()), generator=make)
+    out = linear_cross_entropy(labels=labels, objective=objective, backend=backend, **leaves, **options)
+    out.loss.backward()
+    return {
+        "loss": out.loss.item(), "weights": [float(out.weights.sum()), sha_of(out.weights)],
+        **{name: sha_of(getattr(out.tokens, name)) for name in ("nll", "gap", "gold_logit", "competitor")},
+        **{name: [float(leaf.grad.float().norm()), sha_of(leaf.grad)] for name, leaf in leaves.items()},
+    }  # fmt: skip
 
 
 def measure_head(given: Facts) -> Measures:
     import torch
 
-    import trimsft
+    from trimsft import OBJECTIVES, make_objective
 
-    def head(
-        objective: Any, backend: str, rows: int = 48, vocabulary: int = 301, dtype: Any = torch.float32, **options: Any
-    ) -> Any:
-        make = torch.Generator().manual_seed(5)
-        hidden, weight = torch.randn(rows, 24, generator=make), torch.randn(vocabulary, 24, generator=make) / 2
-        labels = torch.randint(vocabulary, (rows,), generator=make)
-        top = (hidden @ weight.T).topk(2).indices  # half of the tokens are the first choice or the second
-        labels[: rows // 4], labels[rows // 4 : rows // 2] = top[: rows // 4, 0], top[rows // 4 : rows // 2, 1]
-        labels[::7] = options.get("ignore_index", -100)
-        leaves = [hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()]
-        if options.pop("bias", False):
-            leaves.append(torch.randn(vocabulary, generator=make).to(dtype).requires_grad_())
-            options["bias"] = leaves[2]
-        if options.get("token_weights"):
-            options["token_weights"] = torch.rand(
-                int((labels != options.get("ignore_index", -100)).sum()), generator=make
-            )
-        out = trimsft.linear_cross_entropy(leaves[0], leaves[1], labels, objective, backend=backend, **options)
-        out.loss.backward()
-        statistics = {name: sha_of(getattr(out.tokens, name)) for name in ("nll", "gap", "gold_logit", "competitor")}
-        gradients = {
-            name: [float(leaf.grad.float().norm()), sha_of(leaf.grad)]
-            for name, leaf in zip(("hidden", "weight", "bias"), leaves, strict=False)
-        }
+    def measure(name: str, backend: str, cases: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        skips: list[dict[str, float]] = [{}, {"skip_below": 0}, {"skip_below": 1e-2}]
+        own = (lambda tokens: torch.sigmoid(tokens.gap + 1)) if name == "function" else None
         return {
-            "loss": out.loss.item(),
-            "weights": [float(out.weights.sum()), sha_of(out.weights)],
-            **statistics,
-            **gradients,
+            f"{case} {skip or ''}": head(own or make_objective(name), backend, **options, **skip)
+            for case, options in cases.items()
+            for skip in skips
         }
 
-    half = {"dtype": torch.bfloat16}
     cases: dict[str, dict[str, Any]] = {
         "plain": {}, "bias": {"bias": True}, "softcap": {"softcap": 5.0}, "scale": {"logit_scale": 0.5, "bias": True},
-        "both": {"softcap": 9.0, "logit_scale": 2.0}, "ignore": {"ignore_index": 3, "normalizer": 7.5}, "bf16": half,
-        "token weights": {"token_weights": True}, "many": {"rows": 4000, "vocabulary": 5003},
+        "both": {"softcap": 9.0, "logit_scale": 2.0}, "ignore": {"ignore_index": 3, "normalizer": 7.5},
+        "bf16": {"dtype": "bfloat16"}, "token weights": {"weighted": True}, "many": {"rows": 4000, "vocabulary": 5003},
     }  # fmt: skip
-    interpreted = bool(os.environ.get("TRITON_INTERPRET"))
-    if interpreted:
-        cases = {name: {**cases[name], "rows": 8, "vocabulary": 67} for name in ("plain", "scale")}
-    for name in ["sft", "trim", "auto-trim"] if interpreted else [*trimsft.OBJECTIVES, "function"]:
-        for backend in ["triton"] if interpreted else ["reference", "chunked"]:
-
-            def measure(name: str = name, backend: str = backend) -> dict[str, Any]:
-                found = {}
-                for case, options in cases.items():
-                    for skip in ({}, {"skip_below": 0}, {"skip_below": 1e-2}):
-                        own = name == "function"
-                        objective = (
-                            (lambda tokens: torch.sigmoid(tokens.gap + 1)) if own else trimsft.make_objective(name)
-                        )
-                        found[f"{case} {skip or ''}"] = head(objective, backend, **options, **skip)
-                return found
-
-            yield f"head/{name}, {backend}", measure
+    if os.environ.get("TRITON_INTERPRET"):
+        few = {case: cases[case] | {"rows": 8, "vocabulary": 67} for case in ("plain", "scale")}
+        for name in ("sft", "trim", "auto-trim"):
+            yield f"head/{name}, triton", partial(measure, name, "triton", few)
+    else:
+        for name in [*OBJECTIVES, "function"]:
+            for backend in ("reference", "chunked"):
+                yield f"head/{name}, {backend}", partial(measure, name, backend, cases)
 
 
 def measure_trl(given: Facts) -> Measures:
@@ -487,29 +446,18 @@ def measure_trl(given: Facts) -> Measures:
         "qwen3_moe": {**experts, "num_experts": 4, "moe_intermediate_size": 16, "head_dim": 16},
     }  # fmt: skip
 
-    def words(count: int, seed: int) -> str:
+    def text(count: int, seed: int) -> str:
         return " ".join(random.Random(seed).choices(vocabulary[5:], k=count))
 
-    def say(role: str, text: str) -> dict[str, str]:
-        return {"role": role, "content": text.strip()}
+    def say(user: str, assistant: str) -> list[dict[str, str]]:
+        return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant.strip()}]
 
     lengths = list(enumerate((2, 31, 5, 17, 3, 44, 9, 12)))
-    texts = [{"text": words(length, at)} for at, length in lengths]
-    asked = [{"prompt": words(4 + at % 3, at), "completion": " " + words(length, 100 + at)} for at, length in lengths]
-    chats = [
-        {"prompt": [say("user", row["prompt"])], "completion": [say("assistant", row["completion"])]} for row in asked
-    ]
-    turns = [
-        {
-            "messages": [
-                *row["prompt"],
-                *row["completion"],
-                say("user", words(2, at)),
-                say("assistant", words(4, 50 + at)),
-            ]
-        }
-        for at, row in enumerate(chats)
-    ]
+    texts = [{"text": text(length, at)} for at, length in lengths]
+    asked = [{"prompt": text(4 + at % 3, at), "completion": " " + text(length, 100 + at)} for at, length in lengths]
+    said = [say(row["prompt"], row["completion"]) for row in asked]
+    chats = [{"prompt": turns[:1], "completion": turns[1:]} for turns in said]
+    turns = [{"messages": one + say(text(2, at), text(4, 50 + at))} for at, one in enumerate(said)]
     ids = [{"input_ids": [*range(5, 5 + n)], "labels": [-100, -100, *range(7, 5 + n)]} for n in (4, 9, 20, 6)]
     packed: dict[str, Any] = {"packing": True, "max_length": 40}
     data: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -526,6 +474,7 @@ def measure_trl(given: Facts) -> Measures:
         "clipped": (asked, {"weight_decay": 0.1, "optim": "adamw_torch", "max_grad_norm": 0.5}),
     }  # fmt: skip
     lora = {"target_modules": ["q_proj", "down_proj"], "r": 4}
+    prompts = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     some = {"one": Dataset.from_list(asked[:3]), "two": Dataset.from_list(asked[2:])}
     evaluated = {"eval_strategy": "steps", "eval_steps": 1}
     more: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {  # kind, rows, settings, options
@@ -534,28 +483,30 @@ def measure_trl(given: Facts) -> Measures:
         "no router loss": ("mixtral", asked, {"router_aux_loss_coef": 0.0}, {}),
         "lora": ("llama", asked, {}, {"peft_config": peft.LoraConfig(**lora)}),
         "lora, lm_head": ("llama", asked, {}, {"peft_config": peft.LoraConfig(**lora, modules_to_save=["lm_head"])}),
-        "prompt tuning": ("llama", asked, {}, {"peft_config": peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)}),
+        "prompt tuning": ("llama", asked, {}, {"peft_config": prompts}),
         "streaming": ("llama", "stream", {}, {}), "evaluated": ("llama", asked, evaluated, {"eval_dataset": some}),
         "label smoothing": ("llama", asked, {"label_smoothing_factor": 0.2}, {}),
-        "bf16": ("llama", asked, {"bf16": True}, {}), "cosine": ("llama", asked, {"lr_scheduler_type": "cosine", "warmup_steps": 1}, {}),
+        "cosine": ("llama", asked, {"lr_scheduler_type": "cosine", "warmup_steps": 1}, {}),
         "an epoch with a rest": ("llama", asked[:7], {"max_steps": -1, "num_train_epochs": 1}, {}),
-        "gemma2, packed": ("gemma2", texts, packed, {}), "mixtral, checkpointing": ("mixtral", asked, {"gradient_checkpointing": True}, {}),
+        "gemma2, packed": ("gemma2", texts, packed, {}), "bf16": ("llama", asked, {"bf16": True}, {}),
+        "mixtral, checkpointing": ("mixtral", asked, {"gradient_checkpointing": True}, {}),
         "qwen2, bf16 weights": ("qwen2", asked, {}, {"dtype": torch.bfloat16}),
     }  # fmt: skip
 
-    def train(ours: bool, kind: str, rows: Any, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    def train(ours: bool, kind: str, rows: Any, settings: dict[str, Any], options: dict[str, Any]) -> Any:
         torch.manual_seed(0)
         options = dict(options)
         config = AutoConfig.for_model(kind.split()[0], **size, **kinds[kind])
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         model.generation_config.eos_token_id = 1
         model.get_output_embeddings().weight.data.normal_(0, 0.3)
-        model, norms = model.to(options.pop("dtype", torch.float32)), []
+        model, gradients = model.to(options.pop("dtype", torch.float32)), []
 
-        class Norms(TrainerCallback):
+        class Keep(TrainerCallback):
             def on_pre_optimizer_step(self, *_: Any, model: Any = None, **__: Any) -> None:
-                grads = [one.grad.double().norm() for one in model.parameters() if one.grad is not None]
-                norms.append(float(torch.stack(grads).norm()))
+                gradients.append(
+                    torch.cat([one.grad.double().flatten() for one in model.parameters() if one.grad is not None])
+                )
 
         given = {
             "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 2, "optim": "sgd",
@@ -566,21 +517,18 @@ def measure_trl(given: Facts) -> Measures:
         args = TrimSFTConfig(objective="sft", skip_below=0.0, **given) if ours else SFTConfig(**given)
         dataset = Dataset.from_list(asked).to_iterable_dataset() if rows == "stream" else Dataset.from_list(rows)
         kind_of = TrimSFTTrainer if ours else SFTTrainer
-        trainer = kind_of(model, args, train_dataset=dataset, processing_class=tokens, callbacks=[Norms()], **options)
+        trainer = kind_of(model, args, train_dataset=dataset, processing_class=tokens, callbacks=[Keep()], **options)
         trainer.train()
         logs = [log for log in trainer.state.log_history if "train_runtime" not in log]
-        return {
-            "losses": [
-                log[key] for log in logs for key in sorted(log) if key.endswith("loss") and "weighted" not in key
-            ],
-            "gradients": norms,
-        }
+        names = ("loss", "eval_one_loss", "eval_two_loss", "aux_loss")
+        return [log[name] for log in logs for name in names if name in log], gradients
 
     def pair(one: tuple[Any, ...]) -> dict[str, Any]:
-        ours, theirs = train(True, *one), train(False, *one)
-        bound = 2**-7 if "bf16" in one[2] or "dtype" in one[3] else 200 * 2**-24
-        gaps = [abs(a - b) / max(abs(b), 1e-9) for key in ours for a, b in zip(ours[key], theirs[key], strict=True)]
-        return ours | {"as TRL": max(gaps) <= bound}
+        (losses, ours), (expected, theirs) = train(True, *one), train(False, *one)
+        bound = 2**-6 if "bf16" in one[2] or "dtype" in one[3] else 200 * 2**-24
+        gaps = [abs(a - b) / abs(b) for a, b in zip(losses, expected, strict=True)]
+        gaps += [float((a - b).norm() / b.norm()) for a, b in zip(ours, theirs, strict=True)]
+        return {"losses": losses, "gradients": [float(a.norm()) for a in ours], "as TRL": max(gaps) <= bound}
 
     for name, one in more.items():
         yield f"trl/{name}", partial(pair, one)
@@ -596,72 +544,79 @@ MEASURES: dict[str, Callable[[Facts], Measures]] = {
 }  # fmt: skip
 
 
-def child(name: str) -> None:
+def child(name: str, source: Path, data: Path) -> None:
     """Measure one group in the folder of work; what is measured so far is always written."""
-    given, facts = json.loads(Path("../inputs.json").read_text("utf-8")), {}
-    import trimsft as package
+    if name == "triton":
+        os.environ["TRITON_INTERPRET"] = "1"
+    import trimsft
 
-    if not Path(package.__file__).is_relative_to(os.environ["SAME_SOURCE"]):
-        raise SystemExit(f"trimsft comes from {package.__file__}, not from the checkout")
+    if not Path(trimsft.__file__).is_relative_to(source):
+        raise SystemExit(f"trimsft comes from {trimsft.__file__}, not from the checkout")
+    if name == "inputs":
+        Path("../inputs.json").write_text(json.dumps(inputs(source, data)))
+        return
+    given, facts = json.loads(Path("../inputs.json").read_text("utf-8")), {}
     for fact, measure in MEASURES[name](given):
         try:
             facts[fact] = measure()
         except Exception as error:
             facts[fact] = clean(f"error: {type(error).__name__}: {str(error)[:300]}")
-        Path("../facts", f"{name}.json").write_text(json.dumps(facts))
+        Path("facts.json").write_text(json.dumps(facts))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    source, data = arguments.source.resolve(), arguments.data.resolve()
-    here, began = Path(__file__).resolve(), time.monotonic()
+    source, began = arguments.source.resolve(), time.monotonic()
     environment = os.environ | {
         "PYTHONPATH": str(source / "src"), "SAME_SOURCE": str(source), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore",
-    } | ({"SAME_FULL": "1"} if arguments.full else {})  # fmt: skip
+        "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "", "SAME_FULL": "1" if arguments.full else "",
+    }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="same-") as folder:
         work = Path(folder)
-        (work / "facts").mkdir()
 
-        def start(words: list[str], name: str, **more: str) -> str:
-            at = work / name
-            at.mkdir()
+        def start(name: str) -> Facts:
+            (work / name).mkdir()
             if (work / "rows.jsonl").is_file():
-                shutil.copy(work / "rows.jsonl", at)
-            command = [sys.executable, str(here), *words]
-            with (at / "stderr").open("w") as errors:
-                code = subprocess.run(command, cwd=at, env=environment | more, stderr=errors, check=False).returncode
-            last = ((at / "stderr").read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
+                shutil.copy(work / "rows.jsonl", work / name)
+            # -P: the modules beside this file have names of the standard library
+            command = [
+                sys.executable,
+                "-P",
+                str(Path(__file__).resolve()),
+                "child",
+                name,
+                str(source),
+                str(arguments.data.resolve()),
+            ]
+            with (work / name / "log.txt").open("w") as log:
+                code = subprocess.run(
+                    command, cwd=work / name, env=environment, stdout=log, stderr=log, check=False
+                ).returncode
+            last = ((work / name / "log.txt").read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
             sys.stderr.write(f"{time.monotonic() - began:5.0f} s  {name}{f': error {code}, {last}' if code else ''}\n")
-            return last if code else ""
+            facts = work / name / "facts.json"
+            ended = {f"{name}/ended": f"error: {last}"} if code else {}
+            return (json.loads(facts.read_text("utf-8")) if facts.is_file() else {}) | ended
 
-        if arguments.like:
-            given = json.loads(arguments.like.read_text("utf-8"))["inputs"]
-        else:
-            if error := start(["inputs", str(source), str(data), str(work / "inputs.json")], "inputs"):
-                raise SystemExit(f"inputs: {error}")
-            given = json.loads((work / "inputs.json").read_text("utf-8"))
+        failed = {} if arguments.like else start("inputs")
+        if failed:
+            raise SystemExit(str(failed))
+        given = (
+            json.loads((work / "inputs.json").read_text("utf-8"))
+            if not arguments.like
+            else json.loads(arguments.like.read_text("utf-8"))["inputs"]
+        )
         base = next((source / "src").rglob("base/model.safetensors")).parent
         (work / "inputs.json").write_text(json.dumps(given | {"base": str(base)}))
         (work / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given["rows"]))
-        chosen = [name for name in MEASURES if name in (arguments.only or MEASURES)]
+        facts = {"base/weights": sha((base / "model.safetensors").read_bytes())}
+        if arguments.only and arguments.out.is_file():  # other groups keep their facts
+            facts |= json.loads(arguments.out.read_text("utf-8"))["facts"]
         with ThreadPoolExecutor(arguments.jobs) as threads:
-            list(
-                threads.map(
-                    lambda name: start(
-                        ["child", name], name, **({"TRITON_INTERPRET": "1"} if name == "triton" else {})
-                    ),
-                    chosen,
-                )
-            )
-        facts: Facts = {"base/weights": sha((base / "model.safetensors").read_bytes())}
-        for name in chosen:
-            path = work / "facts" / f"{name}.json"
-            facts |= json.loads(path.read_text()) if path.is_file() else {f"{name}/all": "error: nothing was measured"}
+            for one in threads.map(start, [name for name in MEASURES if name in (arguments.only or MEASURES)]):
+                facts |= one
     arguments.out.write_text(json.dumps({"inputs": given, "facts": facts}, indent=0) + "\n")
-    errors = sum(isinstance(value, str) and value.startswith("error") for value in facts.values())
-    sys.stdout.write(
-        f"{len(facts)} facts, {errors} of them errors, in {time.monotonic() - began:.0f} s: {arguments.out}\n"
-    )
+    errors = [name for name, value in facts.items() if isinstance(value, str) and value.startswith("error")]
+    sys.stdout.write(f"{len(facts)} facts in {time.monotonic() - began:.0f} s; errors: {', '.join(errors) or 'none'}\n")
     return 0
 
 
@@ -729,11 +684,7 @@ def compare(arguments: argparse.Namespace) -> int:
 
 def main() -> int:
     if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2])
-        return 0
-    if sys.argv[1:2] == ["inputs"]:
-        source, data, out = map(Path, sys.argv[2:])
-        out.write_text(json.dumps(inputs(source, data)))
+        child(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
