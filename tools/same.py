@@ -363,12 +363,12 @@ def head(
     labels, part = torch.randint(vocabulary, (rows,), generator=make), rows // 4
     top = (hidden @ weight.T).topk(2).indices  # half of the tokens are the first choice or the second
     labels[:part], labels[part : 2 * part], labels[::7] = top[:part, 0], top[part : 2 * part, 1], ignored
-    leaves = {"hidden": hidden, "weight": weight} | (
-        {"bias": torch.randn(vocabulary, generator=make)} if options.pop("bias", 0) else {}
-    )
+    leaves = {"hidden": hidden, "weight": weight}
+    if options.pop("bias", False):
+        leaves["bias"] = torch.randn(vocabulary, generator=make)
     leaves = {name: leaf.to(getattr(torch, dtype)).requires_grad_() for name, leaf in leaves.items()}
-    if options.pop("weighted", 0):
-        options["token_weights"] = torch.rand(int((labels != ignored).sum()), generator=make)
+    if options.pop("compares", False):
+        options["reference"] = -3 * torch.rand(rows, generator=make)
     out = linear_cross_entropy(labels=labels, objective=objective, backend=backend, **leaves, **options)
     out.loss.backward()
     return {
@@ -386,8 +386,9 @@ def measure_head(given: Facts) -> Measures:
     def measure(name: str, backend: str, cases: dict[str, dict[str, Any]]) -> dict[str, Any]:
         skips: list[dict[str, float]] = [{}, {"skip_below": 0}, {"skip_below": 1e-2}]
         own = (lambda tokens: torch.sigmoid(tokens.gap + 1)) if name == "function" else None
+        more = {"compares": name in ("rho-1", "iw-sft", "psft", "asft")}  # with a reference model's probabilities
         return {
-            f"{case} {skip or ''}": head(own or make_objective(name), backend, **options, **skip)
+            f"{case} {skip or ''}": head(own or make_objective(name), backend, **options, **skip, **more)
             for case, options in cases.items()
             for skip in skips
         }
@@ -395,7 +396,7 @@ def measure_head(given: Facts) -> Measures:
     cases: dict[str, dict[str, Any]] = {
         "plain": {}, "bias": {"bias": True}, "softcap": {"softcap": 5.0}, "scale": {"logit_scale": 0.5, "bias": True},
         "both": {"softcap": 9.0, "logit_scale": 2.0}, "ignore": {"ignore_index": 3, "normalizer": 7.5},
-        "bf16": {"dtype": "bfloat16"}, "token weights": {"weighted": True}, "many": {"rows": 4000, "vocabulary": 5003},
+        "bf16": {"dtype": "bfloat16"}, "many": {"rows": 4000, "vocabulary": 5003},
     }  # fmt: skip
     if os.environ.get("TRITON_INTERPRET"):
         few = {case: cases[case] | {"rows": 8, "vocabulary": 67} for case in ("plain", "scale")}
