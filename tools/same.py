@@ -525,7 +525,8 @@ def measure_trl(given: Facts) -> Measures:
 
     def pair(one: tuple[Any, ...]) -> dict[str, Any]:
         (losses, ours), (expected, theirs) = train(True, *one), train(False, *one)
-        bound = 2**-6 if "bf16" in one[2] or "dtype" in one[3] else 200 * 2**-24
+        # Adam divides a gradient by its own size: rounding of one that is next to nothing moves a weight in full
+        bound = 2**-6 if "bf16" in one[2] or "dtype" in one[3] else 1e-3 if "optim" in one[2] else 200 * 2**-24
         gaps = [abs(a - b) / abs(b) for a, b in zip(losses, expected, strict=True)]
         gaps += [float((a - b).norm() / b.norm()) for a, b in zip(ours, theirs, strict=True)]
         return {"losses": losses, "gradients": [float(a.norm()) for a in ours], "as TRL": max(gaps) <= bound}
