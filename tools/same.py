@@ -71,7 +71,7 @@ def words(*parts: Any) -> list[str]:
 
 def cli(*parts: Any) -> str:
     """Run a command in the folder of work and return what it prints; raise with its last line if it fails."""
-    done = subprocess.run(words(*parts), capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(words(*parts), capture_output=True, text=True, timeout=1800, check=False)
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
         raise RuntimeError(f"trimsft {parts[0]} ended with {done.returncode}: {lines[-1]}")
