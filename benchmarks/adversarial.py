@@ -11,8 +11,8 @@ import argparse
 import time
 from collections.abc import Callable
 
+from trimsft.evaluate.metrics import cluster
 from trimsft.grading import GRADER_VERSION, Grader, Rules
-from trimsft.scoring.metrics import cluster
 
 GOLDS = ("5", "x^2+1", r"\frac{\pi}{2}", "(1,2)", "n!")
 SHOWN = 12

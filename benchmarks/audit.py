@@ -33,10 +33,10 @@ from trimsft.audit.run import audit
 from trimsft.audit.source import read_source
 from trimsft.audit.suspects import Found, find_suspects
 from trimsft.bench.head import machine
+from trimsft.data.encoding import load_tokenizer
+from trimsft.data.readers import read_file
 from trimsft.lab import FineTuning, base_model_path, training_rows
 from trimsft.runs import write_whole
-from trimsft.text.encoding import load_tokenizer
-from trimsft.text.readers import read_file
 
 LAB: dict[str, dict[str, float]] = {
     "slips 2 %": {"slip_rate": 0.02},

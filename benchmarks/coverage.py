@@ -1,4 +1,4 @@
-"""How often a 95 % interval of `trimsft.scoring` holds the truth: simulated evaluations; writes JSON.
+"""How often a 95 % interval of `trimsft.evaluate` holds the truth: simulated evaluations; writes JSON.
 
     python benchmarks/coverage.py --simulations 1000 --out results/coverage.json
 
@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from trimsft.scoring.intervals import Interval, interval_over_runs, mean_intervals
-from trimsft.scoring.metrics import majority_curve, pass_curve
+from trimsft.evaluate.metrics import majority_curve, pass_curve
+from trimsft.intervals import Interval, interval_over_runs, mean_intervals
 
 SHARE, DIFFERENCE = (0.0, 1.0), (-1.0, 1.0)
 MEANS = (0.01, 0.03, 0.05, 0.5, 0.95, 0.97, 0.99)

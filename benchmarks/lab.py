@@ -22,8 +22,8 @@ from rich.console import Console
 
 from trimsft.bench.head import machine
 from trimsft.cli.quickstart import quickstart_progress
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.scores import over_runs
+from trimsft.evaluate.scores import over_runs
+from trimsft.intervals import Interval
 from trimsft.study.quickstart import QuickstartSettings, run_quickstart
 
 CONDITIONS: dict[str, dict[str, Any]] = {

@@ -27,10 +27,10 @@ import torch
 
 from trimsft import SFT, patch
 from trimsft.bench.head import machine
-from trimsft.text.encoding import encode_pairs, load_tokenizer
-from trimsft.text.models import load_model
-from trimsft.text.readers import read_file
-from trimsft.text.templates import choose_template
+from trimsft.data.encoding import encode_pairs, load_tokenizer
+from trimsft.data.readers import read_file
+from trimsft.data.templates import choose_template
+from trimsft.models import load_model
 from trimsft.train.packed import MASK, POSITIONS, change_between, relative
 
 Batch = Mapping[str, Any]

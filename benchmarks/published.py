@@ -27,8 +27,8 @@ from typing import Any
 from trimsft.evaluate.judge import judge
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.grading import GRADER_VERSION, Grader
-from trimsft.scoring.scores import BenchmarkScore
 
 SHOWN = 12
 """Differences of a kind that go into the JSON."""

@@ -23,9 +23,9 @@ from torch import Tensor
 import trimsft
 from trimsft import lab
 from trimsft.bench.head import machine
-from trimsft.text.encoding import encode_pairs, load_tokenizer
-from trimsft.text.models import load_model
-from trimsft.text.templates import choose_template
+from trimsft.data.encoding import encode_pairs, load_tokenizer
+from trimsft.data.templates import choose_template
+from trimsft.models import load_model
 
 FORMATS = {"known": 0.0, "new": 1.0}
 THRESHOLDS = (1.5e-3, 1e-6, 1e-8)

@@ -24,8 +24,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
 from trimsft.bench.head import machine
-from trimsft.text.encoding import Encoder
-from trimsft.text.templates import choose_template
+from trimsft.data.encoding import Encoder
+from trimsft.data.templates import choose_template
 from trimsft.tokens.heads import Batch
 from trimsft.tokens.passes import WINDOW, make_batches
 from trimsft.tokens.table import read_token_table

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner, Result
 
 from trimsft import cli, export_model, lab
+from trimsft.data.encoding import load_tokenizer
 from trimsft.errors import UsageError, WriteError
-from trimsft.text.encoding import load_tokenizer
-from trimsft.text.models import load_model
+from trimsft.models import load_model
 
 BASE = lab.base_model_path()
 RANK, SCALE = 4, 2.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.processes import ROOT
+from trimsft.data.templates import TemplateError
 from trimsft.errors import DataError, RunInUse, TrimSFTError, UsageError
 from trimsft.processes import Child, error_as_data, error_from
-from trimsft.text.templates import TemplateError
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from accelerate.utils import FullyShardedDataParallelPlugin
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 from trl import ModelConfig, TrlParser
 
+from trimsft.data.training_data import DataConfig
 from trimsft.objectives import OBJECTIVES
-from trimsft.text.training_data import DataConfig
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.estimate import estimate, plan_from
 

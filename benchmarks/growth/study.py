@@ -32,10 +32,10 @@ def collect(cells: int, folder: Path) -> dict[str, float]:
 
 
 def _make(cells: int, folder: Path) -> tuple[Any, list[Any], Path]:
+    from trimsft.evaluate.metrics import ProblemScore
+    from trimsft.evaluate.records import write_scores
+    from trimsft.evaluate.scores import score_counts
     from trimsft.grading import GRADER_VERSION
-    from trimsft.scoring.metrics import ProblemScore
-    from trimsft.scoring.records import write_scores
-    from trimsft.scoring.scores import score_counts
     from trimsft.study.cells import Cell
     from trimsft.study.folder import StudyFolder
     from trimsft.study.scales import SCALES

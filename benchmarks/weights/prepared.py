@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.weights.training import Pair
+from trimsft.data.encoding import encode_pairs, encode_prompts, load_tokenizer
+from trimsft.data.readers import read_file
+from trimsft.data.templates import choose_template
 from trimsft.runs.files import written_beside
-from trimsft.text.encoding import encode_pairs, encode_prompts, load_tokenizer
-from trimsft.text.readers import read_file
-from trimsft.text.templates import choose_template
 
 TRAINING = {"gsm8k": "train/gsm8k_train.jsonl", "mix": "train/numina_style_mix_20k.jsonl.gz"}
 BENCHMARKS = {"gsm8k": "benchmarks/gsm8k.jsonl", "math500": "benchmarks/math500.jsonl"}

@@ -115,8 +115,8 @@ def _save(path: Path, facts: Mapping[str, Any], written: Mapping[str, Any]) -> N
 
 def grade(options: argparse.Namespace) -> None:
     """Grades of files that --results has already are kept."""
+    from trimsft.data.encoding import load_tokenizer
     from trimsft.grading import Grader
-    from trimsft.text.encoding import load_tokenizer
 
     prepared, tokenizer = Prepared.load(options.prepared), load_tokenizer(options.model)
     results = json.loads(options.results.read_text()) if options.results.exists() else {"models": []}
@@ -136,7 +136,7 @@ def grade(options: argparse.Namespace) -> None:
 
 def _grades(ids_KnT: Any, benchmark: str, prepared: Prepared, tokenizer: Any, grader: Any) -> Record:
     """Of each problem: right samples, samples without an answer, distinct answers, right when greedy."""
-    from trimsft.scoring.scores import score
+    from trimsft.evaluate.scores import score
 
     results = list(_results(ids_KnT, prepared.golds[benchmark], prepared.eos, tokenizer, grader))
     scored = score(benchmark, results, grader.equivalent, resamples=1)
@@ -151,8 +151,8 @@ def _grades(ids_KnT: Any, benchmark: str, prepared: Prepared, tokenizer: Any, gr
 
 
 def _results(ids_KnT: Any, golds: Sequence[str], eos: int, tokenizer: Any, grader: Any) -> Iterator[Any]:
+    from trimsft.evaluate.metrics import SampleResult
     from trimsft.grading import Rules
-    from trimsft.scoring.metrics import SampleResult
 
     _, n, new = ids_KnT.shape
     is_end = ids_KnT.reshape(-1, new) == eos

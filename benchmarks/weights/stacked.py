@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.weights.architectures import Architecture
-from trimsft.text.models import load_model
+from trimsft.models import load_model
 
 EMBEDDING, LAST_NORM = "model.embed_tokens.weight", "model.norm"
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]

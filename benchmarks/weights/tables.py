@@ -1,6 +1,6 @@
 """Means over seeds with their intervals, paired differences to SFT, and Markdown of them.
 
-An interval is for other problems and other trainings (`trimsft.scoring.intervals.interval_over_runs`). Differences are
+An interval is for other problems and other trainings (`trimsft.intervals.interval_over_runs`). Differences are
 taken problem by problem and seed by seed: two objectives are compared on the same rows, in the same order.
 
 Shapes: P problems, S seeds; strata are groups of problems that count the same, such as the tiers of the lab.
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trimsft.scoring.intervals import Array, Interval, interval_over_runs
+from trimsft.intervals import Array, Interval, interval_over_runs
 
 Strata = Sequence[Array]  # each [P, S], shares
 Runs = Mapping[int, Sequence[Array]]

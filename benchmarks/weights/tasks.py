@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from benchmarks.weights.conditions import Condition, condition
 from benchmarks.weights.stacked import StackedModel
 from benchmarks.weights.training import Examples, Pair, make_batch, token_stats
+from trimsft.data.encoding import encode_pairs, encode_prompts, load_tokenizer
+from trimsft.data.templates import choose_template
 from trimsft.lab import TIERS, benchmark
 from trimsft.lab.arithmetic import draw_problems
 from trimsft.lab.styles import FAR, NEAR, write_solution
-from trimsft.text.encoding import encode_pairs, encode_prompts, load_tokenizer
-from trimsft.text.templates import choose_template
 
 HELD_OUT_ROWS, HELD_OUT_SEED = 60, 1000
 BINS = 15  # of the expected calibration error

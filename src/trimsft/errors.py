@@ -157,3 +157,17 @@ def _printable(text: str) -> str:
     line = " ".join(text.split())
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "row"), counted(1200, "token")
+    ('1 row', '1,200 tokens')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def and_more(number: int, noun: str) -> str:
+    """How many there are beyond the one that was named."""
+    return f" (and {number - 1:,} more {noun})" if number > 1 else ""

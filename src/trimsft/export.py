@@ -74,7 +74,7 @@ def export_model(model: str | Path, out: str | Path, *, dtype: str = "auto") -> 
 
 def export(settings: ExportSettings) -> Exported:
     """Load, merge, and write beside the folder; it gets its name when all is there."""
-    from trimsft.text.models import adapter_base, load_config, load_merged, require_finite
+    from trimsft.models import adapter_base, load_config, load_merged, require_finite
 
     out = settings.out.expanduser()
     if out.exists():
@@ -108,7 +108,7 @@ def _refuse_quantised(config: Any, model: str) -> None:
 
 def _load_tokenizer(weights: str, base: str | None) -> Any:
     """Of an adapter the one beside it, which training puts there, or else its base's."""
-    from trimsft.text.encoding import load_tokenizer
+    from trimsft.data.encoding import load_tokenizer
 
     if base is None:
         return load_tokenizer(weights)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from datasets import disable_progress_bars
 
-from tests.text.toys import write
+from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
 
 disable_progress_bars()

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from tests.audit.test_run import LOW, lines, quick
-from tests.text.toys import write
+from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.test_forms import CHAT
 from trimsft.audit.run import audit
 from trimsft.audit.spans import row_spans
-from trimsft.text.trl_rows import TrlEncoder
+from trimsft.data.trl_rows import TrlEncoder
 from trimsft.tokens.models import Rendering
 from trimsft.tokens.table import read_token_table
 

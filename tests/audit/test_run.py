@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import trimsft
-from tests.text.toys import write
+from tests.data.toys import write
 from tests.tokens.tiny import ROWS
 from trimsft import cli
 from trimsft.audit import AuditSettings, folds

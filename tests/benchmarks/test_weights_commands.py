@@ -15,9 +15,9 @@ from benchmarks.weights import arena, conditions, prepared, real, tasks
 from benchmarks.weights.conditions import NAMED, Condition, condition
 from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
+from trimsft.data.encoding import encode_texts, load_tokenizer
 from trimsft.lab import base_model_path
 from trimsft.objectives import OBJECTIVES, AutoTrim, TrimSFT
-from trimsft.text.encoding import encode_texts, load_tokenizer
 
 CHOOSE_0 = Condition(
     formats=("bullets", "lines", "arrows"), slip_rate=0.26, near=True, filler_rate=0.59, updates=60, rate=0.00037

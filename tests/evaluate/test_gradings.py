@@ -22,11 +22,11 @@ from trimsft.evaluate.problems import (
     read_problems,
     write_problems,
 )
+from trimsft.evaluate.records import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
 from trimsft.report.page.answers import problem_rows
 from trimsft.report.runs import read_runs
-from trimsft.scoring.records import read_scores
 
 GSM8K = "#### (-?[0-9.,]+)"
 EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}

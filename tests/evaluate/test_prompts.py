@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from trimsft.data.templates import SYSTEM_PROMPT, TemplateError
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.shots import Shot, read_shots
-from trimsft.text.templates import SYSTEM_PROMPT, TemplateError
 
 from .tiny_model import CHAT, make_tokenizer
 

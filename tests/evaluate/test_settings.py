@@ -8,9 +8,9 @@ import pytest
 
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.engines import Sampling
+from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.run import make_engine
 from trimsft.evaluate.settings import EvalSettings
-from trimsft.scoring import MOST_SAMPLES
 
 SERVER = {"server": "http://localhost:8000"}
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from trimsft import lab
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import load_rows
 from trimsft.errors import UsageError
 from trimsft.evaluate.problems import read_problems
 from trimsft.lab.arithmetic import TIERS, side_of
 from trimsft.lab.data import FineTuning, benchmark, training_rows, write_benchmark, write_training
 from trimsft.lab.styles import TARGET, UNFAMILIAR
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import load_rows
 
 
 def test_training_and_evaluation_read_the_files(tmp_path):

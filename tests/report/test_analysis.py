@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval, make_telemetry
-from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_table
 from trimsft import paper
 from trimsft.errors import RunError

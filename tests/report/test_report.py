@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval
-from tests.scoring.graded import score_of
 from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError

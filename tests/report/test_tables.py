@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from tests.scoring.graded import random_counts, score_of
+from tests.evaluate.graded import random_counts, score_of
+from trimsft.data.visible import single_line
+from trimsft.evaluate.compare import compare_runs
+from trimsft.intervals import Interval
 from trimsft.report.latex import escape_latex
 from trimsft.report.records import Records, csv_of
 from trimsft.report.rendering import FORMATS, escape_csv, escape_markdown, render, to_rich, to_text
 from trimsft.report.table import Cell, Table
 from trimsft.report.tables.scores import comparison_table, score_table, summary_table
-from trimsft.scoring.compare import compare_runs
-from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import single_line
 
 HOSTILE = [
     "a|b",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.scoring.graded import score_of
-from trimsft.scoring.scores import BenchmarkScore
+from tests.evaluate.graded import score_of
+from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from tests.study.stub import InlineCrew, StubJob
 from trimsft.cli.studies import show_outcomes
 from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.records import load_run
 from trimsft.objectives import names
 from trimsft.runs import RunDirectory
-from trimsft.scoring.records import load_run
 from trimsft.study import command, studies
 from trimsft.study.cells import Cell
 from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study

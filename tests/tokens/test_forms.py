@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from datasets import Dataset, disable_progress_bars
 
-from tests.text.toys import write
+from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import load_training_data
 from trimsft.errors import DataError, UsageError
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import load_training_data
 from trimsft.tokens.measure import TokenSettings, read_rows
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.tokens import tiny
 from trimsft.errors import UsageError
-from trimsft.text.models import load_model
+from trimsft.models import load_model
 from trimsft.tokens.heads import Reader
 from trimsft.tokens.write import write_token_table
 

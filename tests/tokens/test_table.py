@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tokens.tiny import make_table
+from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
-from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.table import SCHEMA, as_arrow, read_metadata, read_token_table, same_tokens, writing
 

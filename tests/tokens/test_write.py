@@ -13,12 +13,12 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
+from trimsft.data.encoding import Encoder
+from trimsft.data.rows import DataConfig
+from trimsft.data.templates import choose_template
+from trimsft.data.training_data import encode
 from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
-from trimsft.text.encoding import Encoder
-from trimsft.text.rows import DataConfig
-from trimsft.text.templates import choose_template
-from trimsft.text.training_data import encode
 from trimsft.tokens import heads, passes, write
 from trimsft.tokens.models import TRAINED_LENGTH
 from trimsft.tokens.table import read_token_table, same_tokens

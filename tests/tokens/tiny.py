@@ -15,7 +15,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from tests.text import toys
+from tests.data import toys
 from trimsft.tokens.categories import categorise
 from trimsft.tokens.table import SCHEMA, schema_with, writing
 

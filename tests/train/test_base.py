@@ -9,7 +9,7 @@ from trl import ModelConfig
 
 from tests.train.tiny import make_model
 from trimsft.errors import UsageError
-from trimsft.text.models import load_model
+from trimsft.models import load_model
 from trimsft.train import TrimSFTConfig
 from trimsft.train.base import load_base
 from trimsft.train.estimate import plan_from

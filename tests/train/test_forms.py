@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
-from tests.text.toys import ROWS, make_tokenizer
+from tests.data.toys import ROWS, make_tokenizer
 from tests.train.tiny import make_config, make_model
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import encode
 from trimsft.errors import DataError, UsageError
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import encode
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
 CHAT = (

@@ -12,10 +12,10 @@ from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tests.text.toys import CHAT, make_tokenizer
+from tests.data.toys import CHAT, make_tokenizer
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import encode, measure_lengths
 from trimsft.errors import DataError, UsageError
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import encode, measure_lengths
 from trimsft.train.preview import Preview, examine, show
 
 TOKENIZER = make_tokenizer(chat=CHAT)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.text.toys import make_tokenizer
+from tests.data.toys import make_tokenizer
 
 
 def make_model(folder: Path, *, tied: bool = True) -> Path:

@@ -20,9 +20,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.lab.arithmetic import TIERS, draw_problems
 from trimsft.lab.styles import FILLER, STYLES, write_solution
-from trimsft.text.templates import SYSTEM_PROMPT
 
 PAD, EOS = "<pad>", "<eos>"
 CHAT_TEMPLATE = (

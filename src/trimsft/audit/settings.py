@@ -4,9 +4,9 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
-from trimsft.text.templates import check_template_name
 from trimsft.tokens.categories import CATEGORIES
 
 

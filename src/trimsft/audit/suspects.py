@@ -20,8 +20,8 @@ from trimsft.audit.folds import Gaps
 from trimsft.audit.records import Suspect
 from trimsft.audit.source import Source
 from trimsft.audit.spans import Span, row_spans, whole_word
+from trimsft.data.visible import TokenTexts
 from trimsft.objectives import AutoTrim
-from trimsft.text.visible import TokenTexts
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.models import Rendering
 

@@ -12,8 +12,7 @@ from trimsft.cli.base import JsonFlag, make_console, make_table
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import is_quiet
 from trimsft.cli.progress import progress_bar
-from trimsft.errors import UsageError
-from trimsft.text.readers import counted
+from trimsft.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from trimsft.audit.records import Suspect
@@ -70,7 +69,7 @@ def _print_suspects(suspects: list[Suspect]) -> None:
 
 def _shown(text: str) -> str:
     """Text of models and data on one line, with nothing that acts on a terminal."""
-    from trimsft.text.visible import visible
+    from trimsft.data.visible import visible
 
     return visible(text).replace("\n", "↵").replace("\t", "⇥")
 

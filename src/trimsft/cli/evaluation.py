@@ -45,9 +45,9 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
         return
+    from trimsft.evaluate.records import read_scores
     from trimsft.report.rendering import to_rich
     from trimsft.report.tables.scores import group_tables, summary_table
-    from trimsft.scoring.records import read_scores
 
     name = Path(settings.model).name
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
@@ -77,7 +77,7 @@ class _Watched:
         note(f"loading {self._model}, to be evaluated on {', '.join(benchmarks)}")
 
     def begin(self, benchmark: str, prompts: Prompts) -> None:
-        from trimsft.text.visible import visible
+        from trimsft.data.visible import visible
 
         if is_quiet():
             return

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trimsft.cli.cells import Progress
+from trimsft.evaluate.compare import AVERAGE
+from trimsft.evaluate.records import load_run
+from trimsft.intervals import Interval
 from trimsft.lab import TIERS
 from trimsft.report.table import DOWN, UP
-from trimsft.scoring.compare import AVERAGE
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.records import load_run
 from trimsft.study.cells import BASE, Cell, method_name
 from trimsft.study.quickstart import QuickstartOutcome, QuickstartSettings
 from trimsft.study.quickstart.following import next_commands

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from packaging.requirements import Requirement
 
-from trimsft.text.hub import why_unreachable
+from trimsft.hub import why_unreachable
 from trimsft.train.attention import has_flash_attention
 
 SHOWN = ("transformers", "trl", "accelerate", "datasets", "peft")

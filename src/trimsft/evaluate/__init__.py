@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trimsft.evaluate.metrics import majority_at_k, pass_at_k
     from trimsft.evaluate.run import Evaluated, evaluate, evaluate_model
     from trimsft.evaluate.settings import EvalSettings
     from trimsft.grading import Grade, grade
-    from trimsft.scoring.metrics import majority_at_k, pass_at_k
 
 __all__ = ["EvalSettings", "Evaluated", "Grade", "evaluate", "evaluate_model", "grade", "majority_at_k", "pass_at_k"]
 
-_RUN, _GRADING, _METRICS = "trimsft.evaluate.run", "trimsft.grading", "trimsft.scoring.metrics"
+_RUN, _GRADING, _METRICS = "trimsft.evaluate.run", "trimsft.grading", "trimsft.evaluate.metrics"
 _HOMES = {
     "EvalSettings": "trimsft.evaluate.settings", "Evaluated": _RUN, "evaluate": _RUN, "evaluate_model": _RUN,
     "Grade": _GRADING, "grade": _GRADING, "majority_at_k": _METRICS, "pass_at_k": _METRICS,

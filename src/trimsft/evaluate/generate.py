@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
 from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problems import Problem, fingerprint
@@ -22,7 +23,6 @@ from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, WantedKeys
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.evaluate.shots import describe_shots, read_shots
-from trimsft.text.templates import resolve_template_name
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from trimsft.errors import RunError
 from trimsft.evaluate.problems import grading_fingerprint
+from trimsft.evaluate.records import FORMAT, SCORES
 from trimsft.evaluate.samples import Key, SampleRecord
 from trimsft.runs import JsonLines, write_whole
 from trimsft.runs.parsing import checked, read_json
-from trimsft.scoring.records import FORMAT, SCORES
 
 GRADES = "grades.jsonl"
 

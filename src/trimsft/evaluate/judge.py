@@ -20,13 +20,13 @@ from operator import attrgetter
 from typing import Any
 
 from trimsft.evaluate.graded import GRADES, Graded, GradeLine
+from trimsft.evaluate.metrics import Equivalent, SampleResult, cluster
 from trimsft.evaluate.problems import Problem, describe_gradings
+from trimsft.evaluate.records import read_scores, write_scores
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore, score
 from trimsft.grading import Grader, Rules
 from trimsft.runs.files import written_beside
-from trimsft.scoring.metrics import Equivalent, SampleResult, cluster
-from trimsft.scoring.records import read_scores, write_scores
-from trimsft.scoring.scores import BenchmarkScore, score
 
 AT_ONCE = 4096  # samples that are graded together, and whose texts are in memory
 log = logging.getLogger("trimsft")

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimsft.evaluate.shots import Shot, turns_of, with_shots
-from trimsft.text.encoding import encode_prompts, encode_texts
-from trimsft.text.templates import (
+from trimsft.data.encoding import encode_prompts, encode_texts
+from trimsft.data.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
     PromptTemplate,
@@ -30,6 +29,7 @@ from trimsft.text.templates import (
     messages_of,
     resolve_template_name,
 )
+from trimsft.evaluate.shots import Shot, turns_of, with_shots
 
 _SERVER_RENDERS = (
     "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from trimsft.data.encoding import load_tokenizer
+from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
@@ -24,13 +26,11 @@ from trimsft.evaluate.judge import judge, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
+from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
 from trimsft.evaluate.shots import read_shots
 from trimsft.grading import GRADER_VERSION, Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
-from trimsft.scoring.scores import BenchmarkScore
-from trimsft.text.encoding import load_tokenizer
-from trimsft.text.templates import TemplateError, resolve_template_name
 
 _ASKS_FOR_A_BOX = (
     "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or `instruction` in "

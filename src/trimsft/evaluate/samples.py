@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from trimsft.errors import FAILED, RunError
+from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
 from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
-from trimsft.scoring import MOST_SAMPLES
 
 GREEDY = -1  # the number of the greedy sample
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import refuse_unused_folder
 from trimsft.evaluate.engines.address import read_address
 from trimsft.evaluate.engines.base import DIALECTS, Sampling
+from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
 from trimsft.options import check_options, given_options, option, unknown_name
 from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
-from trimsft.scoring import MOST_SAMPLES
-from trimsft.text.templates import check_template_name
 
 ENGINES = ("auto", "transformers", "vllm", "server")
 EXECUTORS = ("local", "ray")

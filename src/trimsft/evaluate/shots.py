@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trimsft.data.readers import is_text
+from trimsft.data.templates import ChatTemplate, PromptTemplate, TextTemplate
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.problems import read_rows
-from trimsft.text.readers import is_text
-from trimsft.text.templates import ChatTemplate, PromptTemplate, TextTemplate
 
 
 class Shot(NamedTuple):

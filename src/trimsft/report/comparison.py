@@ -20,8 +20,8 @@ from trimsft.report.table import Table
 from trimsft.runs import write_whole
 
 if TYPE_CHECKING:
-    from trimsft.scoring.compare import Comparison
-    from trimsft.scoring.scores import BenchmarkScore
+    from trimsft.evaluate.compare import Comparison
+    from trimsft.evaluate.scores import BenchmarkScore
 
 OTHERWISE = "†"  # stands behind the name of a run that was asked otherwise than the baseline
 
@@ -78,11 +78,11 @@ class Compared:
 
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
+    from trimsft.evaluate.compare import compare_runs
+    from trimsft.evaluate.records import load_run
     from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
     from trimsft.report.runs import Run
     from trimsft.report.tables.scores import comparison_table, group_tables, score_table
-    from trimsft.scoring.compare import compare_runs
-    from trimsft.scoring.records import load_run
 
     names = [path.resolve().name for path in settings.runs]
     if len(set(names)) < len(names):  # the folders' names repeat

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from trimsft.data.visible import single_line
 from trimsft.report.table import DOWN, NOTHING, UP, Cell, Table
-from trimsft.text.visible import single_line
 
 
 def to_latex(table: Table, *, fit: bool = False) -> str:

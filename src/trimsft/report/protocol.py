@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.errors import RunError
+from trimsft.evaluate.records import GradedBy
+from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.grading import GRADER_VERSION
 from trimsft.report.page.provenance import flat
 from trimsft.report.runs import Asked, Run
-from trimsft.scoring.records import GradedBy
-from trimsft.scoring.scores import BenchmarkScore
 
 _OTHERWISE = ("benchmark", "problems.", "details.", "seed", "greedy", "engine.")
 """Settings that differ between runs for good reason, or say which problems were asked; names of the engine apart."""

@@ -1,7 +1,7 @@
 r"""The formats that a table is written in.
 
     >>> from trimsft.report.table import Cell, Table
-    >>> from trimsft.scoring.intervals import Interval
+    >>> from trimsft.intervals import Interval
     >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
     >>> print(render(table, "markdown"), end="")  # or latex, csv, json, terminal
     | run | gsm8k |
@@ -21,11 +21,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from trimsft.data.visible import single_line
+from trimsft.intervals import Interval
 from trimsft.options import unknown_name
 from trimsft.report.latex import to_latex
 from trimsft.report.table import NOTHING, Cell, Table
-from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import single_line
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.evaluate.metrics import metric_names
+from trimsft.evaluate.records import Recorded, read_scores
+from trimsft.evaluate.scores import BenchmarkScore, macros
+from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.metrics import metric_names
-from trimsft.scoring.records import Recorded, read_scores
-from trimsft.scoring.scores import BenchmarkScore, macros
 from trimsft.tokens.settings import name_of
 from trimsft.tokens.statistics.weighting import objective_of
 from trimsft.tokens.stored import open_token_table

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from trimsft.scoring.intervals import Interval
+from trimsft.intervals import Interval
 
 UP, DOWN = "↑", "↓"
 NOTHING = "-"

@@ -21,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimsft.data.encoding import Example
 from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.head.embedding import check_product, has_adapter, is_plain
 from trimsft.head.statistics import TokenStatistics, token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.text.encoding import Example
 
 _FLOATS = ("nll", "gap", "entropy", "gradient_norm")
 _WHOLE = ("competitor_id", "rank")

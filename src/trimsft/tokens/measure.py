@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trimsft.data.forms import PAIR, find_form
+from trimsft.data.rows import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
-from trimsft.text.forms import PAIR, find_form
-from trimsft.text.rows import DataConfig, load_rows, plain_rows
 from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose

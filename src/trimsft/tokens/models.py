@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from trimsft.data.encoding import Keep
 from trimsft.errors import UsageError
+from trimsft.models import load_config
 from trimsft.runs import RunDirectory, fingerprint_folder
 from trimsft.runs.parsing import checked
-from trimsft.text.encoding import Keep
-from trimsft.text.models import load_config
 
 TRAINED_LENGTH = 1024
 """The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""

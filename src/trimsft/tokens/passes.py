@@ -21,8 +21,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from trimsft.text.encoding import Encoder, Example, count_cut
-from trimsft.text.visible import TokenTexts
+from trimsft.data.encoding import Encoder, Example, count_cut
+from trimsft.data.visible import TokenTexts
 from trimsft.tokens.categories import categorise
 from trimsft.tokens.heads import Batch, Look, Reader
 from trimsft.tokens.parts import Parts

@@ -4,11 +4,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from trimsft.data.rows import NUMINA
+from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option
 from trimsft.runs import RunDirectory
-from trimsft.text.rows import NUMINA
-from trimsft.text.templates import check_template_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
+from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.objectives import TokenStats
 from trimsft.runs.files import written_beside
 from trimsft.runs.parsing import checked, parse_json
-from trimsft.text.templates import SYSTEM_PROMPT
 from trimsft.tokens.categories import CATEGORIES
 
 VERSION = 2  # the version of the columns and what they mean; in the metadata as `schema`

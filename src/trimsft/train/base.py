@@ -7,8 +7,8 @@ from safetensors import SafetensorError
 from trl.trainer.utils import create_model_from_path
 
 from trimsft.errors import UsageError
-from trimsft.text.hub import asking_hub, not_loaded
-from trimsft.text.models import load_config, omits_soft_cap, require_all_tensors, require_finite
+from trimsft.hub import asking_hub, not_loaded
+from trimsft.models import load_config, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.train.config import TrimSFTConfig
 
 FIELD = "model_name_or_path"

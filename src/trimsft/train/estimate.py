@@ -25,7 +25,7 @@ from transformers import PretrainedConfig
 
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.text.models import has_soft_cap, load_config
+from trimsft.models import has_soft_cap, load_config
 from trimsft.train.attention import check_attention
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.footprint import (

@@ -1,4 +1,4 @@
-"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.text.forms`, as the commands read them.
+"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.data.forms`, as the commands read them.
 
     TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from datasets import Dataset, List
 
+from trimsft.data.forms import KNOWN, as_known, find_form, has_trl_form
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import encode
 from trimsft.errors import DataError, UsageError
-from trimsft.text.forms import KNOWN, as_known, find_form, has_trl_form
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import encode
 
 
 def refuse_no_rows(**given: Any) -> None:

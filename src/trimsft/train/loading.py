@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from trimsft.errors import RunError, one_line
-from trimsft.text.readers import and_more
+from trimsft.errors import RunError, and_more, one_line
 
 
 def can_load(model: Any) -> bool:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.data.reference import COLUMN
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
-from trimsft.text.reference import COLUMN
 from trimsft.train.patching import inside_peft
 
 MASK, POSITIONS = "attention_mask", "position_ids"

@@ -23,11 +23,11 @@ from rich.text import Text
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
+from trimsft.data.encoding import Keep, kept_window
+from trimsft.data.training_data import LengthReport, measure_lengths
+from trimsft.data.visible import TokenTexts, spaced
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
-from trimsft.text.encoding import Keep, kept_window
-from trimsft.text.training_data import LengthReport, measure_lengths
-from trimsft.text.visible import TokenTexts, spaced
 from trimsft.train.settings import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.trainer import TrimSFTTrainer
 

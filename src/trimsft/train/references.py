@@ -10,10 +10,10 @@ from datasets import Dataset
 from torch import Tensor
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
+from trimsft.data.reference import COLUMN
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
 from trimsft.objectives import OBJECTIVES, Objective, needs_of
-from trimsft.text.reference import COLUMN
 
 _HINT = "trimsft tokens REFERENCE --data DATA makes the table that --reference takes"
 

@@ -23,13 +23,13 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
+from trimsft.data.readers import list_files
+from trimsft.data.reference import table_of
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
+from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
-from trimsft.text.models import is_finite
-from trimsft.text.readers import list_files
-from trimsft.text.reference import table_of
 from trimsft.train.attention import check_attention
 from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card

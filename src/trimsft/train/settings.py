@@ -22,13 +22,13 @@ from typing import Any, NoReturn
 import torch
 from trl import ModelConfig, SFTConfig, TrlParser
 
+from trimsft.data.encoding import load_tokenizer as load_plain_tokenizer
+from trimsft.data.rows import DataConfig
+from trimsft.data.training_data import Encoded, load_training_data
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe, list_shipped
-from trimsft.text.encoding import load_tokenizer as load_plain_tokenizer
-from trimsft.text.rows import DataConfig
-from trimsft.text.training_data import Encoded, load_training_data
 from trimsft.train.bounds import check_fields, doubtful
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.references import check_reference

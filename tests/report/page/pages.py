@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.evaluate.graded import same, samples_of
 from tests.report.page.browser import Browser, wait
-from tests.scoring.graded import same, samples_of
+from trimsft.evaluate.metrics import cluster
+from trimsft.evaluate.scores import score
 from trimsft.report.page.build import write_report
-from trimsft.scoring.metrics import cluster
-from trimsft.scoring.scores import score
 
 HOSTILE = [
     "</script><script>window.attacked = 1</script>",

@@ -10,13 +10,13 @@ from trimsft.errors import RunError
 from trimsft.evaluate import evaluate_model
 from trimsft.evaluate import run as evaluate_run
 from trimsft.evaluate.engines import Request, ScriptedEngine
+from trimsft.evaluate.scores import macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as answers_module
 from trimsft.report.page import evaluation
 from trimsft.report.page.answers import Outcome, Parting, ProblemRow, answers_of, pack_answers, parting, problem_rows
 from trimsft.report.page.evaluation import evaluation_parts
 from trimsft.report.runs import Grade, Written, read_run, read_runs
-from trimsft.scoring.scores import macro
 
 METRICS = ("average", "greedy", "pass@8", "majority@8")
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, make_eval, make_evaluated, page_of
 from tests.tokens.tiny import make_table
+from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
 from trimsft.report.colours import METHOD_LINES, OTHER_LINE, VALUE_LINES
 from trimsft.report.page.build import STYLES, write_report
 from trimsft.report.page.charts import line_styles
 from trimsft.report.page.provenance import cut_words, lead, table_facts
 from trimsft.report.runs import read_run
-from trimsft.text.templates import SYSTEM_PROMPT
 
 TEXTS = [["a", "b"], ["c", "d", "e"]]
 HOW = {"template": "chat", "system_prompt": None, "max_length": None}

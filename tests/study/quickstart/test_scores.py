@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.scoring.graded import same, samples_of
+from tests.evaluate.graded import same, samples_of
 from trimsft import lab
 from trimsft.cli.quickstart import legend, main_table, other_table
-from trimsft.scoring.scores import BenchmarkScore, score
+from trimsft.evaluate.scores import BenchmarkScore, score
 from trimsft.study.quickstart.following import next_commands
 from trimsft.study.quickstart.scores import Results, describe
 

@@ -28,9 +28,9 @@ def estimate_cost(cells: list[Cell], scale: Scale, out: Path, needs: frozenset[s
 def test_lab_tokens_are_those_that_training_sees(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
+    from trimsft.data.encoding import encode_completions, encode_prompts
+    from trimsft.data.templates import choose_template
     from trimsft.study.running.training import task
-    from trimsft.text.encoding import encode_completions, encode_prompts
-    from trimsft.text.templates import choose_template
 
     scale = LAB.tiny()
     out = tmp_path / "out"

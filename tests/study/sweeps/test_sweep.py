@@ -12,9 +12,9 @@ from rich.console import Console
 from tests.study.made_up_scores import exact, folder_of, results, write_run
 from trimsft.cli.studies import show_sweep
 from trimsft.errors import RunError
+from trimsft.evaluate.scores import over_runs
 from trimsft.report.figures import style
 from trimsft.report.page.sweep import read_sweep as read_for_page
-from trimsft.scoring.scores import over_runs
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.execution import Outcome
 from trimsft.study.scales import SCALES

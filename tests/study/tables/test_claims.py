@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.scoring.graded import score_of
+from tests.evaluate.graded import score_of
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft.study.tables.summaries import summarise
 from trimsft.study.tables.variance import sensitivity_of

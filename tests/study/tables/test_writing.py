@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.scoring.graded import score_of
+from tests.evaluate.graded import score_of
 from tests.study.made_up_scores import cell, folder_of, main_results, results, write_run
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trimsft.evaluate.engines import slot_attention
 from trimsft.evaluate.engines.base import EngineError, UnsuitedModel
-from trimsft.text.models import omits_soft_cap
+from trimsft.models import omits_soft_cap
 
 Company = Literal["any", "one length", "alone"]
 """Rows that a model takes together: of any lengths, padded; with prompts of one length; or one at a time."""

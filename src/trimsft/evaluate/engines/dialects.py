@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimsft.data.visible import visible
 from trimsft.errors import RunError
 from trimsft.evaluate.engines.base import Completion, Dialect, Finish, Request, Sampling
 from trimsft.runs.parsing import ParseError, checked, parse_json
-from trimsft.text.visible import visible
 
 
 def question(model: str, dialect: Dialect, request: Request) -> tuple[str, bytes]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from trimsft.data.encoding import load_tokenizer
 from trimsft.evaluate.engines.base import Engine
 from trimsft.evaluate.engines.local import LocalModel
-from trimsft.text.encoding import load_tokenizer
 
 
 def facts_of(engine: Engine) -> dict[str, Any]:

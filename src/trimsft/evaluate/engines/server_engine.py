@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trimsft.data.visible import visible
 from trimsft.errors import TrimSFTError, one_line
 from trimsft.evaluate.engines.address import read_address
 from trimsft.evaluate.engines.background import Put, in_background
 from trimsft.evaluate.engines.base import DIALECTS, Completion, Dialect, EngineError, Request, Sampling
 from trimsft.evaluate.engines.dialects import question, read_completion, read_message, read_models
 from trimsft.runs.parsing import ParseError, parse_json
-from trimsft.text.visible import visible
 
 if TYPE_CHECKING:
     import httpx

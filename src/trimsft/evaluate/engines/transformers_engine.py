@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from trimsft.data.encoding import load_tokenizer
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.base import (
     Completion,
@@ -24,8 +25,7 @@ from trimsft.evaluate.engines.base import (
     identify_model,
     require_room,
 )
-from trimsft.text.encoding import load_tokenizer
-from trimsft.text.models import load_model
+from trimsft.models import load_model
 
 if TYPE_CHECKING:
     from trimsft.evaluate.engines.builds import Company

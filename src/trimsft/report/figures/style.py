@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimsft.data.visible import visible
+from trimsft.intervals import Interval
 from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, name_of
 from trimsft.report.records import csv_of
 from trimsft.runs.files import write_whole
-from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from trimsft.data.visible import visible
+from trimsft.evaluate.metrics import ProblemScore, cluster, majority_curve, representatives
 from trimsft.report.runs import Asked, Run, Written
-from trimsft.scoring.metrics import ProblemScore, cluster, majority_curve, representatives
-from trimsft.text.visible import visible
 
 BUDGET = 2_500_000  # bytes for all texts
 LONGEST = 4000  # characters of one text

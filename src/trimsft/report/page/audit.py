@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trimsft.audit.records import AuditFolder, Suspect
+from trimsft.data.visible import shortened, visible
 from trimsft.report.runs import Run
-from trimsft.text.visible import shortened, visible
 
 MOST = 200  # suspects of a folder that are shown
 

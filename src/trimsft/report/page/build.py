@@ -17,6 +17,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimsft.data.visible import json_for_script, visible
 from trimsft.report.course import moments_shown, read_course
 from trimsft.report.page.audit import audit_parts
 from trimsft.report.page.charts import line_styles, number
@@ -30,7 +31,6 @@ from trimsft.report.page.training import training_parts
 from trimsft.report.runs import checked_parameters, read_runs
 from trimsft.report.story import tell_story
 from trimsft.runs.files import write_whole
-from trimsft.text.visible import json_for_script, visible
 
 LEAST_FOR_TOKENS = 3_000_000  # what the data of tokens may take however much there is of the other rooms
 STYLES = ("page.css", "story.css", "tokens.css", "viewer.css", "evaluation.css", "sweep.css", "audit.css")

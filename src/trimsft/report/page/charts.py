@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
+from trimsft.data.visible import visible
+from trimsft.intervals import Interval
 from trimsft.report.colours import METHOD_LINES, OTHER_LINE, Line, lines_of
 from trimsft.report.runs import Run
-from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import visible
 from trimsft.tokens.statistics.quantiles import Array
 
 _CLASSES = {line: f"line-{name}" for name, line in {**METHOD_LINES, "other": OTHER_LINE}.items()}

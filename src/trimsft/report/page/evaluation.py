@@ -18,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimsft.data.visible import visible
+from trimsft.evaluate.compare import AVERAGE, Comparison, compare_pairs
+from trimsft.intervals import Interval
 from trimsft.report.page.answers import (
     BUDGET,
     LONGEST,
@@ -34,9 +37,6 @@ from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
 from trimsft.report.tables.paper import in_order
-from trimsft.scoring.compare import AVERAGE, Comparison, compare_pairs
-from trimsft.scoring.intervals import Interval
-from trimsft.text.visible import visible
 
 LISTED = 20  # flips in the list that needs no script
 OPENED = 2  # gains, and losses, whose answers are shown without a script

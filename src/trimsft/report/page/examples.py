@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.data.templates import SYSTEM_PROMPT
+from trimsft.data.visible import json_for_script, shortened, visible
 from trimsft.report.page.packing import linear, rooted, whole
 from trimsft.report.runs import Run
-from trimsft.text.templates import SYSTEM_PROMPT
-from trimsft.text.visible import json_for_script, shortened, visible
 from trimsft.tokens.table import TokenTable, read_token_table
 
 EXAMPLES = 200

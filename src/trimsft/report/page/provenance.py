@@ -7,10 +7,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trimsft.data.visible import visible
+from trimsft.errors import counted
 from trimsft.report.runs import Run
 from trimsft.runs import by_dotted_name
-from trimsft.text.readers import counted
-from trimsft.text.visible import visible
 
 _FIXED_PROMPTS = {None: "the usual system prompt", "": "no system prompt"}
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from trimsft.data.templates import SYSTEM_PROMPT
+from trimsft.data.visible import shortened, visible
 from trimsft.report.colours import METHOD_LINES
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
 from trimsft.report.sides import Side
 from trimsft.report.story import MINUS, Excerpt, Lit, Story, percent_text
-from trimsft.text.templates import SYSTEM_PROMPT
-from trimsft.text.visible import shortened, visible
 
 PROMPT = 300  # characters of the prompt that are shown
 NAMED = 2  # wrong steps of the example that are spelled out

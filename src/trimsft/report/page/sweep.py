@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trimsft.data.visible import visible
 from trimsft.errors import RunError
 from trimsft.objectives import NAMES
-from trimsft.text.visible import visible
 
 STEPS = 9  # colours of the scale
 _OBJECTIVES = ("trim", "trim-e", "trim-h")

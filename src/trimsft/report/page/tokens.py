@@ -12,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from trimsft.audit.settings import AuditSettings
+from trimsft.data.visible import json_for_script, shortened, spaced, visible
 from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
 from trimsft.report.course import ENDED, Moment
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
@@ -19,7 +20,6 @@ from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_ex
 from trimsft.report.page.packing import cells_each, corpus_cells
 from trimsft.report.page.provenance import cut_notes
 from trimsft.report.runs import Run
-from trimsft.text.visible import json_for_script, shortened, spaced, visible
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.quantiles import Column

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from trimsft import lab, paper
+from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.intervals import Interval
 from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.scores import BenchmarkScore
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.statistics.weighting import REGIONS

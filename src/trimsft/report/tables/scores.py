@@ -13,11 +13,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
+from trimsft.evaluate.records import GradedBy
+from trimsft.evaluate.scores import BenchmarkScore, GroupScore, macro
+from trimsft.intervals import RESAMPLES, Interval
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
-from trimsft.scoring.compare import AVERAGE, LEVEL, Comparison
-from trimsft.scoring.intervals import RESAMPLES, Interval
-from trimsft.scoring.records import GradedBy
-from trimsft.scoring.scores import BenchmarkScore, GroupScore, macro
 
 _MANY = 0.1  # of the answers: more than an interval is wide
 _FEWER_IS_BETTER = ("no_answer", "truncated")

@@ -16,12 +16,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimsft.data.visible import json_for_script, visible
 from trimsft.errors import RunError
 from trimsft.report.colours import lines_of
 from trimsft.report.course import Logged
 from trimsft.report.watch.follow import Snapshot, Training
 from trimsft.runs.files import write_whole
-from trimsft.text.visible import json_for_script, visible
 
 FIELDS = (
     *("loss", "nll", "gate", "effective_ratio", "counts_from"),

@@ -9,9 +9,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from trimsft.data.visible import visible
 from trimsft.report.course import Logged
 from trimsft.report.watch.follow import Snapshot, Training
-from trimsft.text.visible import visible
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ROWS = {

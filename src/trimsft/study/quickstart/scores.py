@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimsft.scoring.compare import AVERAGE, Comparison, compare_runs
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.scores import BenchmarkScore, macro
+from trimsft.evaluate.compare import AVERAGE, Comparison, compare_runs
+from trimsft.evaluate.scores import BenchmarkScore, macro
+from trimsft.intervals import Interval
 from trimsft.study.cells import BASE, method_name
 
 BASELINE = "sft"

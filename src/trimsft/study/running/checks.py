@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
+from trimsft.models import load_config
 from trimsft.objectives import OBJECTIVES, fingerprint_objective
 from trimsft.runs import RunDirectory
 from trimsft.study.cells import Cell
@@ -25,7 +26,6 @@ from trimsft.study.folder import StudyFolder
 from trimsft.study.running.job import CellJob
 from trimsft.study.running.training import ATTENTION, model_path, training_settings, wants_flash
 from trimsft.study.scales import Scale
-from trimsft.text.models import load_config
 from trimsft.train.attention import has_flash_attention
 
 logger = logging.getLogger("trimsft")
@@ -33,8 +33,8 @@ logger = logging.getLogger("trimsft")
 
 def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()) -> None:
     """Read settings as training and evaluation would, also of these cells; look whether files and names are there."""
+    from trimsft.data.readers import list_files
     from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
-    from trimsft.text.readers import list_files
 
     for cell in cells:
         training_settings(folder, scale, cell)
@@ -60,8 +60,8 @@ def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()
 
 def check_at_hand(scale: Scale) -> None:
     """Find every model and read every benchmark: what is nowhere would otherwise fail in each cell."""
+    from trimsft.data.encoding import load_tokenizer
     from trimsft.evaluate.benchmarks import load_benchmark
-    from trimsft.text.encoding import load_tokenizer
 
     for model in scale.models.values():
         _require_positions(scale, load_config(model_path(model), field="models"))

@@ -248,8 +248,8 @@ class _Estimate:
         """How many are trained on, and some of them; None where they would have to be downloaded."""
         from datasets import Dataset
 
+        from trimsft.data.rows import NUMINA, load_rows
         from trimsft.lab import training_rows
-        from trimsft.text.rows import NUMINA, load_rows
 
         if self._scale.rows is not None:
             some = itertools.islice(training_rows(task(self._scale, 0)), COUNTED_ROWS)
@@ -264,9 +264,9 @@ class _Estimate:
 
     def _row_tokens(self, settings: Settings, rows: Any, model: str) -> float:
         """Mean over these rows, cut at the maximum length."""
-        from trimsft.text.encoding import Encoder
-        from trimsft.text.rows import kind_of, plain_rows
-        from trimsft.text.templates import choose_template
+        from trimsft.data.encoding import Encoder
+        from trimsft.data.rows import kind_of, plain_rows
+        from trimsft.data.templates import choose_template
         from trimsft.train.settings import load_tokenizer
 
         data, template = settings.data, None

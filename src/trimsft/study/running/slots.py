@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.local import VISIBLE, visible_gpus
+from trimsft.models import load_config
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
 from trimsft.study.running.workers import SHARE
-from trimsft.text.models import load_config
 
 MOST = 6  # processes on the cores: each takes most of a gigabyte
 SHARED_AT_MOST = 4  # cells on one GPU

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trimsft import lab
+from trimsft.data.encoding import checked_rows
+from trimsft.data.readers import read_file
 from trimsft.errors import UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.runs.files import write_whole
@@ -18,8 +20,6 @@ from trimsft.shipped import find_recipe
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import LAB_BASE, ModelAt, Scale
-from trimsft.text.encoding import checked_rows
-from trimsft.text.readers import read_file
 
 if TYPE_CHECKING:
     from trimsft.train.settings import Settings
@@ -131,7 +131,7 @@ def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[lis
 
 def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, Any]]:
     """Rows of the training data, drawn once."""
-    from trimsft.text.rows import load_rows, plain_rows
+    from trimsft.data.rows import load_rows, plain_rows
 
     data = settings.data
     if scale.is_lab:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.metrics import metric_names
 from trimsft.options import option
 from trimsft.runs.parsing import read_json
-from trimsft.scoring.metrics import metric_names
 from trimsft.study.cells import Cell
 from trimsft.study.command import RunOptions
 from trimsft.study.folder import StudyFolder

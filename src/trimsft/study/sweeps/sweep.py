@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from trimsft.errors import RunError, UsageError
+from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.intervals import RESAMPLES, Interval, resampled_means
 from trimsft.options import unknown_name
-from trimsft.scoring.intervals import RESAMPLES, Interval, resampled_means
-from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import Cell
 from trimsft.study.studies import expand
 from trimsft.study.tables.summaries import Summary, paired, summarise

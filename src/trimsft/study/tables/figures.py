@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from trimsft import paper
+from trimsft.evaluate.compare import AVERAGE
 from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.course import ENDED
 from trimsft.report.figures.style import Spread, spread_percent
-from trimsft.scoring.compare import AVERAGE
 from trimsft.study.cells import BASE, Cell, method_name
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow

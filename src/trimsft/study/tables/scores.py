@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trimsft import paper
+from trimsft.evaluate.compare import AVERAGE
+from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, points
 from trimsft.report.tables.paper import paper_model
-from trimsft.scoring.compare import AVERAGE
-from trimsft.scoring.intervals import Interval
 from trimsft.study import cells
 from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
 

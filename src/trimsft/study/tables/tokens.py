@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from trimsft.intervals import Array, Interval
 from trimsft.objectives import TrimSFT
 from trimsft.paper import HIGH_WEIGHT, Setting
 from trimsft.report.records import Records, Value
@@ -21,7 +22,6 @@ from trimsft.report.table import Cell, Table, rounded
 from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences
-from trimsft.scoring.intervals import Array, Interval
 from trimsft.study.cells import BASE, method_name
 from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN

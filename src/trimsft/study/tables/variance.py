@@ -26,8 +26,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.report.table import rounded
-from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.study.tables.summaries import Summary, in_common
 
 Setting: TypeAlias = tuple[float, float]  # (margin, bandwidth)

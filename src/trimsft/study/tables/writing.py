@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError
+from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
 from trimsft.report.latex import to_latex
 from trimsft.report.records import csv_of
@@ -31,8 +33,6 @@ from trimsft.report.rendering import escape_markdown, render, to_text
 from trimsft.report.table import Cell as TableCell
 from trimsft.report.table import Table
 from trimsft.runs.files import write_whole
-from trimsft.scoring.intervals import RESAMPLES
-from trimsft.scoring.scores import BenchmarkScore
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trimsft.scoring.intervals import resampled_means
+from trimsft.intervals import resampled_means
 from trimsft.tokens.statistics.intervals import rows_of_examples
 from trimsft.tokens.statistics.quantiles import Array, Column, quantiles
 from trimsft.tokens.table import TokenTable

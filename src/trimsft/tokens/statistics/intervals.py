@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft import paper
+from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.objectives import TrimSFT, make_objective
 from trimsft.paper import HIGH_WEIGHT, Setting
-from trimsft.scoring.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.weighting import REGIONS, region_of, weights_of
 from trimsft.tokens.table import TokenTable

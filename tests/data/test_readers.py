@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimsft.data.readers import list_files, read_file
+from trimsft.data.rows import DataConfig, load_rows
 from trimsft.errors import DataError
-from trimsft.text.readers import list_files, read_file
-from trimsft.text.rows import DataConfig, load_rows
 
 ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]
 

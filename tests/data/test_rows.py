@@ -14,9 +14,9 @@ import pytest
 from datasets import Dataset
 from transformers import HfArgumentParser
 
+from trimsft.data.rows import DataConfig, load_rows
+from trimsft.data.training_data import encode, load_training_data
 from trimsft.errors import DataError, UsageError
-from trimsft.text.rows import DataConfig, load_rows
-from trimsft.text.training_data import encode, load_training_data
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write
 

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimsft.scoring.intervals import interval_over_runs, mean_intervals, resampled_means, student_t
-from trimsft.scoring.metrics import majority_curve, pass_curve
+from trimsft.evaluate.metrics import majority_curve, pass_curve
+from trimsft.intervals import interval_over_runs, mean_intervals, resampled_means, student_t
 
 
 def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarray:
@@ -39,7 +39,7 @@ def test_columns_are_the_same_as_one_by_one():
 def test_chunks_do_not_show(monkeypatch):
     values = scores_of(40)[:, None]
     whole = resampled_means(values, 300, np.random.default_rng(5)), mean_intervals([values], [(0, 1)], resamples=300)
-    monkeypatch.setattr("trimsft.scoring.intervals._CHUNK", 7 * 41)
+    monkeypatch.setattr("trimsft.intervals._CHUNK", 7 * 41)
     assert np.array_equal(resampled_means(values, 300, np.random.default_rng(5)), whole[0])
     assert mean_intervals([values], [(0, 1)], resamples=300) == whole[1]
 

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.errors import UsageError
-from trimsft.scoring.intervals import RESAMPLES, Array, Interval, mean_intervals
-from trimsft.scoring.metrics import difference_bounds
-from trimsft.scoring.scores import BenchmarkScore, require_same_problems
+from trimsft.evaluate.metrics import difference_bounds
+from trimsft.evaluate.scores import BenchmarkScore, require_same_problems
+from trimsft.intervals import RESAMPLES, Array, Interval, mean_intervals
 
 Pair: TypeAlias = tuple[BenchmarkScore, BenchmarkScore]
 

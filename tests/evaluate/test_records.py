@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trimsft.errors import RunError
-from trimsft.scoring.records import load_run, read_scores, write_scores
-from trimsft.scoring.scores import score
+from trimsft.evaluate.records import load_run, read_scores, write_scores
+from trimsft.evaluate.scores import score
 
 from .graded import same, samples_of, score_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimsft.scoring.scores import BenchmarkScore, macro, macros, over_runs, score
+from trimsft.evaluate.scores import BenchmarkScore, macro, macros, over_runs, score
 
 from .graded import random_counts, same, samples_of, score_of
 

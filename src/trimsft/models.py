@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import TrimSFTError, UsageError
+from trimsft.errors import TrimSFTError, UsageError, and_more
+from trimsft.hub import asking_hub, not_loaded
 from trimsft.runs.parsing import read_json
-from trimsft.text.hub import asking_hub, not_loaded
-from trimsft.text.readers import and_more
 
 AGAIN = "fetch or make the model again"
 MOST = {

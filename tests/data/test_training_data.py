@@ -11,9 +11,8 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.errors import DataError
-from trimsft.text.readers import read_file
-from trimsft.text.training_data import (
+from trimsft.data.readers import read_file
+from trimsft.data.training_data import (
     LengthReport,
     OverlapReport,
     find_overlap,
@@ -21,6 +20,7 @@ from trimsft.text.training_data import (
     measure_lengths,
     read_benchmarks,
 )
+from trimsft.errors import DataError
 
 from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
 

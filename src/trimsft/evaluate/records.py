@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError
+from trimsft.evaluate.metrics import MOST_SAMPLES, ProblemScore
+from trimsft.evaluate.scores import BenchmarkScore, score_counts
+from trimsft.intervals import Interval
 from trimsft.runs import RunDirectory, write_whole
 from trimsft.runs.parsing import read_json
-from trimsft.scoring import MOST_SAMPLES
-from trimsft.scoring.intervals import Interval
-from trimsft.scoring.metrics import ProblemScore
-from trimsft.scoring.scores import BenchmarkScore, score_counts
 
 SCORES = "scores.json"
 FORMAT = 2

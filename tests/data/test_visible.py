@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from trimsft.text.visible import TokenTexts, json_for_script, shortened, spaced, visible
+from trimsft.data.visible import TokenTexts, json_for_script, shortened, spaced, visible
 
 from .toys import make_tokenizer
 

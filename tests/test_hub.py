@@ -7,10 +7,10 @@ import httpx
 import pytest
 from huggingface_hub import constants
 
+from trimsft import hub
+from trimsft.data.encoding import load_tokenizer
 from trimsft.errors import UsageError
-from trimsft.text import hub
-from trimsft.text.encoding import load_tokenizer
-from trimsft.text.models import load_config
+from trimsft.models import load_config
 
 
 class Network:

@@ -3,8 +3,8 @@
 {"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}
 -> Example(number=0, prompt=[31, 7, ...], completion=[12, 40, ..., 1])
 
-Rows in a form of TRL's are tokenised by `trimsft.text.trl_rows`; of them, too, what is trained is the completion.
-Training (`trimsft.text.training_data`), the token table and evaluation all go through these functions.
+Rows in a form of TRL's are tokenised by `trimsft.data.trl_rows`; of them, too, what is trained is the completion.
+Training (`trimsft.data.training_data`), the token table and evaluation all go through these functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.errors import DataError, UsageError
-from trimsft.text.forms import PAIR, as_known_rows, columns_of, is_nothing
-from trimsft.text.hub import asking_hub, not_loaded
-from trimsft.text.readers import and_more, is_text
-from trimsft.text.templates import PromptTemplate, TextTemplate
-from trimsft.text.trl_rows import TrlEncoder
+from trimsft.data.forms import PAIR, as_known_rows, columns_of, is_nothing
+from trimsft.data.readers import is_text
+from trimsft.data.templates import PromptTemplate, TextTemplate
+from trimsft.data.trl_rows import TrlEncoder
+from trimsft.errors import DataError, UsageError, and_more
+from trimsft.hub import asking_hub, not_loaded
 
 Keep = Literal["start", "end"]
 """Which end of a long row truncation leaves; TRL's `truncation_mode` without its "keep_"."""

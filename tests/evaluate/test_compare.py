@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from trimsft.errors import UsageError
-from trimsft.scoring.compare import Comparison, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
-from trimsft.scoring.intervals import Interval
+from trimsft.evaluate.compare import Comparison, compare_pairs, compare_runs, correct_for_many, holm, sign_flip
+from trimsft.intervals import Interval
 
 from .graded import random_counts, score_of
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from trimsft.data.forms import find_form
+from trimsft.data.rows import DataConfig, load_rows
 from trimsft.errors import DataError
-from trimsft.text.forms import find_form
-from trimsft.text.rows import DataConfig, load_rows
 
 from .toys import ROWS, local, write
 

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from datasets import Dataset
 from numpy.typing import NDArray
 
+from trimsft.data.templates import PromptTemplate
 from trimsft.errors import DataError, TrimSFTError, one_line
 from trimsft.head import IGNORED
 from trimsft.runs.parsing import parse_json
-from trimsft.text.templates import PromptTemplate
 
 COLUMN = "reference_logprobs"
 _COLUMNS = ("example", "token_id", "nll")

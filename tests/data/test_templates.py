@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.evaluate import tiny_model
+from trimsft.data.templates import TEXT_TEMPLATES, TemplateError, choose_template, recognise
 from trimsft.evaluate.prompts import make_prompts
-from trimsft.text.templates import TEXT_TEMPLATES, TemplateError, choose_template, recognise
 
 from .toys import CHAT, make_tokenizer
 
@@ -84,7 +84,7 @@ def test_refusals(name: str, chat: str | None, system_prompt: str | None, says: 
 def test_light_to_import() -> None:
     """Evaluation renders prompts without loading what training needs."""
     code = (
-        "import sys, trimsft; before = set(sys.modules); import trimsft.text.templates; "
+        "import sys, trimsft; before = set(sys.modules); import trimsft.data.templates; "
         "heavy = {'trl', 'datasets', 'transformers', 'pyarrow'} & {m.partition('.')[0] for m in sys.modules}; "
         "assert not heavy, heavy; "
         "assert 'torch' not in {m.partition('.')[0] for m in set(sys.modules) - before}"

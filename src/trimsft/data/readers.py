@@ -94,20 +94,6 @@ def is_text(value: Any) -> bool:
     return True
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and what it counts.
-
-    >>> counted(1, "row"), counted(1200, "token")
-    ('1 row', '1,200 tokens')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def and_more(number: int, noun: str) -> str:
-    """How many there are beyond the one that was named."""
-    return f" (and {number - 1:,} more {noun})" if number > 1 else ""
-
-
 def _readable(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from trimsft.errors import UsageError
-from trimsft.scoring.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
-from trimsft.scoring.metrics import (
+from trimsft.evaluate.metrics import (
     Equivalent,
     ProblemScore,
     SampleResult,
@@ -24,6 +23,7 @@ from trimsft.scoring.metrics import (
     metric_values,
     summarize,
 )
+from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from trimsft.errors import DataError
+from trimsft.data.encoding import Keep, encode_pairs, kept_window
+from trimsft.data.readers import is_text, read_file
+from trimsft.data.reference import add_reference
+from trimsft.data.rows import DataConfig, Kind, kind_of, load_rows, log
+from trimsft.data.templates import PromptTemplate, choose_template
+from trimsft.errors import DataError, counted
 from trimsft.head import IGNORED
-from trimsft.text.encoding import Keep, encode_pairs, kept_window
-from trimsft.text.readers import counted, is_text, read_file
-from trimsft.text.reference import add_reference
-from trimsft.text.rows import DataConfig, Kind, kind_of, load_rows, log
-from trimsft.text.templates import PromptTemplate, choose_template
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimsft.errors import UsageError
-from trimsft.scoring import MOST_SAMPLES
-from trimsft.scoring.intervals import Array, Bounds
+from trimsft.intervals import Array, Bounds
+
+MOST_SAMPLES = 1000
+"""Samples of a problem: the number of ways to choose among more does not fit a float64, so votes cannot be counted."""
 
 Equivalent = Callable[[str, str], bool]
 

@@ -1,6 +1,6 @@
 """The forms that training data comes in, known by their columns; the first one that fits is taken.
 
-    problem-solution   problem, solution      rendered by `trimsft.text.templates`; the columns may have other names
+    problem-solution   problem, solution      rendered by `trimsft.data.templates`; the columns may have other names
     tokenised          input_ids              taken as it is, with labels where they are there
     prompt-completion  prompt, completion     text or messages; tokenised as TRL's SFTTrainer does, as the next two
     messages           messages               [{"role": "user", "content": ...}, ...]
@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from trimsft.errors import DataError
-from trimsft.text.readers import FileRows, and_more
+from trimsft.data.readers import FileRows
+from trimsft.errors import DataError, and_more
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.errors import DataError, one_line
-from trimsft.text.forms import (
+from trimsft.data.forms import (
     KNOWN,
     as_known,
     as_known_file,
@@ -24,9 +23,10 @@ from trimsft.text.forms import (
     refuse_gaps,
     require_types,
 )
-from trimsft.text.hub import asking_hub
-from trimsft.text.readers import SUFFIXES, FileRows, and_more, is_text, list_files, read_file
-from trimsft.text.templates import TEMPLATE_NAMES, check_template_name
+from trimsft.data.readers import SUFFIXES, FileRows, is_text, list_files, read_file
+from trimsft.data.templates import TEMPLATE_NAMES, check_template_name
+from trimsft.errors import DataError, and_more, one_line
+from trimsft.hub import asking_hub
 
 if TYPE_CHECKING:
     from datasets import Dataset

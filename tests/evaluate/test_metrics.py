@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from trimsft.scoring.metrics import cluster, majority_at_k, majority_curve, pass_at_k, representatives
+from trimsft.evaluate.metrics import cluster, majority_at_k, majority_curve, pass_at_k, representatives
 
 answers_drawn = st.lists(st.none() | st.sampled_from(["1/2", "0.5", "50%", "2", "2.0", "x", ""]), max_size=12)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trimsft.scoring.metrics import SampleResult
-from trimsft.scoring.scores import BenchmarkScore, score
+from trimsft.evaluate.metrics import SampleResult
+from trimsft.evaluate.scores import BenchmarkScore, score
 
 
 def same(a: str, b: str) -> bool:

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from tests.tokens import tiny
 from trimsft.errors import UsageError
-from trimsft.text.models import load_config, load_merged, load_model
+from trimsft.models import load_config, load_merged, load_model
 
 TENSOR = "model.layers.0.mlp.up_proj.weight"
 

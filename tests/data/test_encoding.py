@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
+from trimsft.data.encoding import Encoder, checked_rows, count_cut, load_tokenizer
+from trimsft.data.templates import SYSTEM_PROMPT, choose_template
+from trimsft.data.training_data import DataConfig, encode, measure_lengths
 from trimsft.errors import DataError, UsageError
-from trimsft.text.encoding import Encoder, checked_rows, count_cut, load_tokenizer
-from trimsft.text.templates import SYSTEM_PROMPT, choose_template
-from trimsft.text.training_data import DataConfig, encode, measure_lengths
 
 from .toys import CHAT, ROWS, make_tokenizer, split
 
