@@ -106,13 +106,18 @@ def with_counts(line: Logged, fixed: float | None) -> Logged:
 def moments_of(course: Sequence[Logged]) -> list[Moment]:
     """How AutoTrim weighed tokens, at no more steps than a page carries; empty for other objectives."""
     moments = [moment for line in course if (moment := _moment(line))]
-    every = -(-len(moments) // MOST_MOMENTS) or 1
-    return moments[::-1][::every][::-1]  # the last one is always among them
+    every = -(-len(moments) // (MOST_MOMENTS - 2)) or 1
+    return moments[:2] + moments[2:][::-1][::every][::-1]  # the first two and the last one are always among them
 
 
 def moments_shown(courses: Iterable[Sequence[Logged]]) -> list[Moment]:
     """The moments of the first training that has any; else how AutoTrim ends."""
     return next(filter(None, map(moments_of, courses)), [ENDED])
+
+
+def start_of(moments: Sequence[Moment]) -> Moment | None:
+    """Return AutoTrim as it first weighed by what it had seen: by the logits of the base; None without a log of it."""
+    return next((moment for moment in moments if moment.step > 1), None)
 
 
 def _moment(line: Logged) -> Moment | None:
