@@ -26,6 +26,7 @@ from trimsft.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
+PREFIX = "trim/"  # before the figures of a training in its log: a section of their own in trackers
 TELEMETRY_STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
 
 
@@ -289,7 +290,7 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            plain = {name: _plain(value) for name, value in logs.items()}
+            plain = {name.removeprefix(PREFIX): _plain(value) for name, value in logs.items()}
             self._file.append({"step": state.global_step, "time": now, **plain})
 
 
