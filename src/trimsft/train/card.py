@@ -9,7 +9,6 @@ from huggingface_hub import ModelCard, ModelCardData
 from trl.trainer.utils import get_config_model_id
 
 from trimsft.runs import environment
-from trimsft.train.telemetry import PREFIX
 
 _SETTINGS = [
     "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm",
@@ -18,11 +17,11 @@ _SETTINGS = [
 ]  # fmt: skip
 _FIGURES = {
     "loss": "weighted loss",
-    "nll": "nll",
+    "trim/nll": "nll",
     "mean_token_accuracy": "token accuracy",
-    "gap_p50": "median logit gap",
-    "mean_weight": "mean weight",
-    "effective_ratio": "effective ratio",
+    "trim/gap_p50": "median logit gap",
+    "trim/mean_weight": "mean weight",
+    "trim/effective_ratio": "effective ratio",
     "eval_loss": "evaluation loss",
     "eval_nll": "evaluation nll",
 }
@@ -99,8 +98,7 @@ def _data(trainer: Any, dataset_name: str | None) -> list[str]:
 
 
 def _measured(history: list[dict[str, Any]]) -> str:
-    records = [{name.removeprefix(PREFIX): value for name, value in record.items()} for record in history]
-    logged = {key: [record[key] for record in records if key in record] for key in _FIGURES}
+    logged = {key: [record[key] for record in history if key in record] for key in _FIGURES}
     rows = [(_FIGURES[key], f"{values[0]:.4g}", f"{values[-1]:.4g}") for key, values in logged.items() if values]
     return _table(("", "first log", "last log"), rows) if rows else "Nothing was logged."
 

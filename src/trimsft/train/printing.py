@@ -34,8 +34,7 @@ def _prefix(logs: dict[str, Any]) -> str | None:
 
 
 def _figures_line(logs: dict[str, Any], state: Any, prefix: str) -> str:
-    start = prefix or PREFIX
-    figures = {name.removeprefix(start): value for name, value in logs.items() if name.startswith(prefix)}
+    figures = {name.removeprefix(prefix or PREFIX): value for name, value in logs.items() if name.startswith(prefix)}
     whose = prefix.removeprefix("eval").strip("_")
     where = f"eval{f' of {whose}' if whose else ''} at " if prefix else ""
     parts = [f"{where}step {state.global_step}/{state.max_steps}"]
