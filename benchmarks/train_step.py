@@ -265,7 +265,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     lora = options.variant == "lora"
     of_all, of_kept = (
         flops_per_token(base.config, options.length, kept=kept, lora=lora) * tokens_per_second / PEAK_FLOPS
-        for kept in (1.0, 1 - last.get("skipped", 0.0))
+        for kept in (1.0, 1 - last.get("trim/skipped", 0.0))
     )
     result = {
         "steps": options.steps,
@@ -274,7 +274,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
         "utilisation": of_all,  # skipped work counted as if it were done
         "utilisation_done": of_kept,
         "loss": last["loss"],
-        "skipped": last.get("skipped"),
+        "skipped": last.get("trim/skipped"),
         **clock.details(),
     }
     if on_cuda:

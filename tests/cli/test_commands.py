@@ -71,7 +71,7 @@ def test_printed_commands_call_the_program_as_the_shell_finds_it(tmp_path, monke
     ("module", "heavy"),
     [
         ("trimsft.cli", {"trl", "vllm", "matplotlib", "triton", "transformers"}),
-        ("trimsft.report.watch.server", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
+        ("trimsft.report.watch", {"torch", "transformers", "matplotlib", "pyarrow", "datasets"}),
         ("trimsft.objectives", {"torch", "trl", "vllm", "matplotlib", "triton", "transformers", "datasets"}),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.evaluate.graded import score_of
-from tests.report.page.pages import make_eval
+from tests.report.page.pages import make_eval, make_telemetry
 from tests.tokens.tiny import make_table
 from trimsft import cli
 from trimsft.errors import RunError, UsageError
@@ -17,6 +17,7 @@ from trimsft.report import CompareSettings, ReportSettings, compare, make_report
 from trimsft.report.figures import style
 from trimsft.report.runs import named_runs, read_run
 from trimsft.report.tables.paper import paper_model
+from trimsft.runs import RunLock
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,19 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments):
     return CliRunner().invoke(cli.app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def test_a_run_under_way_is_reported() -> None:
+    """Its training has not ended, a line is half written, and of an evaluation there are samples without scores."""
+    folder = make_telemetry(Path("runs/mine"), "trim", mean_token_accuracy=[0.76, 0.8])
+    path = folder / "train" / "telemetry.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]) + '{"step": 3, "lo')
+    Path("runs/mine/eval/lab-easy").mkdir(parents=True)
+    Path("runs/mine/eval/lab-easy/samples.jsonl").write_text('{"problem": "a"}\n{"pro')
+    with RunLock(folder / ".lock"):
+        assert run("report", "runs/mine").exit_code == 0
+    page = Path("runs/mine/report.html").read_text()
+    assert "differently: 24 % at step 1 and 20 % at step 2." in page and 'id="training"' in page
 
 
 TEXTS = [["It", " is", " \\", "boxed", "{", "4", "}", "<eos>"], ["So", " 1", "+", "1", "=", "2", "<eos>"]]

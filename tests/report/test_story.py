@@ -142,6 +142,30 @@ def test_a_run_trained_with_the_default_objective_is_known_by_its_manifest(tmp_p
     assert (first.name, second.name, second.setting) == ("SFT", "TrimSFT", "mine, margin 1.5, bandwidth 0.8")
 
 
+def test_logits_of_trained_models_alone_tell_no_story(tmp_path) -> None:
+    """What SFT would make of a model that was trained already is no figure of any training."""
+    for name in ("mine", "base"):
+        make_table(tmp_path / name / "tokens.parquet", [RIGHT, WRONG], gap=gaps([RIGHT, WRONG], {(1, 8): -9.0}))
+    config = "objective: trim"
+    assert tell_story(runs_of(tmp_path, mine=config), PARAMETERS) is None
+    assert tell_story(runs_of(tmp_path, mine=config, base=""), PARAMETERS).model == "base"
+
+
+def test_auto_trim_is_weighed_as_it_answered_to_the_base(tmp_path) -> None:
+    """Its first update knows nothing yet; the gate of the second is what it made of the base's logits."""
+    texts, gap = [RIGHT, WRONG], gaps([RIGHT, WRONG], {(1, 8): -9.0})
+    make_table(tmp_path / "base" / "tokens.parquet", texts, gap=gap)
+    runs = runs_of(tmp_path, base="", SFT="objective: sft", auto="objective: auto-trim")
+    moments = [Moment(1, 1.0, 1.0), Moment(2, 0.25, 1.0), Moment(50, 0.0, 3.0)]
+    story = tell_story(runs, PARAMETERS, moments)
+    assert story.sides[1].setting == "auto, step 2: gate 0.25, exponent 1"
+    norm, p = np.sqrt(2) / (1 + np.exp(gap)), 1 / (1 + np.exp(-gap))
+    mass = (0.25 + 0.75 * p) * norm
+    at = len(RIGHT) + 8
+    assert story.spent_percent[1] == pytest.approx(100 * mass[at] / mass.sum(), rel=1e-5)  # the table is float32
+    assert [side.name for side in tell_story(runs, PARAMETERS, [ENDED]).sides] == ["SFT", "TrimSFT"]  # without a log
+
+
 def test_no_tokens_no_story(tmp_path) -> None:
     make_table(tmp_path / "base" / "tokens.parquet", [])
     assert tell_story(runs_of(tmp_path, base="", SFT="objective: sft"), PARAMETERS) is None

@@ -235,6 +235,20 @@ def test_the_manifest_gathers_facts_and_the_end(run: RunDirectory) -> None:
     assert run.read_manifest()["seed"] == 2
 
 
+def test_a_manifest_names_no_folder_and_no_host(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["/home/me/src/trimsft/__main__.py", "train", "/home/me/a.yaml", "--out=/home/me/run", "--data", "a/b,c/d"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr("socket.gethostname", lambda: "host-of-me")
+    model = {"name": "/home/me/models/base", "fingerprint": ["00"]}
+    run.write_manifest(**environment(), model=model, data="https://hub.example/a/b", seed=3)
+    content = run.manifest_path.read_text()
+    assert "/home" not in content and "host-of-me" not in content
+    recorded = run.read_manifest()
+    assert recorded["command"] == "trimsft train a.yaml --out=run --data a/b,c/d"
+    assert recorded["model"] == {"name": "base", "fingerprint": ["00"]}
+    assert (recorded["data"], recorded["seed"]) == ("https://hub.example/a/b", 3)
+
+
 def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -25,7 +25,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.train.tiny import make_tokenizer
+from tests.train.tiny import history_of, make_tokenizer
 from trimsft import TrimSFT
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer, parse, patch
 from trimsft.train.run import train as train_run
@@ -74,7 +74,7 @@ def train(case: Case, folder: Path) -> None:
             (folder / "train" / f"checkpoint-{STEPS}").rename(folder / "gone")
         trainer = _Recording(case, folder)
         trainer.train(resume_from_checkpoint=True)
-    logs = [log for log in trainer.state.log_history if "loss" in log]
+    logs = [log for log in history_of(trainer) if "loss" in log]
     is_sharded = all(isinstance(weight, DTensor) for weight in trainer.model.parameters())
     facts = {"logs": logs, "kept": trainer.kept[:], "nearest": trainer.nearest, "is_sharded": is_sharded}
     # rows that do not come out even: accelerate gives some of them to two ranks

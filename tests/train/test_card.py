@@ -9,7 +9,7 @@ import yaml
 from datasets import Dataset
 from torch import Tensor
 
-from tests.train.tiny import PAIRS, make_model, make_ours, make_tokenizer, make_trainer
+from tests.train.tiny import PAIRS, history_of, make_model, make_ours, make_tokenizer, make_trainer
 from trimsft import TokenStats
 from trimsft.train import TrimSFTTrainer
 
@@ -39,9 +39,9 @@ def test_after_a_training(tmp_path) -> None:
     assert "# mine\n" in text and "Fine-tuned from `some/base`" in text
     assert "`TrimSFT(margin=0.25, bandwidth=2.0)`" in text
     assert "| learning_rate | 0.0123 |" in text and "| gradient_accumulation_steps | 2 |" in text
-    first, *_, last = (record for record in trainer.state.log_history if "nll" in record)
+    first, *_, last = (record for record in history_of(trainer) if "nll" in record)
     assert f"| nll | {first['nll']:.4g} | {last['nll']:.4g} |" in text
-    last_loss = [record["eval_loss"] for record in trainer.state.log_history if "eval_loss" in record][-1]
+    last_loss = [record["eval_loss"] for record in history_of(trainer) if "eval_loss" in record][-1]
     assert "| evaluation loss |" in text and f"{last_loss:.4g} |" in text
     assert "Dataset: `some/data`." in text and f"train: {trainer.length_reports['train']}" in text
     assert "transformers 5." in text and "trl 1." in text

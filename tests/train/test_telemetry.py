@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
-from tests.train.tiny import EOS, PAIRS, logged, make_ours, plain_loss, record_batches
+from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, plain_loss, record_batches
 from trimsft import SFT, TokenStats, TrimSFT
 from trimsft.train.printing import LogEarly, ReadablePrinter, ReadableProgress
 from trimsft.train.telemetry import QUANTILES, Band, Telemetry, gradient_norm, warnings_for
@@ -93,7 +93,7 @@ def test_every_figure_of_a_training(objective, tmp_path) -> None:
     band = Band(trainer.args.margin, trainer.args.bandwidth)
     train = [batch for batch, trains in zip(batches, modes, strict=True) if trains]
     evaluated = [outputs for (_, outputs), trains in zip(batches, modes, strict=True) if not trains]
-    records = [record for record in trainer.state.log_history if "loss" in record]
+    records = [record for record in history_of(trainer) if "loss" in record]
     assert len(train) == 8 and len(records) == 2
     for number, record in enumerate(records):
         window = train[4 * number : 4 * number + 4]
@@ -108,7 +108,7 @@ def test_every_figure_of_a_training(objective, tmp_path) -> None:
     else:
         assert 0 < records[0]["skipped"] < 1
 
-    records = [record for record in trainer.state.log_history if "eval_loss" in record]
+    records = [record for record in history_of(trainer) if "eval_loss" in record]
     for number, record in enumerate(records):
         expected = by_hand(evaluated[len(evaluated) // 4 * number :][: len(evaluated) // 4], band, EOS)
         expected.pop("skipped")
@@ -120,7 +120,7 @@ def test_steps_after_the_last_log_are_in_the_final_one(tmp_path) -> None:
     trainer = make_ours(tmp_path, max_steps=4, logging_steps=3)
     batches = record_batches(trainer)
     trainer.train()
-    final = trainer.state.log_history[-1]
+    final = history_of(trainer)[-1]
     assert "train_runtime" in final
     band = Band(trainer.args.margin, trainer.args.bandwidth)
     assert_figures(final, by_hand([outputs for _, outputs in batches[6:]], band, EOS))
@@ -244,12 +244,23 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def test_trackers_get_the_figures_in_a_section_of_their_own(tmp_path) -> None:
+    """What TRL and Trainer log keeps its name; settings and what follows from other figures are not logged."""
+    trainer = make_ours(tmp_path, objective="auto-trim")
+    trainer.train()
+    log = trainer.state.log_history[0]
+    own = {name for name in log if name.startswith("trim/")}
+    assert log.keys() - own == THEIRS
+    assert {"trim/nll", "trim/gap_p50", "trim/gate", "trim/skipped", "trim/tokens_per_second"} <= own
+    assert not {"trim/margin", "trim/bandwidth"} & own
+
+
 def test_the_record_holds_every_log(tmp_path) -> None:
     trainer = make_ours(tmp_path)
     trainer.train()
     record = lines(tmp_path / "telemetry.jsonl")
     assert [line["step"] for line in record] == [1, 2, 2]
-    for line, log in zip(record, trainer.state.log_history, strict=True):
+    for line, log in zip(record, history_of(trainer), strict=True):
         assert line.pop("time").startswith("20")
         assert line == log
     first = logged(trainer, "num_tokens")
@@ -283,6 +294,7 @@ def test_a_resumed_training_counts_on_and_cuts_what_is_done_again(tmp_path) -> N
 
 # lines on the terminal ----------------------------------------------------------------------------------------------
 
+THEIRS = {"loss", "grad_norm", "learning_rate", "epoch", "step", "num_tokens", "mean_token_accuracy", "entropy"}
 LOGS = {
     "loss": 0.14812, "nll": 0.9312, "mean_token_accuracy": 0.762, "gap_p05": -3.3, "gap_p50": 3.92, "gap_p95": 14.1,
     "mean_weight": 0.2311, "effective_ratio": 0.35, "skipped": 0.43, "grad_norm": 1.25, "learning_rate": 5e-5,
@@ -299,7 +311,7 @@ END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
 @pytest.mark.parametrize(
     ("logs", "line"),
     [
-        (LOGS, LINE),
+        ({name if name in THEIRS else f"trim/{name}": value for name, value in LOGS.items()}, LINE),
         ({f"eval_{name}": value for name, value in LOGS.items()}, "eval at " + LINE.replace("skipped 43%  ", "")),
         (
             {"eval_gsm8k_own_loss": 3.0} | {f"eval_gsm8k_{name}": value for name, value in LOGS.items()},
@@ -308,7 +320,7 @@ END = {"train_runtime": 3725.9, "train_loss": 0.12345, "total_flos": 1e9}
         ({"loss": 0.0}, "step 3/9  loss 0"),
         (END, "trained in 1:02:05, mean loss 0.1235"),
         # the steps since the last log are in the same record
-        ({**END, "nll": 2.5}, "step 3/9  nll 2.5\ntrained in 1:02:05, mean loss 0.1235"),
+        ({**END, "trim/nll": 2.5}, "step 3/9  nll 2.5\ntrained in 1:02:05, mean loss 0.1235"),
         ({"my_figure": 2, "total_flos": 1e9}, "my_figure 2"),
     ],
 )

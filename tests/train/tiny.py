@@ -198,9 +198,14 @@ def make_ours(folder: Path, rows: Any = None, options: dict[str, Any] | None = N
     return make_trainer(TrimSFTTrainer, make_model(), folder, PAIRS if rows is None else rows, options, **settings)
 
 
+def history_of(trainer: Any) -> list[dict[str, Any]]:
+    """What was logged, without what stands before the names of figures."""
+    return [{name.removeprefix("trim/"): value for name, value in log.items()} for log in trainer.state.log_history]
+
+
 def logged(trainer: Any, name: str) -> list[float]:
     """What each log of the training said, without the one that ends it."""
-    history = [record for record in trainer.state.log_history if "train_runtime" not in record]
+    history = [record for record in history_of(trainer) if "train_runtime" not in record]
     return [record[name] for record in history if name in record]
 
 

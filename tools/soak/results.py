@@ -7,7 +7,7 @@ from typing import Any
 
 VOLATILE = frozenset([
     "time", "tokens_per_second", "train_runtime", "train_samples_per_second", "train_steps_per_second", "seconds",
-    "command", "finished", "versions", "host", "platform", "details", "out", "report", "total_flos",
+    "command", "finished", "versions", "platform", "details", "out", "report", "total_flos",
 ])  # fmt: skip
 RECORDS = {"samples.jsonl": ("problem", "sample"), "grades.jsonl": ("problem", "sample")}
 """Lines whose order depends on who was faster, and what sorts them."""

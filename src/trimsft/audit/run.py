@@ -116,7 +116,7 @@ def _settle(folder: AuditFolder, source: Source, settings: AuditSettings) -> Non
     folder.settle_config(given, harmless=HARMLESS)
     data = {"name": settings.data, "rows": len(source.audited), "fingerprint": fingerprint_rows(source.audited)}
     before = folder.read_manifest().get("data", data)
-    if before != data:
+    if before["fingerprint"] != data["fingerprint"]:
         problem = f"{folder.path} holds an audit of other rows: {settings.data} has changed since"
         raise RunError(problem, hint="choose another folder")
     folder.write_manifest(**environment(), model={"name": settings.model}, data=data, finished=None)

@@ -219,13 +219,11 @@ class AutoTrim(FollowsUpdates):
         return following._at(state["progress"], support, gates)
 
     def figures(self) -> dict[str, float]:
-        """The gate, the missing support, the exponent, and the flank of p^a: `margin` is the gap of weight 1/2 between
-        two tokens, `bandwidth` how far below it the weight is 1/10."""
+        """Return the gate, the missing support and the exponent."""
         import torch
 
         exponent = float(self.exponent_now(torch.zeros((), dtype=torch.float64)))
-        half, tenth = (_gap_of(share ** (1 / exponent)) for share in (0.5, 0.1))
-        figures = {"gate": 1.0, "exponent": exponent, "margin": half, "bandwidth": half - tenth}
+        figures = {"gate": 1.0, "exponent": exponent}
         if self._support is not None and self._gates is not None:
             figures |= {"gate": float(self._gates[0]), "missing_support": float(self._support.smoothed[0, 0])}
         return figures
@@ -240,11 +238,6 @@ def _from_json(values: list[float | None]) -> Tensor:
     import torch
 
     return torch.tensor([math.nan if value is None else value for value in values], dtype=torch.float64)
-
-
-def _gap_of(prob: float) -> float:
-    """The gap between two tokens of which one has this probability."""
-    return math.log(prob / (1 - prob))
 
 
 @functools.cache

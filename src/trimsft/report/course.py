@@ -94,25 +94,25 @@ def read_course(run: Run) -> list[Logged]:
         return []
     lines = checked(list[Logged], JsonLines(path).read(), where=str(path))
     fixed = counts_from(run.objective, run.directory.read_config() or {}, where=str(run.directory.config_path))
-    return [with_counts(line, fixed) for line in lines if line.nll is not None]  # neither an evaluation nor the end
-
-
-def with_counts(line: Logged, fixed: float | None) -> Logged:
-    """The line with the gap from which on tokens count: AutoTrim's at that step, or that of a band that is fixed."""
-    moment = _moment(line)
-    return replace(line, counts_from=moment.counts_from if moment else fixed)
+    steps = [(line, _moment(line)) for line in lines if line.nll is not None]  # neither an evaluation nor the end
+    return [replace(line, counts_from=moment.counts_from if moment else fixed) for line, moment in steps]
 
 
 def moments_of(course: Sequence[Logged]) -> list[Moment]:
     """How AutoTrim weighed tokens, at no more steps than a page carries; empty for other objectives."""
     moments = [moment for line in course if (moment := _moment(line))]
-    every = -(-len(moments) // MOST_MOMENTS) or 1
-    return moments[::-1][::every][::-1]  # the last one is always among them
+    every = -(-len(moments) // (MOST_MOMENTS - 2)) or 1
+    return moments[:2] + moments[2:][::-1][::every][::-1]  # the first two and the last one are always among them
 
 
 def moments_shown(courses: Iterable[Sequence[Logged]]) -> list[Moment]:
     """The moments of the first training that has any; else how AutoTrim ends."""
     return next(filter(None, map(moments_of, courses)), [ENDED])
+
+
+def start_of(moments: Sequence[Moment]) -> Moment | None:
+    """Return AutoTrim as it first weighed by what it had seen: by the logits of the base; None without a log of it."""
+    return next((moment for moment in moments if moment.step > 1), None)
 
 
 def _moment(line: Logged) -> Moment | None:
@@ -131,12 +131,7 @@ def counts_from(objective: str | None, config: Mapping[str, Any], *, where: str)
         return 0.0  # p = 1/2
     if objective not in ("trim", "trim-e"):
         return None
-    band = band_of(config, where=where)
-    return band["margin"] - _HALF * band["bandwidth"]
-
-
-def band_of(config: Mapping[str, Any], *, where: str) -> dict[str, float]:
-    """Margin and bandwidth of a training's config.yaml; the paper's where it names none."""
     given = {name: config.get(name) for name in ("margin", "bandwidth")}
     known = {name: PARAMETERS[name] if value is None else value for name, value in given.items()}
-    return checked(dict[str, float], known, where=where)
+    band = checked(dict[str, float], known, where=where)
+    return band["margin"] - _HALF * band["bandwidth"]

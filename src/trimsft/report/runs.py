@@ -194,6 +194,11 @@ def read_runs(runs: Mapping[str, Path]) -> list[Run]:
     return [read_run(label, folder) for label, folder in runs.items()]
 
 
+def base_of(runs: Sequence[Run]) -> Run | None:
+    """Return the first run with tokens that no objective has trained: its logits are those before a training."""
+    return next((run for run in runs if run.table and run.objective is None), None)
+
+
 def checked_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """margin, bandwidth and gamma of the paper but for those that are given; refuses what none of them can be."""
     for name in PAPER_OBJECTIVES:

@@ -36,13 +36,12 @@ class Side:
     @property
     def _values(self) -> str:
         if isinstance(self.weigher, Moment):
-            when = f"step {self.weigher.step}" if self.weigher.step else "at its end"
-            return f"{when}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
+            return f"step {self.weigher.step}: gate {self.weigher.gate:.2g}, exponent {self.weigher.exponent:.2g}"
         fields = vars(self.weigher)
         return ", ".join(f"{name} {fields[name]:g}" for name in PARAMETERS if name in fields)
 
 
-def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], moment: Moment) -> list[Side]:
+def sides_of(runs: Sequence[Run], parameters: Mapping[str, float], moment: Moment | None) -> list[Side]:
     """SFT and TrimSFT where runs were trained with them, else two other settings of the runs; then AutoTrim, if any.
 
     A run that is missing for two is filled in by SFT, and then by TrimSFT with the page's parameters.
@@ -78,7 +77,7 @@ def _implied(name: str, parameters: Mapping[str, float]) -> Side:
     return Side(name, objective_of(name, parameters), None)
 
 
-def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment) -> Objective | None:
+def _weigher(run: Run, parameters: Mapping[str, float], moment: Moment | None) -> Objective | None:
     """By what a run weighs the tokens of a table; None where the page cannot say."""
     if run.objective == "auto-trim":
         return moment

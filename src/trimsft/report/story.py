@@ -6,9 +6,10 @@
     #  digits, TrimSFT 0.00002 %."
     story.excerpt.tokens[7]       # Lit(text="8", marked=True, levels=(8, 0), gap=-9.6, competitor="2")
 
-Weighed are the tokens of the first run that has a table, in its first examples. Where steps such as "3 * 8 = 24" stand
-in them and some do not hold, the story is about the digits of those, if a side learns from them at all; elsewhere about
-what lies below the band. The gradient of a token is w ||softmax - onehot||; a share is of its sum over these tokens.
+Weighed are the first tokens of the base, the first run with a table that no training is known of. Where steps such as
+"3 * 8 = 24" stand in them and some do not hold, the story is about the digits of those, if a side learns from them at
+all; elsewhere about what lies below the band. The gradient of a token is w ||softmax - onehot||; a share is of its sum
+over these tokens.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
-from trimsft.report.course import ENDED, Moment
-from trimsft.report.runs import Run
+from trimsft.report.course import Moment, start_of
+from trimsft.report.runs import Run, base_of
 from trimsft.report.sides import Side, sides_of
 from trimsft.tokens.statistics.quantiles import Array
 from trimsft.tokens.statistics.weighting import Regions, region_percents, weights_of
@@ -169,16 +170,14 @@ def _signed(value: float) -> str:
 # ---- how it is found
 
 
-def tell_story(
-    runs: Sequence[Run], parameters: Mapping[str, float], moments: Sequence[Moment] = (ENDED,)
-) -> Story | None:
-    """The story of the first table; None where no run has one with tokens in it."""
-    run = next((run for run in runs if run.table), None)
+def tell_story(runs: Sequence[Run], parameters: Mapping[str, float], moments: Sequence[Moment] = ()) -> Story | None:
+    """Return the story of the base's table; None where no run has tokens from before a training."""
+    run = base_of(runs)
     if run is None or run.table is None:
         return None
     first = run.table.first_examples(READ)
     table = read_token_table(run.tokens_path, examples=first)
-    sides = tuple(sides_of(runs, parameters, moments[-1]))
+    sides = tuple(sides_of(runs, parameters, start_of(moments)))
     examples = [np.flatnonzero(table["example"] == number) for number in first]
     return _Teller(table, sides, examples, run.label, run.table.example_count, parameters).story()
 

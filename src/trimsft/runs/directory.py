@@ -14,7 +14,6 @@ runs/trim/
 import importlib.metadata
 import json
 import platform
-import socket
 import sys
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -26,6 +25,7 @@ from trimsft.runs.dotted import by_dotted_name
 from trimsft.runs.files import write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
+from trimsft.runs.secrets import without_folders
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "triton")
 MOST_NAMED = 6  # settings that differ; of a run of another kind all do
@@ -109,7 +109,8 @@ class RunDirectory:
     def write_manifest(self, **facts: Any) -> None:
         """Add facts; one that is already there is replaced."""
         merged = self.read_manifest() | facts
-        write_whole(self.manifest_path, (json.dumps(merged, indent=1, default=str) + "\n").encode())
+        content = without_folders(json.dumps(merged, indent=1, default=str))
+        write_whole(self.manifest_path, (content + "\n").encode())
 
     def mark_finished(self) -> None:
         """From now on the run is complete."""
@@ -121,12 +122,11 @@ class RunDirectory:
 
 
 def environment() -> dict[str, Any]:
-    """What a result may depend on, for the manifest: versions, machine, GPUs (if torch is loaded), command line."""
+    """Return what a result may depend on: versions, system, GPUs (if torch is loaded), command line."""
     trimsft = sys.modules[__name__.partition(".")[0]]  # importing it here would turn the direction of imports
     facts: dict[str, Any] = {
         "versions": {"trimsft": trimsft.__version__, "python": platform.python_version()},
         "platform": platform.platform(),
-        "host": socket.gethostname(),
         "command": command_line(),
     }
     for package in PACKAGES:

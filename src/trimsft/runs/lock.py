@@ -137,8 +137,10 @@ def _read(note: str) -> Holder | None:
 
 
 def command_line() -> str:
-    """The command line of this process, without secrets."""
-    return shlex.join(hide_secrets(sys.argv))
+    """Return the command line of this process without secrets; `python -m` by the name of its package."""
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name
+    return shlex.join(hide_secrets([name, *sys.argv[1:]]))
 
 
 def now() -> str:

@@ -17,7 +17,17 @@ _NAME = re.compile(
     r"(^|(hub|hf|auth|access|api|bearer)[-_]?)token$|(api[-_]?key|password|passwd|secret)$", re.IGNORECASE
 )
 _IN_JSON = re.compile(r'"([^"]*)"\s*:')
+_FOLDERS = re.compile(r"""(?<![^\s"'=,(\[])/[^\s"',]*/(?=[^\s"',/])""")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def without_folders(text: str) -> str:
+    """Return the text with the last part of each absolute path alone: a page or manifest that is shared names no home.
+
+    >>> without_folders("trimsft train /home/me/a.yaml --out=/home/me/runs/trim --data rows/b.jsonl")
+    'trimsft train a.yaml --out=trim --data rows/b.jsonl'
+    """
+    return _FOLDERS.sub("", text)
 
 
 def is_secret(name: str) -> bool:

@@ -17,11 +17,11 @@ _SETTINGS = [
 ]  # fmt: skip
 _FIGURES = {
     "loss": "weighted loss",
-    "nll": "nll",
+    "trim/nll": "nll",
     "mean_token_accuracy": "token accuracy",
-    "gap_p50": "median logit gap",
-    "mean_weight": "mean weight",
-    "effective_ratio": "effective ratio",
+    "trim/gap_p50": "median logit gap",
+    "trim/mean_weight": "mean weight",
+    "trim/effective_ratio": "effective ratio",
     "eval_loss": "evaluation loss",
     "eval_nll": "evaluation nll",
 }

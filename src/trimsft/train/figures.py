@@ -15,9 +15,10 @@ from trimsft.train.adapting import FollowsTraining
 from trimsft.train.forms import refuse_no_rows
 from trimsft.train.outputs import TrimOutput
 from trimsft.train.packed import real_tokens
-from trimsft.train.telemetry import Telemetry, warnings_for
+from trimsft.train.telemetry import PREFIX, Telemetry, warnings_for
 
 logger = logging.getLogger("trimsft")
+_OF_TRL = ("mean_token_accuracy", "entropy")  # logged by its trainer under these names, too
 _OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 
 
@@ -67,19 +68,18 @@ class LogsFigures(FollowsTraining):
         # figures are summed over ranks only with Trainer's own records, which every rank gets to; a user's log() may
         # be on one rank only and must not wait for the others
         if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
-            figures = self._collect("train")
-            if isinstance(self.objective, Adapts):
-                figures |= self.objective.figures()
+            figures = self._collect("train") | self._peak_memory()
+            figures |= self.objective.figures() if isinstance(self.objective, Adapts) else {}
             self._total_train_tokens += int(figures.pop("seen_tokens", 0))
-            logs.update(figures | self._peak_memory() | {"num_tokens": self._total_train_tokens})
+            logs.update({name if name in _OF_TRL else PREFIX + name: value for name, value in figures.items()})
+            logs["num_tokens"] = self._total_train_tokens
         elif self._evaluating is not None and f"{self._evaluating}_runtime" in logs:
-            figures = {name: value for name, value in self._collect("eval").items() if name not in _OF_TRAINING}
-            logs.update(self._beside_own(logs, figures, self._evaluating))
+            logs.update(self._beside_own(logs, self._collect("eval"), self._evaluating))
         super().log(logs, start_time)  # type: ignore[misc]
 
     def _beside_own(self, logs: dict[str, float], figures: dict[str, float], prefix: str) -> dict[str, float]:
         """The figures of an evaluation by their names in the log, without those that are the user's own metrics."""
-        named = {f"{prefix}_{name}": value for name, value in figures.items()}
+        named = {f"{prefix}_{name}": value for name, value in figures.items() if name not in _OF_TRAINING}
         own = sorted(named.keys() & logs.keys())
         if own:
             problem = f"compute_metrics also gives {', '.join(own)}: that is logged, and the figure of this name is not"

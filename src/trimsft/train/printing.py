@@ -8,6 +8,8 @@ from typing import Any
 
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
+from trimsft.train.telemetry import PREFIX
+
 _SHOWN = {
     "loss": "loss {:.4g}",
     "nll": "nll {:.4g}",
@@ -32,7 +34,7 @@ def _prefix(logs: dict[str, Any]) -> str | None:
 
 
 def _figures_line(logs: dict[str, Any], state: Any, prefix: str) -> str:
-    figures = {name.removeprefix(prefix): value for name, value in logs.items() if name.startswith(prefix)}
+    figures = {name.removeprefix(prefix or PREFIX): value for name, value in logs.items() if name.startswith(prefix)}
     whose = prefix.removeprefix("eval").strip("_")
     where = f"eval{f' of {whose}' if whose else ''} at " if prefix else ""
     parts = [f"{where}step {state.global_step}/{state.max_steps}"]
@@ -51,7 +53,7 @@ def _line(logs: dict[str, Any], state: Any) -> str:
     if "train_loss" in logs:
         ending = f"trained in {_clock(int(logs['train_runtime']))}, mean loss {logs['train_loss']:.4g}"
         # steps since the last log, if there were any
-        return ending if "nll" not in logs else f"{_figures_line(logs, state, '')}\n{ending}"
+        return ending if f"{PREFIX}nll" not in logs else f"{_figures_line(logs, state, '')}\n{ending}"
     if (prefix := _prefix(logs)) is not None:
         return _figures_line(logs, state, prefix)
     return "  ".join(f"{name} {value}" for name, value in logs.items() if name != "total_flos")

@@ -318,12 +318,12 @@ def _model_fingerprint(settings: Settings) -> str | None:
     return fingerprint_folder(folder) if folder.is_dir() else None
 
 
-def _data_fingerprint(settings: Settings) -> dict[str, str] | None:
-    """The fingerprints of local files, a reference's token table among them."""
+def _data_fingerprint(settings: Settings) -> list[str] | None:
+    """Return the fingerprints of local files, a reference's token table among them."""
     files = list_files(settings.data.dataset_name) if settings.data.is_local else []
     if settings.data.reference is not None:
         files = [*files, table_of(settings.data.reference)]
-    return {str(file): fingerprint_file(file) for file in files} or None
+    return [fingerprint_file(file) for file in files] or None
 
 
 # after the training -------------------------------------------------------------------------------------------------

@@ -26,9 +26,8 @@ from trimsft.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
+PREFIX = "trim/"  # before the figures of a training in its log: a section of their own in trackers
 TELEMETRY_STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
-
-
 _SUMS = [
     "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
     "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "kept", "seen",
@@ -228,12 +227,11 @@ def warnings_for(
     trims_low: the objective gives tokens far below the margin no weight; weighs: its weights differ at all.
     """
     said = {}
-    lowest = band.margin - 3 * band.bandwidth
     if trims_low and figures["out_of_reach"] > 0.5:
         said["out of reach"] = (
-            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths ({lowest:g}): "
-            "the base model does not support this data and hardly learns from it; objective=auto-trim, which begins as "
-            "plain SFT, or objective=sft is advised"
+            f"{figures['out_of_reach']:.0%} of the tokens have a logit gap below margin - 3 bandwidths "
+            f"({band.margin - 3 * band.bandwidth:g}): the base model does not support this data and hardly learns from "
+            "it; objective=auto-trim, which begins as plain SFT, or objective=sft is advised"
         )
     if weighs and figures["effective_ratio"] < 0.01:
         said["effective ratio"] = (
@@ -289,7 +287,7 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if self._file is not None:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            plain = {name: _plain(value) for name, value in logs.items()}
+            plain = {name.removeprefix(PREFIX): _plain(value) for name, value in logs.items()}
             self._file.append({"step": state.global_step, "time": now, **plain})
 
 

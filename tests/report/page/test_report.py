@@ -8,7 +8,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.report.page.pages import HIDDEN, HOSTILE, HOSTILE_TEXTS, Page, contrast, make_eval, make_evaluated, page_of
+from tests.report.page.pages import (
+    HIDDEN,
+    HOSTILE,
+    HOSTILE_TEXTS,
+    Page,
+    contrast,
+    make_eval,
+    make_evaluated,
+    make_telemetry,
+    page_of,
+)
 from tests.tokens.tiny import make_table
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.errors import RunError
@@ -51,6 +61,40 @@ def table(path: Path, texts=TEXTS, **facts) -> Path:
     metadata = json.loads(content.schema.metadata[b"trimsft"]) | HOW | facts
     pq.write_table(content.replace_schema_metadata({b"trimsft": json.dumps(metadata)}), path)
     return path
+
+
+def test_one_trained_run_is_told_by_its_training_log(tmp_path) -> None:
+    """Nobody would train it once more by SFT, and nothing is known of before the training but the log."""
+    run = make_telemetry(tmp_path / "mine", "trim", mean_token_accuracy=[0.76, 0.8, 0.815])
+    make_table(run / "tokens.parquet", [["3", " * ", "8", " = ", "25"]], gap=[5, 5, 5, 5, -6])
+    page = page_of(tmp_path, {"mine": run})
+    known = "the training log of mine, tokens that its model would have written differently: 24 % at step 1 and 18 % at"
+    assert f"{known} step 3." in page.words
+    assert "SFT spends" not in page.words and "is before training" not in page.words
+    rows = {row[0]: row[1:] for row in page.rows if len(row) in (3, 8)}
+    assert rows["SFT"] == ["\u2013"] * 2 and rows["TrimSFT"][0] == "\u2013" and len(rows["TrimSFT"]) == 7
+
+
+def test_auto_trim_is_weighed_before_and_after(tmp_path) -> None:
+    auto = make_telemetry(tmp_path / "auto", "auto-trim", gate=[1.0, 0.5, 0.0], exponent=[1.0, 1.0, 3.0])
+    for path in (auto / "tokens.parquet", tmp_path / "base.parquet"):
+        make_table(path, [["a", "b"]], gap=[0.0, 0.0])  # p = 1/2
+    page = page_of(tmp_path, {"Base": tmp_path / "base.parquet", "Auto": auto})
+    row = next(row[1:] for row in page.rows if row[0] == "AutoTrim" and len(row) == 13)
+    assert (row[0], row[6]) == ("0.750", "0.125")  # 0.5 + 0.5 p, and p^3
+    words = "before, at step 2 (gate 0.50, exponent 1.00); after, at step 3 (gate 0.00, exponent 3.00)"
+    assert words in page.words
+
+
+def test_a_page_names_no_folder_of_its_maker(tmp_path) -> None:
+    """It is made to be shared; what lies where is known by the last part of its path."""
+    runs = {label: make_evaluated(tmp_path / label, "easy", {"e0": "1 1"}) for label in ("a", "b")}
+    table(runs["a"] / "tokens.parquet", model=str(tmp_path / "models/base"))
+    (runs["b"] / "manifest.json").write_text(json.dumps({"command": f"{tmp_path}/__main__.py --out={tmp_path}/b x/y"}))
+    page = page_of(tmp_path, runs, settings={"data": str(tmp_path / "rows.jsonl")}, title="t")
+    assert str(tmp_path) not in page.html
+    assert page.facts["data"] == "rows.jsonl" and page.facts["command of b"] == "__main__.py --out=b x/y"
+    assert page.facts["a"].startswith("a; tokens of base") and page.data("evaluation")["folders"] == ["a", "b"]
 
 
 def test_weights_before_and_after(page, runs, tmp_path) -> None:

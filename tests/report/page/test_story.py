@@ -109,6 +109,20 @@ def test_runs_that_cannot_be_compared_are_not_said_to_be_alike(tmp_path) -> None
     assert words not in page_of(tmp_path, {label: tmp_path / label for label in "AB"}).words
 
 
+def test_every_one_of_many_runs_is_held_against_one_run(tmp_path) -> None:
+    """The run that the strip names, which is also the one of the table of differences."""
+    objectives = ["base", "sft", "dft", "trim", "fsft", "sft", "trim-e", "trim-h", "trim", "base"]
+    runs = {f"{place}-{name}": tmp_path / f"{place}" for place, name in enumerate(objectives)}
+    for run, name in zip(runs.values(), objectives, strict=True):
+        right = "3 3" if name in ("base", "sft") else "1 1"
+        make_evaluated(run, "easy", {f"e{n}": right for n in range(12)}, greedy="1")
+        (run / "config.yaml").write_text("seed: 0" if name == "base" else f"objective: {name}")
+    page = page_of(tmp_path, runs)
+    assert "significantly above or below 1-sft." in page.words and "3-trim minus 1-sft, in points" in page.words
+    cards = page.html.split('id="standing-is"')[1].split("</ul>")[0].split("<li ")[1:]
+    assert ["↑" in card for card in cards] == [name not in ("base", "sft") for name in objectives]
+
+
 def test_a_token_that_is_lit_can_be_read(browser, told) -> None:
     """4.5:1 (WCAG 1.4.3) on the strongest colour of each method, in light and in dark."""
     for scheme in ("light", "dark"):

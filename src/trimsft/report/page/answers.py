@@ -115,17 +115,18 @@ def _vote(problem: ProblemScore) -> float | None:
 
 
 def default_pair(runs: Sequence[Run]) -> tuple[int, int] | None:
-    """The places of the two runs to compare first: SFT and TrimSFT where both are there, else the first and the last.
+    """Return the places of the reference of all comparisons, and of the run that is held against it first.
 
-    None where fewer than two are evaluated.
+    The reference is the first run of SFT if another follows the base, else the first run; None for fewer than two.
     """
     scored = [place for place, run in enumerate(runs) if run.scores]
     if len(scored) < 2:
         return None
-    by_objective = {runs[place].objective: place for place in scored[1:]}
-    if {"sft", "trim"} <= by_objective.keys():
-        return by_objective["sft"], by_objective["trim"]
-    return scored[0], scored[-1]
+    sft = next((place for place in scored if runs[place].objective == "sft"), scored[0])
+    reference = sft if any(place != sft for place in scored[1:]) else scored[0]
+    others = [place for place in scored if place != reference]
+    trimmed = [place for name in ("trim", "auto-trim") for place in others if runs[place].objective == name]
+    return reference, [*trimmed, others[-1]][0]
 
 
 def flips(rows: Sequence[ProblemRow], a: int, b: int) -> list[ProblemRow]:

@@ -79,7 +79,7 @@ def write_report(
         "gaps": {**tokens, "sections": tables, "data": None},
         "training": training_parts(read, courses),
     }
-    story = story_parts(read, tell_story(read, parameters, moments), evaluation)
+    story = story_parts(read, tell_story(read, parameters, moments), evaluation, courses)
     in_order = sorted(rooms.items(), key=lambda room: not room[1]["sections"])  # what there is before what is missing
     rooms = {"story": story, **dict(in_order)}
     page = assemble(rooms, title=title, lead=lead(read), facts=facts_of(settings, read))

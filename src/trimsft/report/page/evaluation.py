@@ -37,6 +37,7 @@ from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
 from trimsft.report.tables.paper import in_order
+from trimsft.runs.secrets import without_folders
 
 LISTED = 20  # flips in the list that needs no script
 OPENED = 2  # gains, and losses, whose answers are shown without a script
@@ -59,7 +60,7 @@ def evaluation_parts(runs: Sequence[Run]) -> dict[str, Any]:
         "sections": [("scores", "Scores")] * bool(tables) + [("answers", "Answers")] * (pair is not None),
         "data": {
             "runs": [visible(run.label) for run in runs],
-            "folders": [visible(run.folder) for run in runs],
+            "folders": [visible(without_folders(str(run.folder))) for run in runs],
             "evaluated": [place for place, run in enumerate(runs) if run.scores],
             "pair": pair,
             "columns": [visible(name) for name in columns],

@@ -11,6 +11,7 @@ from trimsft.data.visible import visible
 from trimsft.errors import counted
 from trimsft.report.runs import Run
 from trimsft.runs import by_dotted_name
+from trimsft.runs.secrets import without_folders
 
 _FIXED_PROMPTS = {None: "the usual system prompt", "": "no system prompt"}
 
@@ -47,7 +48,7 @@ def facts_of(settings: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, str]
         facts[name] = "; ".join(
             [str(run.folder), *([table_facts(run.table.metadata)] if run.table is not None else [])]
         )
-    return {visible(name): visible(value) for name, value in facts.items() if value.strip()}
+    return {visible(name): visible(without_folders(value)) for name, value in facts.items() if value.strip()}
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, str]:

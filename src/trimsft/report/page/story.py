@@ -1,7 +1,7 @@
 """The first screen: variables of story.html.j2, from what `tell_story` found and from the scores.
 
 The strip has the figures of the last column of the tables of scores: the mean over benchmarks where there are several.
-An arrow marks a significant difference from the run that the story begins with, as in the table of differences.
+An arrow marks a significant difference from the reference of all comparisons, as in the table of differences.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from trimsft.data.templates import SYSTEM_PROMPT
 from trimsft.data.visible import shortened, visible
 from trimsft.report.colours import METHOD_LINES
+from trimsft.report.course import Logged
 from trimsft.report.page.charts import line_class, number, run_lines
 from trimsft.report.page.evaluation import Difference, Table
 from trimsft.report.runs import Run
@@ -24,13 +25,24 @@ NAMED = 2  # wrong steps of the example that are spelled out
 CARDS = 12  # runs in the strip
 
 
-def story_parts(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """Variables of story.html.j2; nothing is shown where there is neither a token nor a score."""
+def story_parts(
+    runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any], courses: Mapping[str, Sequence[Logged]]
+) -> dict[str, Any]:
+    """Return the variables of story.html.j2; without a base's tokens the first training log speaks, if there is one."""
     return {
         "sections": [],  # it is the top of the page
+        "log": "" if story else next(filter(None, (_log_headline(*one) for one in courses.items())), ""),
         "story": None if story is None else _told(runs, story),
-        "strip": _strip(runs, story, evaluation),
+        "strip": _strip(runs, evaluation),
     }
+
+
+def _log_headline(label: str, course: Sequence[Logged]) -> str:
+    """Return what a training log says of the model at its first and its last step."""
+    ends = [(one.step, one.mean_token_accuracy) for one in (*course[:1], *course[1:][-1:])]
+    known = [f"{percent_text(100 - 100 * share)} at step {step:,}" for step, share in ends if share is not None]
+    words = f"By the training log of {label}, tokens that its model would have written differently: "
+    return visible(f"{words}{' and '.join(known)}.") if known else ""
 
 
 # ---- the example
@@ -111,7 +123,7 @@ def _prompt(prompt: str) -> str:
 # ---- scores
 
 
-def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
+def _strip(runs: Sequence[Run], evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
     """The last column of the first table of scores, greedy beside it."""
     tables: Sequence[Mapping[str, Any]] = evaluation["score_tables"]
     if not tables:
@@ -119,7 +131,7 @@ def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, An
     lines = {label: line_class(line) for label, line in run_lines(runs).items()}
     cells = {table["metric"]: {label: row[-1] for label, row in table["rows"]} for table in tables}
     shown = list(dict.fromkeys([tables[0]["metric"], "greedy"]))
-    reference = _reference(runs, story, evaluation)
+    reference = evaluation["data"]["pair"] and evaluation["data"]["pair"][0]
     places = [place for place, run in enumerate(runs) if run.label in cells[shown[0]]]
     cards = []
     for place in places[:CARDS]:
@@ -139,14 +151,6 @@ def _strip(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, An
         "reference": None if reference is None else visible(runs[reference].label),
         "all_compared": all({(reference, place), (place, reference)} & evaluation["pairs"].keys() for place in others),
     }
-
-
-def _reference(runs: Sequence[Run], story: Story | None, evaluation: Mapping[str, Any]) -> int | None:
-    """The place of the run that others are held against: the story's first, if the page compares it with others."""
-    first = story.sides[0].run if story else None
-    compared = {place for pair in evaluation["pairs"] for place in pair if first and runs[place].label == first.label}
-    pair: Sequence[int] | None = evaluation["data"]["pair"]
-    return compared.pop() if compared else None if pair is None else pair[0]
 
 
 def _difference(

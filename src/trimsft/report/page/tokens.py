@@ -14,12 +14,13 @@ from markupsafe import Markup
 from trimsft.audit.settings import AuditSettings
 from trimsft.data.visible import json_for_script, shortened, spaced, visible
 from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
-from trimsft.report.course import ENDED, Moment
+from trimsft.report.course import ENDED, Moment, start_of
 from trimsft.report.page.charts import density_chart, legend_mark, run_lines
 from trimsft.report.page.examples import BUDGET, Shown, packed_examples, read_examples, shown_prompt
 from trimsft.report.page.packing import cells_each, corpus_cells
 from trimsft.report.page.provenance import cut_notes
-from trimsft.report.runs import Run
+from trimsft.report.runs import Run, base_of
+from trimsft.runs.secrets import without_folders
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.quantiles import Column
@@ -46,7 +47,7 @@ def token_parts(
 
     Args:
         objectives: names of those that the table of weights has beside the viewer's.
-        moments: AutoTrim in the course of a training; the table has the last of them.
+        moments: AutoTrim in the course of a training; the table weighs by its start and by the last of them.
     """
     weighing = objectives_of(parameters) | {"auto-trim": moments[-1]}
     weighing |= objectives_of(parameters, [name for name in objectives if name not in weighing])
@@ -56,15 +57,17 @@ def token_parts(
         "data": {"examples": None, **_data(runs, tables, parameters, moments)},
         "parameters": parameters,
         "first": next(iter(tables), None),
+        "base": (base := base_of(runs)) and base.label,
         "edges": GAP_EDGES,
         "names": VIEWED,
         "moments": moments,
+        "start": (start := start_of(moments) or moments[-1]),
         "categories": CATEGORIES,
         "spaces": {"space": spaced(" "), "line break": spaced("\n").strip()},
     }
     if not tables:
         return parts
-    data, lines = parts["data"], run_lines(runs)
+    data, lines, as_begun = parts["data"], run_lines(runs), weighing | {"auto-trim": start}
     band = {name: parameters[name] for name in ("margin", "bandwidth")}
     shown, packed = packed_examples(read_examples(runs), budget - len(json_for_script(data)))
     return parts | {
@@ -73,7 +76,7 @@ def token_parts(
         "gap_chart": _gap_chart(tables, lines, parameters),
         "legend": [(legend_mark(lines[label]), label) for label in tables],
         "confidences": [(label, confidence(table, **band)) for label, table in tables.items()],
-        "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, band, weighing),
+        "diagnostics": _diagnostics([run for run in runs if run.label in tables], tables, band, as_begun, weighing),
         "not_in_viewer": [display_name(name) for name in weighing if name not in VIEWED],
         "counts": _counts(next(iter(tables.values())), shown, packed),
         "written": _written(shown),
@@ -89,7 +92,7 @@ def _data(
     cells = {label: corpus_cells(table, parameters, most) for label, table in tables.items()}
     return {
         "runs": [visible(run.label) for run in runs],
-        "model": next((visible(table.metadata.get("model", "")) for table in tables.values()), ""),
+        "model": next((visible(without_folders(table.metadata.get("model", ""))) for table in tables.values()), ""),
         "trained": [visible(run.objective or "") for run in runs],
         "suspect": AuditSettings.threshold,
         "objectives": VIEWED,
@@ -148,13 +151,18 @@ def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str
 
 
 def _diagnostics(
-    runs: Sequence[Run], tables: Tables, band: Mapping[str, float], weighing: Mapping[str, Objective]
+    runs: Sequence[Run],
+    tables: Tables,
+    band: Mapping[str, float],
+    as_begun: Mapping[str, Objective],
+    as_ended: Mapping[str, Objective],
 ) -> list[dict[str, Any]]:
-    """For each objective: what it makes of the first run's tokens, and of those of the run trained with it."""
-    trained = {run.objective: run.label for run in reversed(runs[1:])}  # the first of each
+    """Return for each objective what it makes of the base's tokens, and of those of the run trained with it."""
+    base, trained = base_of(runs), {run.objective: run.label for run in reversed(runs)}  # the first of each
     rows = []
-    for name, objective in weighing.items():
-        before = diagnose(tables[runs[0].label], objective, **band)
+    for name, objective in as_ended.items():
+        # weighed without a base, too: an objective that cannot weigh is refused before anything is written
+        before = diagnose(tables[(base or runs[0]).label], as_begun[name], **band)
         after = diagnose(tables[trained[name]], objective, **band) if name in trained else None
-        rows.append({"name": display_name(name), "before": before, "after": after})
+        rows.append({"name": display_name(name), "before": base and before, "after": after})
     return rows
