@@ -40,7 +40,7 @@ def compare(gold: str, answer: str, rules: Rules) -> Verdict:
     """Return whether two cleaned texts state the same; None where one cannot be read, or not within the limits."""
     if key(gold) == key(answer):
         return True
-    gold, answer = _without_domain(gold, answer)
+    gold, answer = _without_domains(gold, answer)
     with one_comparison():
         verdict = _same_text(gold, answer, rules)
         choices = choice_of(gold), choice_of(answer)
@@ -66,20 +66,27 @@ def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | N
     return _same_text(clean(contents[0]), clean(contents[1]), rules)
 
 
-_DOMAIN = re.compile(r"(.+?),?\s*(?:\\text\s*\{[a-z ]*\}\s*)?\(?\s*([a-z])\s*\\in\s*\\mathbb\{([ZN])\}\s*\)?")
+_EVERY = (
+    r"(?:all|any|every|each)(?: (?:real|positive|non-?negative|natural|rational|complex|integers?|numbers?|reals?))*"
+)
+_DOMAIN = re.compile(
+    rf"(?<=.)[,;]?\s*(?:\\forall|\\text\s*\{{\s*(?:(?:for )?{_EVERY}|for|where|with)\s*\}})?"
+    r"\s*\(?\s*([a-z])\s*\\in\s*\\mathbb\{([RZNQC])\}\s*\)?$"
+    rf"|\s*,?\s*\\text\s*\{{\s*for {_EVERY}\s*\}}\s*[a-z]$"
+)
+"""The numbers for which a formula is stated, at its end: `k\\in\\mathbb{Z}`, `for all real x`."""
+_DESCRIPTION = re.compile(r"_\s*(?:\{\s*)?(?:\\text\s*\{\s*)?\\?[a-z]{3,}[\s}]*")
 
 
-def _without_domain(gold: str, answer: str) -> tuple[str, str]:
-    r"""Both without a closing `k\in\mathbb{Z}`, and with the same letter for the integer."""
-    domains = _DOMAIN.fullmatch(gold), _DOMAIN.fullmatch(answer)
-    if domains[0] is None and domains[1] is None:
-        return gold, answer
-    if domains[0] and domains[1]:
-        if domains[0][3] != domains[1][3]:
+def _without_domains(gold: str, answer: str) -> tuple[str, str]:
+    """Both texts without the domains at their ends, with the same letter for the integer."""
+    first, second = _DOMAIN.search(gold), _DOMAIN.search(answer)
+    if first and second and first[1] and second[1]:
+        if first[2] != second[2]:
             return gold, answer
-        renamed = re.sub(rf"(?<![A-Za-z\\]){domains[1][2]}(?![A-Za-z])", domains[0][2], domains[1][1])
-        return domains[0][1], renamed if domains[0][2] not in domains[1][1] else domains[1][1]
-    return (domains[0][1] if domains[0] else gold), (domains[1][1] if domains[1] else answer)
+        if first[1] not in answer:
+            answer = re.sub(rf"(?<![A-Za-z\\]){second[1]}(?![A-Za-z])", first[1], answer)
+    return _DOMAIN.sub("", gold), _DOMAIN.sub("", answer)
 
 
 def _same(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
@@ -106,7 +113,7 @@ def _same_shape(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
         return _same(gold.parts[0], answer.parts[0], rules)
     if gold.kind == "list" and _names_differ(gold, answer):
         return _in_order(gold, answer, rules)  # x=1, y=2 against 1, 2
-    if gold.kind in ("list", "set", "union"):
+    if gold.kind in ("list", "set", "union", "cases"):
         return _same_items(gold.parts, answer.parts, rules)
     if gold.kind == "inequality":
         return _same_inequality(gold, answer, rules)
@@ -154,6 +161,10 @@ def _different_kinds(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
     if kinds == {"list", "brackets"} and len(gold.parts) == len(answer.parts):
         if ("(", ")") not in (gold.marks, answer.marks):
             return False  # two numbers are no interval
+        parts = gold.parts if gold.kind == "list" else answer.parts
+        names = [key(part.parts[0].text) for part in parts if part.kind == "equation"]
+        if len(set(names)) < len(names):
+            return False  # x = 1, x = 2 are two values and no point
         return _stop_early(zip(gold.parts, answer.parts, strict=True), rules)  # brackets left out
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:
         group, other = (answer, gold) if gold.kind == "leaf" else (gold, answer)
@@ -217,13 +228,19 @@ def _same_equation(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
         if len(gold.parts) + len(answer.parts) > 4:
             same_thing = gold.names_a_value() and answer.names_a_value() and gold.starts_like(answer)
             return same_thing and _same(gold.parts[-1], answer.parts[-1], rules)
-        if gold.names_a_value() and same_value(gold.parts[0].text, answer.parts[0].text, Rules()):
+        if gold.names_a_value() and _same_name(gold.parts[0].text, answer.parts[0].text):
             return _same(gold.parts[1], answer.parts[1], rules)
         return _multiple(gold, answer)
     equation, other = (gold, answer) if gold.kind == "equation" else (answer, gold)
     if (values := equation.values()) == ():
         return False if other.kind == "leaf" else None
     return either(_same(value, answer, rules) if equation is gold else _same(gold, value, rules) for value in values)
+
+
+def _same_name(gold: str, answer: str) -> bool:
+    r"""Whether two names are the same, where one may leave out a word: `m` and `m_{\max}`, not `m_{\min}`."""
+    pairs = (gold, answer), (_DESCRIPTION.sub("", gold), answer), (gold, _DESCRIPTION.sub("", answer))
+    return any(same_value(*pair, Rules()) for pair in pairs)
 
 
 def _multiple(gold: Shape, answer: Shape) -> Verdict:

@@ -3,7 +3,6 @@ r"""Are two single values the same: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(
 Three answers: True, False, and None where this module cannot tell (math-verify is asked then).
 """
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -12,15 +11,18 @@ from functools import lru_cache
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
-from trimsft.grading.units import PERCENT, Unit, split_unit, unit_of
+from trimsft.grading.units import PERCENT, Unit, name_of_words, split_unit, unit_of
 from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, inexact, names_in, one_comparison
-from trimsft.grading.words import name_of_words
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
 _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
 _PERCENT = re.compile(r"\\?%\s*$")
 _LETTER_UNIT = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
-_WORD = re.compile(r"\\text\s*\{([^{}]*)\}|([A-Za-z][A-Za-z '\-]{2,})")
+_WORD = re.compile(r"\\text\s*\{([^{}]*)\}|(?=(?:[A-Za-z]{1,2}[ '-]+)*[A-Za-z]*[aeiouAEIOU])([A-Za-z][A-Za-z '-]{2,})")
+_DATE = re.compile(r"(?:\\text\s*\{\s*)?([A-Za-z]{3,})\.?(?:\s*\}\s*|\s+)(\d{1,4})\s*\}?")
+_ANY_WORD = re.compile("[A-Za-z]{3}")
+_BARE_UNIT = re.compile(r"(-?\d+(?:\.\d+)?)\s*[mgs]")
+_RATE = re.compile(r"(\\text\s*\{[^{}]*(?:dollars|cents|euros|sterling|yuan))\s*(?:per (?!cent)|each|/)[^{}]*\}$")
 _CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
@@ -38,8 +40,10 @@ def word_of(text: str) -> str | None:
     text = text.strip()
     if choice := _CHOICE.fullmatch(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()):
         return choice[1] if len(text) > 1 else None
+    if (date := _DATE.fullmatch(text)) and not _FUNCTION.match(text):
+        return f"{date[1]} {date[2]}".lower()
     match = _WORD.fullmatch(text)
-    if not match or _FUNCTION.match(text):
+    if not match or _FUNCTION.match(text) or not (match[1] or _ANY_WORD.search(text)):
         return None
     word = (match[1] or match[2] or "").strip().rstrip(".").lower()
     if word in _KNOWN or not any(c.isalpha() for c in word):
@@ -61,6 +65,11 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
         if None in words and max(map(len, bare)) > 1:
             bare = [side.lower() for side in bare]
         return (bare[0] if words[0] is None else words[0]) == (bare[1] if words[1] is None else words[1])
+    rates = _RATE.search(gold), _RATE.search(answer)
+    if None in rates:  # dollars are an answer to how many dollars per pound
+        gold, answer = _RATE.sub(r"\1}", gold), _RATE.sub(r"\1}", answer)
+    if (bare := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # no product with a letter is a number
+        answer = bare[1]
     gold_value, gold_unit = split_unit(gold)
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
@@ -141,9 +150,8 @@ def rounds_to(exact: str, decimal: str) -> bool:
     trees = tree_of(exact), tree_of(decimal)
     if trees[0] is None or trees[1] is None or trees[1][0] != "num" or len(trees[1]) < 3:
         return False
-    with contextlib.suppress(TooLarge, Undefined):
-        return agree(trees[0], trees[1], 0.0, float(trees[1][2])) is True
-    return False
+    is_close = agree(trees[0], trees[1], absolute=float(trees[1][2])) is True
+    return is_close and agree(trees[0], trees[1], relative=0.01) is True  # 0.8 is not 3/4
 
 
 def _infinite(tree: Tree) -> int:
