@@ -66,9 +66,8 @@ def _same_choice(gold: str, wanted: Choice | None, answer: str, said: Choice | N
     return _same_text(clean(contents[0]), clean(contents[1]), rules)
 
 
-_EVERY = (
-    r"(?:all|any|every|each)(?: (?:real|positive|non-?negative|natural|rational|complex|integers?|numbers?|reals?))*"
-)
+_KINDS = "real|positive|non-?negative|natural|integer|number|rational|complex"
+_EVERY = rf"(?:all|any|every|each)(?: (?:{_KINDS})s?)*"
 _DOMAIN = re.compile(
     rf"(?<=.)[,;]?\s*(?:\\forall|\\text\s*\{{\s*(?:(?:for )?{_EVERY}|for|where|with)\s*\}})?"
     r"\s*\(?\s*([a-z])\s*\\in\s*\\mathbb\{([RZNQC])\}\s*\)?$"

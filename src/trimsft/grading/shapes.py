@@ -71,7 +71,7 @@ class Shape:
         name = self.parts[0].text
         if self.parts[0].kind == "matrix":
             return all(_is_name(part.text) for part in self.parts[0].parts)
-        if self.parts[1].kind == "matrix" and _NAME_OF_MATRIX.fullmatch(name):
+        if self.parts[1].kind == "matrix" and len(name) <= 20 and _NAME_OF_MATRIX.fullmatch(name):
             return True
         if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
             return False  # an equation in its own right

@@ -115,7 +115,8 @@ class Evaluation:
         if kind in ("sum", "prod"):
             return self._series(*tree)
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
-        self._burn(arguments, kind in ("call", "pow"))
+        by_integer = kind == "pow" and _exact(arguments[1]) and arguments[1].denominator == 1
+        self._burn(arguments, kind in ("call", "pow") and not by_integer)
         self.reach = max(self.reach, *map(_reach, arguments))
         if kind == "fn":
             digits = self.precision // 7  # half of them
