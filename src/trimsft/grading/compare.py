@@ -161,8 +161,8 @@ def _different_kinds(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
         if ("(", ")") not in (gold.marks, answer.marks):
             return False  # two numbers are no interval
         parts = gold.parts if gold.kind == "list" else answer.parts
-        names = [key(part.parts[0].text) for part in parts if part.kind == "equation"]
-        if len(set(names)) < len(names):
+        named = [key(part.parts[0].text) for part in parts if part.kind == "equation"]
+        if len(set(named)) < len(named):
             return False  # x = 1, x = 2 are two values and no point
         return _stop_early(zip(gold.parts, answer.parts, strict=True), rules)  # brackets left out
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:

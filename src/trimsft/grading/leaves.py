@@ -68,8 +68,8 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
     rates = _RATE.search(gold), _RATE.search(answer)
     if None in rates:  # dollars are an answer to how many dollars per pound
         gold, answer = _RATE.sub(r"\1}", gold), _RATE.sub(r"\1}", answer)
-    if (bare := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # no product with a letter is a number
-        answer = bare[1]
+    if (measured := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # which no product with m is
+        answer = measured[1]
     gold_value, gold_unit = split_unit(gold)
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
