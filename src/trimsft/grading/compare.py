@@ -160,11 +160,9 @@ def _different_kinds(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
     if kinds == {"list", "brackets"} and len(gold.parts) == len(answer.parts):
         if ("(", ")") not in (gold.marks, answer.marks):
             return False  # two numbers are no interval
-        parts = gold.parts if gold.kind == "list" else answer.parts
-        named = [key(part.parts[0].text) for part in parts if part.kind == "equation"]
-        if len(set(named)) < len(named):
+        if any(len(set(_names(side))) < len(_names(side)) for side in (gold, answer)):
             return False  # x = 1, x = 2 are two values and no point
-        return _stop_early(zip(gold.parts, answer.parts, strict=True), rules)  # brackets left out
+        return _stop_early(zip(_point(gold), _point(answer), strict=True), rules)  # brackets left out
     if kinds == {"leaf", "brackets"} or kinds == {"leaf", "set"}:
         group, other = (answer, gold) if gold.kind == "leaf" else (gold, answer)
         if len(group.parts) != 1:
@@ -180,6 +178,18 @@ def _different_kinds(gold: Shape, answer: Shape, rules: Rules) -> Verdict:
     if "inequality" in kinds or "matrix" in kinds:
         return None if kinds & {"leaf", "set"} and not _plain(gold, answer) else False
     return False
+
+
+def _names(shape: Shape) -> list[str]:
+    return [key(part.parts[0].text) for part in shape.parts if part.kind == "equation"]
+
+
+def _point(shape: Shape) -> tuple[Shape, ...]:
+    """The parts of a point, where `y = 1, x = 2` is (2, 1)."""
+    names = _names(shape)
+    if len(names) < len(shape.parts) or not set(names) <= set("xyz"):
+        return shape.parts
+    return tuple(sorted(shape.parts, key=lambda part: key(part.parts[0].text)))
 
 
 def _plain(gold: Shape, answer: Shape) -> bool:

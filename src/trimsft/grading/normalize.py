@@ -76,7 +76,9 @@ _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}|\\(begin|end)\{array\}(?:\{[^{}]*\})?")
 _SPACES = re.compile(r"\s+")
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
-_WORD_OR = re.compile(r"\\text\{\s*,?\s*(?:and|or|[或和])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|[或和]")
+_WORD_OR = re.compile(
+    r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]"
+)
 _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
 _SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,_^])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
 _TO = re.compile(r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])")
@@ -120,10 +122,13 @@ _BASED = re.compile(
     re.IGNORECASE,
 )
 _SYSTEM = re.compile(
-    r"\\begin\{(aligned|align\*?|gather(?:ed)?\*?|split|[dr]?cases|array)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}", re.DOTALL
+    r"\\begin\{(aligned|align\*?|gather(?:ed)?\*?|split|[dr]?cases|array|matrix)\}"
+    r"(?:\{[^{}]*\})?(.*?)\\end\{\1\}",
+    re.DOTALL,
 )
 _LEFT_BRACE = re.compile(
-    r"\\left\s*\\\{\s*\\begin\{array\}(?:\{[^{}]*\})?(.*?)\\end\{array\}\s*\\right\s*\.", re.DOTALL
+    r"\\left\s*\\\{\s*\\begin\{(array|aligned|gathered|matrix)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}\s*\\right\s*\.",
+    re.DOTALL,
 )
 _ALIGNED = re.compile(r"&\s*(?=[=<>]|\\(?:le|ge|ne|lt|gt|approx))")
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
@@ -152,7 +157,7 @@ def clean(text: str) -> str:
     text = _QUOTES.sub("", _LAYOUT_WITH_ARGUMENT.sub(" ", text))
     # where there is no matrix, a doubled backslash is an escaped one and no new row
     if "\\begin" in text:
-        text = _LEFT_BRACE.sub(r"\\begin{cases}\1\\end{cases}", _NEW_ROW.sub(r"\\\\ ", text))
+        text = _LEFT_BRACE.sub(r"\\begin{cases}\2\\end{cases}", _NEW_ROW.sub(r"\\\\ ", text))
         text = _SYSTEM.sub(_listed, text)
     else:
         text = _DOUBLED.sub(r"\\", text)
@@ -190,7 +195,8 @@ def _listed(system: re.Match[str]) -> str:
     r"""Return equations below each other as a list; a row that begins with a sign goes on with the one before."""
     kind, rows = system[1], _ALIGNED.sub("", system[2]).split("\\\\")
     rows = [row.strip(" ,;.") for row in rows if row.strip()]
-    if ("cases" in kind or kind == "array") and ("&" in "".join(rows) or not all("=" in row for row in rows)):
+    is_list = not any("&" in row or "\\text" in row or "=" not in row for row in rows)
+    if not is_list and ("cases" in kind or kind in ("array", "matrix")):
         return system[0].replace(f"{{{kind}}}", "{cases}") if "cases" in kind else system[0]
     text = ", ".join(row.replace("&", " ").strip() for row in rows)
     return re.sub(r", (?==)", " ", text)

@@ -29,6 +29,7 @@ _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{(p|v)matrix\}(.*)\\end\{\2matrix\}", re.DOTALL)
 _CASES = re.compile(r"\\begin\{cases\}(.*)\\end\{cases\}", re.DOTALL)
+_IF = re.compile(r"\s*(?=\\text\s*\{\s*,?\s*(?:if|for|when)(?![A-Za-z]))")
 _MOST_ROWS = 4  # of a determinant
 _BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
@@ -292,13 +293,12 @@ def _cases(text: str) -> Shape | None:
     match = _CASES.fullmatch(text)
     if not match or "\\begin" in match[1]:
         return None
-    rows = [split_outside(row, {"&"})[0] for row in split_outside(match[1], {"\\\\"})[0] if row]
-    if any(len(row) != 2 for row in rows):
+    rows = [row if "&" in row else _IF.sub("&", row, 1) for row in split_outside(match[1], {"\\\\"})[0] if row]
+    cells = [split_outside(row, {"&"})[0] for row in rows]
+    if any(len(row) != 2 for row in cells):
         return None
-    shapes = [
-        Shape("row", " & ".join(row), (shape_of(row[0].rstrip(" ,;")), shape_of(_condition(row[1])))) for row in rows
-    ]
-    return Shape("cases", text, tuple(shapes))
+    pairs = [(shape_of(value.rstrip(" ,;")), shape_of(_condition(condition))) for value, condition in cells]
+    return Shape("cases", text, tuple(Shape("row", row, pair) for row, pair in zip(rows, pairs, strict=True)))
 
 
 def _condition(text: str) -> str:
