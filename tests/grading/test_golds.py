@@ -63,3 +63,30 @@ def test_what_is_made_of_a_gold_is_right_or_wrong_as_it_was_made(grader: Grader)
         pairs = [(gold, answer) for gold in _golds() for answer in make(gold)]
         grades = grader.grade_many([(_box(answer), gold, Rules(), False) for gold, answer in pairs])
         assert [pair for pair, grade in zip(pairs, grades, strict=True) if grade.correct is not is_right] == []
+
+
+ZEROS = r"""
+\sin\pi \sin(2\pi) \sin180^\circ \cos\frac\pi2 \cos90^\circ \tan\pi \cot\frac{\pi}{2} e^{i\pi}+1 \log_2(8)-3 \ln{e}-1
+\sqrt2\sqrt3-\sqrt6 \sin\pi\cdot\cos1 10^{200}\sin\pi \frac{\sin\pi}{2^{500}} \arccos(\sin\frac\pi2) \ln(\sin\frac\pi2)
+\sqrt{\sin\pi} \sin(10^{30}\pi) \lfloor\log_2(8)\rfloor-3 \sin(\pi)x (\sqrt2)^2-2
+"""
+POLES = r"""
+\tan90^\circ \tan\frac\pi2 \sec90^\circ \csc\pi \cot\pi \frac1{\sin\pi} \ln(\cos90^\circ) \frac{5}{e^{i\pi}+1}
+\frac{\sin\pi}{\sin\pi} \frac{1}{\log_2(8)-3} (\cos90^\circ)^{-1} \tan270^\circ\cdot0
+"""
+FAR = r"""
+2^{1000}\pi 2.0\times10^{-101} 1.5\times10^{200} \frac{1}{2^{400}} \frac1{100!} 10^{-300}\pi e^{500} e^{-500}
+\frac{\sqrt2}{10^{250}} 100!\sqrt3 \sin(10^{-200}) \cos(10^{-200})-1 10^{10^{10}} \frac{1}{10^{10^{10}}} 2^{-2^{30}}
+"""
+
+
+@pytest.fixture(scope="module")
+def golds_that_are_zero(grader: Grader) -> set[str]:
+    return {gold for gold in _golds() if grader.grade(_box("0"), gold).correct}
+
+
+@pytest.mark.parametrize("probe", [*ZEROS.split(), *POLES.split(), *FAR.split()])
+def test_no_probe_is_right_for_other_golds(probe: str, golds_that_are_zero: set[str], grader: Grader) -> None:
+    """Zeros but for rounding equal 0, poles equal nothing, and huge or tiny numbers none of the golds."""
+    accepted = {gold for gold in _golds() if grader.grade(_box(probe), gold).correct}
+    assert accepted == (golds_that_are_zero if probe in ZEROS.split() else set())

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from trimsft.grading import Grader, Rules
 from trimsft.grading import grader as module
 from trimsft.grading.compare import compare
-from trimsft.grading.leaves import same_leaf
 from trimsft.grading.normalize import MAX_ANSWER, clean
 from trimsft.grading.qwen import extract_answer as extract_leniently
 
@@ -57,8 +56,8 @@ pieces = st.sampled_from(PIECES.split())
 @given(st.lists(pieces, max_size=25).map(" ".join), st.lists(pieces, max_size=25).map(" ".join))
 def test_the_cheap_comparison_never_raises(gold: str, answer: str) -> None:
     gold, answer = clean(gold), clean(answer)
-    assert compare(gold, answer, Rules(), same_leaf) in (True, False, None)
-    assert compare(gold, gold, Rules(), same_leaf) is True
+    assert compare(gold, answer, Rules()) in (True, False, None)
+    assert compare(gold, gold, Rules()) is True
 
 
 @pytest.mark.parametrize(
@@ -105,5 +104,5 @@ def test_all_spellings_of_a_fraction_are_equal(above: int, below: int) -> None:
     spellings = [rf"\frac{{{above}}}{{{below}}}", f"{above}/{below}", doubled]
     for one in spellings:
         for other in spellings:
-            assert compare(clean(one), clean(other), Rules(), same_leaf) is True
-    assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules(), same_leaf) is False
+            assert compare(clean(one), clean(other), Rules()) is True
+    assert compare(clean(spellings[0]), clean(f"{above + 1}/{below}"), Rules()) is False

@@ -44,13 +44,29 @@ _ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
 _OPAQUE = set("fghFGH")
 _PLAIN_FRACTION = re.compile(r"\\frac(?:\{\d+\}|\d)(?:\{\d+\}|\d)")
 _DEGREE: Tree = ("div", ("sym", "\\pi"), ("num", Fraction(180)))
-_STOPS = {"+", "-", ")", "]", "}", "\\}", "\\rfloor", "\\rceil", ",", "/", "\\cdot", "\\times", "*"}
+_STOPS = {
+    "\\over",
+    "\\choose",
+    "+",
+    "-",
+    ")",
+    "]",
+    "}",
+    "\\}",
+    "\\rfloor",
+    "\\rceil",
+    ",",
+    "/",
+    "\\cdot",
+    "\\times",
+    "*",
+}
 
 
 def read(text: str) -> Tree:
     """The tree of a whole expression."""
     reader = _Reader(text)
-    tree = reader.sum()
+    tree = reader.fraction()
     if reader.peek():
         raise Unreadable(f"unexpected {reader.peek()}")
     level = [tree]
@@ -115,6 +131,14 @@ class _Reader:
         while self.peek() in ("+", "-"):
             terms.append(self.signed())
         return terms[0] if len(terms) == 1 else ("add", *terms)
+
+    def fraction(self) -> Tree:
+        r"""All of a group: a sum, or two of them with `\over` or `\choose` in between."""
+        above = self.sum()
+        if self.peek() not in ("\\over", "\\choose"):
+            return above
+        is_fraction = self.take() == "\\over"
+        return ("div", above, self.sum()) if is_fraction else ("call", "binom", above, self.sum())
 
     def signed(self) -> Tree:
         negative = False
@@ -196,9 +220,9 @@ class _Reader:
         return self.argument()
 
     def group(self) -> Tree:
-        closer = _CLOSERS[self.take()]
-        tree = self.sum()
-        self.take(closer)
+        opener = self.take()
+        tree = self.fraction() if opener == "{" else self.sum()
+        self.take(_CLOSERS[opener])
         return tree
 
     def atom(self) -> Tree:

@@ -22,7 +22,6 @@ from trimsft.errors import UsageError, one_line
 from trimsft.grading import qwen
 from trimsft.grading.boxes import extract_all, extract_answer
 from trimsft.grading.compare import compare
-from trimsft.grading.leaves import same_leaf
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.own import Scorer
 from trimsft.grading.patterns import PatternSearch
@@ -168,7 +167,7 @@ def _strict(gold: str, answer: str, rules: Rules) -> Status:
     if _too_complex(answer) or _too_complex(gold):
         return "unparsable"
     gold, answer = clean(gold), clean(answer)
-    return _named(compare(gold, answer, rules, same_leaf) if answer else None)
+    return _named(compare(gold, answer, rules) if answer else None)
 
 
 def _lenient(gold: str, answer: str, rules: Rules) -> Status:

@@ -3,7 +3,6 @@ r"""Are two single values the same: `\frac{1}{2}` and `0.5`, `x^2-1` and `(x-1)(
 Three answers: True, False, and None where this module cannot tell (math-verify is asked then).
 """
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
@@ -12,26 +11,18 @@ from functools import lru_cache
 from trimsft.grading.expression import Tree, Unreadable, read
 from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
-from trimsft.grading.units import PERCENT, Unit, split_unit, unit_of
-from trimsft.grading.values import (
-    MP,
-    PRECISION,
-    Evaluation,
-    Names,
-    TooLarge,
-    Undefined,
-    Value,
-    computing,
-    inexact,
-    names_in,
-)
-from trimsft.grading.words import name_of_words
+from trimsft.grading.units import PERCENT, Unit, name_of_words, split_unit, unit_of
+from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, inexact, names_in, one_comparison
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")
 _DECIMAL = re.compile(r"\d\.\d|(?<!\d)\.\d|\d[eE][+-]?\d")
 _PERCENT = re.compile(r"\\?%\s*$")
 _LETTER_UNIT = re.compile(r"\\text\s*\{\s*([A-Za-z])\s*\}")
-_WORD = re.compile(r"\\text\s*\{([^{}]*)\}|([A-Za-z][A-Za-z '\-]{2,})")
+_WORD = re.compile(r"\\text\s*\{([^{}]*)\}|(?=(?:[A-Za-z]{1,2}[ '-]+)*[A-Za-z]*[aeiouAEIOU])([A-Za-z][A-Za-z '-]{2,})")
+_DATE = re.compile(r"(?:\\text\s*\{\s*)?([A-Za-z]{3,})\.?(?:\s*\}\s*|\s+)(\d{1,4})(?:st|nd|rd|th)?\s*\}?")
+_ANY_WORD = re.compile("[A-Za-z]{3}")
+_BARE_UNIT = re.compile(r"(-?\d+(?:\.\d+)?)\s*[mgs]")
+_RATE = re.compile(r"(\\text\s*\{[^{}]*(?:dollars|cents|euros|sterling|yuan))\s*(?:per (?!cent)|each|/)[^{}]*\}$")
 _CHOICE = re.compile(r"\(?\s*([A-J])\s*\)?\.?")
 _FUNCTION = re.compile(r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|log|sqrt|exp|gcd|lcm|max|min)h? ")
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
@@ -40,10 +31,8 @@ _COUNTING = {"factorial", "binom", "gcd", "lcm", "sum"}
 _DISCRETE = _COUNTING | {"floor", "ceil"}
 _REALS = set("xyzt")
 """By custom no integers, so that a floor of them is tried between integers too; an n is an integer."""
-SIDE_BY_SIDE = re.compile(r"(?<![\^_\d.])\d+ +\.?\d")  # two numbers, which are neither a product nor one number
-_NEAR_INTEGER = MP.mpf(10) ** -24
-_ROUNDED_DIGITS = 10**5  # a decimal with so many, 0.333333 and longer, may be a rounded value beside symbols
 _MOST_DECIMALS = 12
+SIDE_BY_SIDE = re.compile(r"(?<![\^_\d.])\d+ +\.?\d")  # two numbers, which are neither a product nor one number
 
 
 def word_of(text: str) -> str | None:
@@ -51,8 +40,10 @@ def word_of(text: str) -> str | None:
     text = text.strip()
     if choice := _CHOICE.fullmatch(re.sub(r"\\text\s*\{([^{}]*)\}", r"\1", text).strip()):
         return choice[1] if len(text) > 1 else None
+    if (date := _DATE.fullmatch(text)) and not _FUNCTION.match(text):
+        return f"{date[1]} {date[2]}".lower()
     match = _WORD.fullmatch(text)
-    if not match or _FUNCTION.match(text):
+    if not match or _FUNCTION.match(text) or not (match[1] or _ANY_WORD.search(text)):
         return None
     word = (match[1] or match[2] or "").strip().rstrip(".").lower()
     if word in _KNOWN or not any(c.isalpha() for c in word):
@@ -74,6 +65,11 @@ def same_leaf(gold: str, answer: str, rules: Rules) -> bool | None:
         if None in words and max(map(len, bare)) > 1:
             bare = [side.lower() for side in bare]
         return (bare[0] if words[0] is None else words[0]) == (bare[1] if words[1] is None else words[1])
+    rates = _RATE.search(gold), _RATE.search(answer)
+    if None in rates:  # dollars are an answer to how many dollars per pound
+        gold, answer = _RATE.sub(r"\1}", gold), _RATE.sub(r"\1}", answer)
+    if (measured := _BARE_UNIT.fullmatch(answer)) and number_of(gold) is not None:  # which no product with m is
+        answer = measured[1]
     gold_value, gold_unit = split_unit(gold)
     answer_value, answer_unit = split_unit(answer)
     if rules.unit and gold_unit is None:
@@ -125,10 +121,11 @@ def tree_of(text: str) -> Tree | None:
 def number_of(text: str) -> Fraction | None:
     """The exact rational value, where there is one."""
     tree = tree_of(text)
-    if tree is None or any(names_in(tree)):
+    if tree is None or names_in(tree).has_unknowns:
         return None
     try:
-        value = Evaluation()(tree)
+        with one_comparison():  # what is cached must not depend on what was compared before
+            (value,), _ = evaluate(tree)
     except (TooLarge, Undefined):
         return None
     return value if isinstance(value, Fraction) else None
@@ -153,9 +150,8 @@ def rounds_to(exact: str, decimal: str) -> bool:
     trees = tree_of(exact), tree_of(decimal)
     if trees[0] is None or trees[1] is None or trees[1][0] != "num" or len(trees[1]) < 3:
         return False
-    with contextlib.suppress(TooLarge, Undefined):
-        return agree(trees[0], trees[1], 0.0, float(trees[1][2])) is True
-    return False
+    is_close = agree(trees[0], trees[1], absolute=float(trees[1][2])) is True
+    return is_close and agree(trees[0], trees[1], relative=0.01) is True  # 0.8 is not 3/4
 
 
 def _infinite(tree: Tree) -> int:
@@ -233,34 +229,18 @@ def _tolerance(gold: str, answer: str, rules: Rules) -> float:
     if rules.tolerance is not None:
         return rules.tolerance
     exact = [side for side in (gold, answer) if not _DECIMAL.search(side)]
-    if len(exact) != 1 or not _may_be_rounded(exact[0]):
+    if len(exact) != 1 or _needs_no_rounding(exact[0]):
         return 0.0
     tree = tree_of(answer if exact[0] is gold else gold)
     return 0.0 if tree is not None and _computes_with_decimals(tree) else DECIMAL_TOLERANCE
 
 
-def _computes_with_decimals(tree: Tree) -> bool:
-    """Whether a function is applied to decimals, or a power taken: such a decimal is meant, not rounded."""
-    inside = [part for part in tree if isinstance(part, tuple)]
-    if tree[0] in ("call", "pow") and any(_moved(part, 0.0) for part in inside):
-        return not names_in(*inside).has_unknowns
-    return any(map(_computes_with_decimals, inside))
-
-
-def _may_be_rounded(text: str) -> bool:
-    """Whether writing an exact value as a decimal may need rounding: not an integer, nor `n^2+1`."""
-    tree = tree_of(text)
-    if tree is None:
-        return True
-    if names_in(tree).has_unknowns:
-        return _has_parts(tree)
-    try:
-        value = Evaluation()(tree)
-    except (TooLarge, Undefined):
-        return True
-    if isinstance(value, Fraction):
-        return value.denominator != 1
-    return bool(abs(value) > 10**20 or abs(value - MP.nint(MP.re(value))) > _NEAR_INTEGER * abs(value))
+def _needs_no_rounding(text: str) -> bool:
+    """Whether a decimal for this would need no rounding: an integer, and `n^2+1`."""
+    tree, number = tree_of(text), number_of(text)
+    if tree is not None and names_in(tree).has_unknowns:
+        return not _has_parts(tree)
+    return number is not None and number.denominator == 1
 
 
 def _has_parts(tree: Tree) -> bool:
@@ -270,6 +250,13 @@ def _has_parts(tree: Tree) -> bool:
     if tree[0] == "pow" and tree[2][0] == "neg":
         return True
     return any(_has_parts(part) for part in tree if isinstance(part, tuple))
+
+
+def _computes_with_decimals(tree: Tree) -> bool:
+    """Whether a function is applied to decimals, or a power taken: such a decimal is meant, not rounded."""
+    inside = [part for part in tree if isinstance(part, tuple)]
+    is_decimal = tree[0] in ("call", "pow") and any(part[0] == "num" and len(part) > 2 for part in inside)
+    return is_decimal or any(map(_computes_with_decimals, inside))
 
 
 def points(names: Names) -> Iterator[tuple[int, str]]:
@@ -284,80 +271,47 @@ def points(names: Names) -> Iterator[tuple[int, str]]:
         yield from ((point, kind) for kind in ("positive", "mixed") for point in range(2))
 
 
-def agree(gold: Tree, answer: Tree, relative: float, absolute: float) -> bool | None:
-    """Whether two trees agree at all sample points; None where no point tells."""
+def agree(gold: Tree, answer: Tree, relative: float = 0.0, absolute: float = 0.0) -> bool | None:
+    """Return whether two trees agree at all sample points; None where no point tells.
+
+    Beside symbols the last digit of each decimal may be rounded, but there is no tolerance of the whole, which would
+    hide small terms: `1000000x + 0.9` is not `1000000x + 1/3`.
+    """
     names = names_in(gold, answer)
-    seen = 0
+    shifted: list[tuple[int, Tree]] = []
+    if names.has_unknowns:
+        if relative:
+            shifted = [(side, tree) for side, whole in enumerate((gold, answer)) for tree in _shifted(whole, relative)]
+        relative = absolute = 0.0
+    is_defined = False
     for point, kind in points(names):
         try:
-            if names.has_unknowns and (relative or absolute):
-                verdict = _agree_but_for_digits(gold, answer, relative, Evaluation(point, kind))
-            else:
-                verdict = _agree_at(gold, answer, relative, absolute, Evaluation(point, kind))
+            values, precision = evaluate(gold, answer, *(tree for _, tree in shifted), point=point, kind=kind)
         except TooLarge:
             return None
         except Undefined:
             continue
-        if not verdict:
+        shifts = (
+            abs(inexact(values[side]) - inexact(value)) for (side, _), value in zip(shifted, values[2:], strict=True)
+        )
+        if not close(values[0], values[1], precision, relative, absolute + float(sum(shifts))):
             return False
-        seen += 1
-    return True if seen else None
+        is_defined = True
+    return True if is_defined else None
 
 
-def _agree_at(gold: Tree, answer: Tree, relative: float, absolute: float, at: Evaluation) -> bool:
-    first, second = at(gold), at(answer)
-    if not close(first, second, relative, absolute, at):
-        return False
-    if at.needed <= at.precision or (isinstance(first, Fraction) and isinstance(second, Fraction)):
-        return True
-    if relative or absolute:
-        return True
-    try:
-        finer = Evaluation(at.point, at.kind, at.needed)
-        return close(finer(gold), finer(answer), 0.0, 0.0, finer)
-    except TooLarge:
-        return False  # nobody could tell them apart, and that is not enough
-
-
-def _agree_but_for_digits(gold: Tree, answer: Tree, relative: float, at: Evaluation) -> bool:
-    """Whether two expressions with symbols agree but for the last digits of their decimals.
-
-    A tolerance for the whole would hide its small terms: `1000000x + 0.9` is not `1000000x + 1/3`.
-    """
-    values = at(gold), at(answer)
-    with computing(PRECISION):
-        allowed = MP.mpf(0)
-        for tree, value in zip((gold, answer), values, strict=True):
-            for moved in _moved(tree, relative):
-                allowed += abs(inexact(at(moved)) - inexact(value))
-        difference = abs(inexact(values[0]) - inexact(values[1]))
-        return bool(difference <= allowed + at.noise(abs(inexact(values[0]))))
-
-
-def _moved(tree: Tree, relative: float) -> list[Tree]:
+def _shifted(tree: Tree, relative: float) -> list[Tree]:
     """For each decimal that may be rounded: the tree with that one moved as far as rounding may have moved it."""
     if tree[0] == "num":
         _, value, last = (*tree, None)[:3]
-        if last is None:
-            return []
-        is_rounded = abs(value) >= _ROUNDED_DIGITS * last and value / last % 10  # 1000000.0 and 0.500000 are exact
+        is_rounded = last is not None and abs(value) >= 10**5 * last and value / last % 10  # 0.500000 is exact
         step = last * Fraction(51, 100) if is_rounded else Fraction(0)
-        if relative > DECIMAL_TOLERANCE:
+        if last is not None and relative > DECIMAL_TOLERANCE:
             step = max(step, Fraction(repr(relative)) * abs(value))
         return [("num", value + step)] if step else []
-    moved = []
-    for at, part in enumerate(tree):
-        if isinstance(part, tuple):
-            moved += [(*tree[:at], other, *tree[at + 1 :]) for other in _moved(part, relative)]
-    return moved[:_MOST_DECIMALS]
-
-
-def close(first: Value, second: Value, relative: float, absolute: float, at: Evaluation) -> bool:
-    """Equality of two values; always relative to their size, unless an absolute tolerance was asked for."""
-    if isinstance(first, Fraction) and isinstance(second, Fraction):
-        allowed = max(Fraction(repr(relative)) * max(abs(first), abs(second)), Fraction(repr(absolute)))
-        return abs(first - second) <= allowed
-    with computing(at.precision):
-        first, second = inexact(first), inexact(second)
-        size = max(abs(first), abs(second))
-        return bool(abs(first - second) <= max(relative * size, MP.mpf(absolute), at.noise(size)))
+    return [
+        (*tree[:at], other, *tree[at + 1 :])
+        for at, part in enumerate(tree)
+        if isinstance(part, tuple)
+        for other in _shifted(part, relative)
+    ][:_MOST_DECIMALS]

@@ -11,8 +11,7 @@ Every pattern here is linear in the text; text longer than `MAX_ANSWER` is never
 import re
 import unicodedata
 
-from trimsft.grading.units import NEEDS_SPACE, UNITS
-from trimsft.grading.words import SMALL_NUMBERS, closes_at, number_in_words
+from trimsft.grading.units import NEEDS_SPACE, NUMBERS, SCALES, UNITS, closes_at
 
 MAX_ANSWER = 2_000  # characters; the longest gold of the seven benchmarks has 210
 MAX_DEPTH = 40  # nested brackets
@@ -77,9 +76,11 @@ _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:b|B|small)?matrix\*?\}|\\(begin|end)\{array\}(?:\{[^{}]*\})?")
 _SPACES = re.compile(r"\s+")
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,\s*\\!|\\,|\\!)\s*(?=\d{3}(?!\d))")
-_WORD_OR = re.compile(r"\\text\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])")
+_WORD_OR = re.compile(
+    r"\\text\{\s*,?\s*(?:and|or|或者?|[和与])\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|或者?|[和与]"
+)
 _MIXED = re.compile(r"(?<![\d.^_{/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d.])")
-_SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
+_SPACED_GROUPS = re.compile(r"(?<![\d.,] )(?<![\d.,_^])\d{1,3}(?: \d{3})+(?! ?[\d,.]\d| ?\d)")
 _TO = re.compile(r"(?<=[\d})]) ?(?:\\text\{ ?to ?\}|\bto\b) ?(?=[\d\\(])")
 _DERIVATIVE = re.compile(r"(?<![A-Za-z\\])d ?([A-Za-z]) ?/ ?d ?([A-Za-z])(?![A-Za-z])")
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z{}])")
@@ -93,7 +94,8 @@ _CURRENCY = {
 }  # fmt: skip
 _MONEY = re.compile(
     r"(-?)\s*(?:US)?\\?(\$|USD|€|EUR|£|¥|RMB)\s*(\d[\d,]*(?:\.\d+)?|\.\d+)"
-    r"(?:(?:\s|\\text\s*\{)*([a-z]*illion|thousand)\s*\}?)?\s*\.?"
+    r"(?:(?:\s|\\text\s*\{)*([a-z]*illion|thousand)\s*\}?)?"
+    r"(?:(?:\s|\\text\s*\{)*((?:per |each|/)[a-z\s{\\]*)\}?)?\s*\.?"
 )
 _LAYOUT_WITH_ARGUMENT = re.compile(
     r"\\(?:(?:text)?color|[hvm]space|[hv]?phantom|label|tag)\*?\s*(?:\[[^\[\]]*\])?\s*\{[^{}]*\}"
@@ -114,14 +116,21 @@ _NAMES_OF_THINGS = {
 _QUOTES = re.compile(r"(?<!\d)(?:\"|``|'')|(?:\"|'')(?=\s*\}?\s*$)(?<!\d\")")
 _TEXT_OF_LETTERS = re.compile(r"\\text\s*\{\s*([A-Z]{1,4}(?:(?:\s*,\s*|\s+)(?:and\s+)?[A-Z]{1,4})+)\s*\}")
 _TEXT_OF_NUMBER = re.compile(r"\\text\s*\{\s*(-?\.?\d[^{}]*|[0-9A-Z]+(?=\s*\}\s*_))\}")
-_BASE_NAME = "|".join(SMALL_NUMBERS)
-_BASE_WORD = re.compile(
-    rf"_\s*(?:\{{\s*)?(?:\\text\s*\{{\s*)?(?:\(\s*)?({_BASE_NAME}|\d+)\s*\)?\s*\}}(?:\s*\}})?", re.IGNORECASE
+_BASED = re.compile(
+    r"(-?)\s*\(?\s*(\d[0-9A-Za-z]{0,40}(?:\.\d+)?)\s*\)?\s*(?:_|(?:\\text\s*\{\s*)?(?:in )?base)"
+    rf"(?:[\s{{}}()]|\\text)*(\d{{1,2}}|{'|'.join(list(NUMBERS)[:20])})[\s{{}})]*",
+    re.IGNORECASE,
 )
-_BASE_SPOKEN = re.compile(
-    rf"(?<=\d)\s*(?:\\text\s*\{{)?\s*(?:in )?base\s*\}}?\s*(\d+|{_BASE_NAME})\s*\}}?", re.IGNORECASE
+_SYSTEM = re.compile(
+    r"\\begin\{(aligned|align\*?|gather(?:ed)?\*?|split|[dr]?cases|array|matrix)\}"
+    r"(?:\{[^{}]*\})?(.*?)\\end\{\1\}",
+    re.DOTALL,
 )
-_BASED = re.compile(r"(-?)\s*\(?\s*([0-9A-Fa-f]{0,40}?\d[0-9A-Fa-f]*(?:\.\d+)?)\s*\)?\s*_\s*\{?\s*(\d{1,2})\s*\}?")
+_LEFT_BRACE = re.compile(
+    r"\\left\s*\\\{\s*\\begin\{(array|aligned|gathered|matrix)\}(?:\{[^{}]*\})?(.*?)\\end\{\1\}\s*\\right\s*\.",
+    re.DOTALL,
+)
+_ALIGNED = re.compile(r"&\s*(?=[=<>]|\\(?:le|ge|ne|lt|gt|approx))")
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm)\s*\{\s*([A-Za-z]|\\[A-Za-z]+)\s*\}")
 _TEXT_COMMAND = re.compile(r"\\text\s*\{\s*(\\[A-Za-z]+)\s*\}")
 _TEXT_FUNCTION = re.compile(
@@ -135,18 +144,23 @@ _SINGLE = re.compile(r"\\text\s*\{\s*([A-Za-z]|-?\d+(?:\.\d+)?)\s*\}")
 def clean(text: str) -> str:
     """`text` in one spelling; the same mathematics."""
     spoken = _SPOKEN.fullmatch(text.strip()) if len(text.strip()) <= _SPOKEN_LENGTH else None
-    if spoken and (number := number_in_words(spoken[1])) is not None:
+    if spoken and (number := _number_in_words(spoken[1].lower().split())) is not None:
         return str(number)
     if spoken and (name := _NAMES_OF_THINGS.get(spoken[1].lower())):
         return name
     # long runs of spaces would cost the patterns below time that grows with their square
     text = _GROUPING.sub("", _SPACES.sub(" ", _from_unicode(text)))
     if money := _MONEY.fullmatch(text.strip()):
-        text = f"{money[1]}{money[3]}\\text{{ {money[4] or ''} {_CURRENCY[money[2]]}}}"
+        rate = re.sub(r"\\text|\{", "", money[5] or "")
+        text = f"{money[1]}{money[3]}\\text{{ {money[4] or ''} {_CURRENCY[money[2]]} {rate}}}"
     text = text.replace("\\$", "").replace("$", "").replace("**", "^")
     text = _QUOTES.sub("", _LAYOUT_WITH_ARGUMENT.sub(" ", text))
     # where there is no matrix, a doubled backslash is an escaped one and no new row
-    text = _NEW_ROW.sub(r"\\\\ ", text) if "\\begin" in text else _DOUBLED.sub(r"\\", text)
+    if "\\begin" in text:
+        text = _LEFT_BRACE.sub(r"\\begin{cases}\2\\end{cases}", _NEW_ROW.sub(r"\\\\ ", text))
+        text = _SYSTEM.sub(_listed, text)
+    else:
+        text = _DOUBLED.sub(r"\\", text)
     text = _NOT_EQUAL.sub(r"\\ne ", text).replace("<=", r"\le ").replace(">=", r"\ge ")
     text = _NUMBER_SET.sub(r" \\mathbb{\1\2\3}", _DEGREE_AS_LETTER.sub(r"^\\circ ", text)).replace(r"\not=", r"\ne ")
     text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
@@ -168,17 +182,35 @@ def clean(text: str) -> str:
     return _numeral(text.removeprefix("\\approx").strip())
 
 
+def _number_in_words(words: list[str]) -> int | None:
+    """The number that words are: up to ninety-nine, times hundred, thousand and so on."""
+    scale = 1
+    while len(words) > 1 and words[-1] in SCALES:
+        scale *= SCALES[words.pop()]
+    number = NUMBERS.get("-".join(words))
+    return None if number is None else number * scale
+
+
+def _listed(system: re.Match[str]) -> str:
+    r"""Return equations below each other as a list; a row that begins with a sign goes on with the one before."""
+    kind, rows = system[1], _ALIGNED.sub("", system[2]).split("\\\\")
+    rows = [row.strip(" ,;.") for row in rows if row.strip()]
+    is_list = not any("&" in row or "\\text" in row or "=" not in row for row in rows)
+    if not is_list and ("cases" in kind or kind in ("array", "matrix")):
+        return system[0].replace(f"{{{kind}}}", "{cases}") if "cases" in kind else system[0]
+    text = ", ".join(row.replace("&", " ").strip() for row in rows)
+    return re.sub(r", (?==)", " ", text)
+
+
 def _numeral(text: str) -> str:
-    r"""A numeral in another base in one spelling, `2B_{16}`; other texts as they are."""
-    if "_" not in text and "base" not in text:
-        return text
-    text = _BASE_WORD.sub(lambda m: f"_{{{SMALL_NUMBERS.get(m[1].lower(), m[1])}}}", text)
-    text = _BASE_SPOKEN.sub(lambda m: f"_{{{SMALL_NUMBERS.get(m[1].lower(), m[1])}}}", text)
+    r"""A numeral in another base in one spelling, `2B_{16}`, which begins with a digit; other texts as they are."""
     based = _BASED.fullmatch(text)
     if not based:
         return text
-    sign, digits, base = based.groups()
-    return sign + (digits if base == "10" and digits.isdecimal() else f"{digits.upper()}_{{{base}}}")
+    sign, digits, base = based[1], based[2].upper(), int(NUMBERS.get(based[3].lower(), based[3]))
+    if not all(char == "." or int(char, 36) < base for char in digits):
+        return text
+    return sign + (digits if base == 10 else f"{digits}_{{{base}}}")
 
 
 def _from_unicode(text: str) -> str:

@@ -18,8 +18,8 @@ from trimsft.grading.leaves import same_value, tree_of
 from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
+from trimsft.grading.units import NUMBERS, closes_at
 from trimsft.grading.values import names_in
-from trimsft.grading.words import closes_at, number_in_words
 
 RELATIVE = 1e-4
 
@@ -93,8 +93,7 @@ def strip(text: str) -> str:
     text = _without_units(text)
     for gone in ("^{\\circ}", "^\\circ", "\\$", "$", "\\(", "\\)"):
         text = text.replace(gone, "")
-    words = number_in_words(text, whole=False)
-    text = _NAMED.sub("", _TEXT.sub(r"\1", text if words is None else str(words)))
+    text = _NAMED.sub("", _TEXT.sub(r"\1", str(NUMBERS.get(text.lower(), text))))
     text = text.replace("\\emptyset", "{}").replace("(-\\infty,\\infty)", "\\mathbb{R}")
     text = _POINT.sub("0.", text.replace("\\%", "").replace("%", "")).replace("infinity", "\\infty")
     text = _BOX_OF_TEXT.sub("", text.replace("and", "").replace("\\mathbf", ""))

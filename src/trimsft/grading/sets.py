@@ -20,7 +20,7 @@ from itertools import pairwise
 from trimsft.grading.expression import Tree
 from trimsft.grading.leaves import tree_of
 from trimsft.grading.shapes import Shape
-from trimsft.grading.values import MP, PRECISION, Evaluation, TooLarge, Undefined, Value, computing, inexact, names_in
+from trimsft.grading.values import MP, PRECISION, TooLarge, Undefined, Value, computing, evaluate, inexact, names_in
 
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
 FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le", "\\ne": "\\ne"}
@@ -128,7 +128,7 @@ def _end(text: str) -> Value | None:
 def _number(tree: Tree) -> Value | None:
     if names_in(tree).has_unknowns:
         return None
-    value = inexact(Evaluation()(tree))
+    value = inexact(evaluate(tree)[0][0])
     return _rounded(MP.re(value)) if MP.im(value) == 0 else None
 
 
@@ -190,7 +190,7 @@ def _relation(left: Tree | None, mark: str, right: Tree | None) -> RealSet | Non
 
 def _line(tree: Tree, name: str) -> tuple[Value, Value] | None:
     """Slope and constant of a tree that is linear in a symbol."""
-    at = [inexact(Evaluation()(_put(tree, name, Fraction(x)))) for x in (0, 1, 2, 5)]
+    at = [inexact(evaluate(_put(tree, name, Fraction(x)))[0][0]) for x in (0, 1, 2, 5)]
     slope = at[1] - at[0]
     if any(MP.im(value) != 0 for value in at) or abs(slope) < MP.ldexp(1, -_BITS):
         return None

@@ -18,7 +18,6 @@ from trimsft.grading.normalize import key
 from trimsft.grading.rules import Rules
 from trimsft.grading.units import split_unit
 from trimsft.grading.values import names_in
-from trimsft.grading.words import denies
 
 _TOKEN = re.compile(r"\\(?:[A-Za-z]+|.)|\s+|.", re.DOTALL)
 _OPEN, _CLOSE = {"(", "[", "{", "\\{", "\\lfloor", "\\lceil"}, {")", "]", "}", "\\}", "\\rfloor", "\\rceil"}
@@ -29,12 +28,20 @@ _RELATIONS = {
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _LOOSE_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})+(?!\d)")
 _MATRIX = re.compile(r"([^&]{0,80}?)\s*\\begin\{(p|v)matrix\}(.*)\\end\{\2matrix\}", re.DOTALL)
+_CASES = re.compile(r"\\begin\{cases\}(.*)\\end\{cases\}", re.DOTALL)
+_IF = re.compile(r"\s*(?=\\text\s*\{\s*,?\s*(?:if|for|when)(?![A-Za-z]))")
 _MOST_ROWS = 4  # of a determinant
 _BUILDER = re.compile(r"\\\{\s*(?:[A-Za-z]|\\[a-z]+)\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}", re.DOTALL)
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)\s*(?:\\text\s*\{)?\s*([AaPp])\.?\s?[Mm]\.?\s*\}?")
-_NAME = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{[^{}]*\}|\w)|(?<=\()\s*\d+\s*(?=\)))+")
+_NAME = re.compile(
+    r"(?:[A-Za-z]|\\[A-Za-z]+(?![A-Za-z])|[+\-*/|()\[\]{},'\s:^]|_\s*(?:\{(?:[^{}\\]|\\[a-z]+|\{[^{}]*\})*\}|\w)"
+    r"|(?<=[A-Za-z]\^\{)-1(?=\}\s*\()|(?<=\()\s*\d+\s*(?=\)))+"
+)
+_NAME_OF_MATRIX = re.compile(r"(?:[A-Za-z]\s*(?:\^\s*(?:\{[^{}]*\}|\w)\s*)?)+")
+"""A^{-1} is one matrix where the other side is one; x^{-1} = 5 does not say that x is 5."""
 _NO_NAME = re.compile(
     r"^\s*-|\\(?:sqrt|ln|log|lg|exp|(?:arc)?(?:sin|cos|tan|cot|sec|csc)|sinh|cosh|tanh)(?![A-Za-z])|\|"
+    r"|\\not|\\text\s*\{[^{}]*\b(?:not?|non|never|nor|cannot)\b"
 )
 """What makes of a letter another value: minus x, a function of x, the size of x."""
 _LENGTH = re.compile(r"\|[A-Z\s]+\|")  # of a segment or a set, which are no numbers themselves
@@ -65,6 +72,8 @@ class Shape:
         name = self.parts[0].text
         if self.parts[0].kind == "matrix":
             return all(_is_name(part.text) for part in self.parts[0].parts)
+        if self.parts[1].kind == "matrix" and len(name) <= 20 and _NAME_OF_MATRIX.fullmatch(name):
+            return True
         if self.parts[1].text == "0" and not _is_name(name.partition("(")[0]):
             return False  # an equation in its own right
         fits = len(name) <= 60 and _NAME.fullmatch(name) is not None and any(map(str.isalpha, name))
@@ -186,7 +195,7 @@ def _overlap(parts: tuple[Shape, ...]) -> Shape | None:
 
 
 def _may_name(text: str) -> bool:
-    return not _NO_NAME.search(_LENGTH.sub("", text)) and not denies(text)
+    return not _NO_NAME.search(_LENGTH.sub("", text))
 
 
 def _numeric(text: str) -> bool:
@@ -220,7 +229,7 @@ def shape_of(text: str) -> Shape:
     text = _MEMBER.sub("", text.strip()).strip()
     if (builder := _BUILDER.fullmatch(text)) and _wraps(text) and (inside := shape_of(builder[1])).bounds():
         return inside
-    for divide in (_list, _relation, _matrix, _brackets, _ratio, _plus_minus):
+    for divide in (_list, _relation, _matrix, _cases, _brackets, _ratio, _plus_minus):
         if (shape := divide(text)) is not None:
             return shape
     return Shape("leaf", text)
@@ -277,6 +286,26 @@ def _matrix(text: str) -> Shape | None:
         return Shape("leaf", f"{factor}({_determinant(cells)})") if is_square else None
     flat = [f"({factor})*({cell})" if factor else cell for row in cells for cell in row]
     return Shape("matrix", text, tuple(map(shape_of, flat)), (str(len(cells[0])),))
+
+
+def _cases(text: str) -> Shape | None:
+    """Values and their conditions, in any order."""
+    match = _CASES.fullmatch(text)
+    if not match or "\\begin" in match[1]:
+        return None
+    rows = [row if "&" in row else _IF.sub("&", row, 1) for row in split_outside(match[1], {"\\\\"})[0] if row]
+    cells = [split_outside(row, {"&"})[0] for row in rows]
+    if any(len(row) != 2 for row in cells):
+        return None
+    pairs = [(shape_of(value.rstrip(" ,;")), shape_of(_condition(condition))) for value, condition in cells]
+    return Shape("cases", text, tuple(Shape("row", row, pair) for row, pair in zip(rows, pairs, strict=True)))
+
+
+def _condition(text: str) -> str:
+    """A condition without the words around it."""
+    words = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", text).rstrip(" .,;")
+    words = re.sub(r"^(?:\s|,|(?:if|for|when|where)(?![A-Za-z]))+|\s+is(?![A-Za-z])", "", words)
+    return "otherwise" if words.strip() in ("else", "otherwise") else words
 
 
 def _determinant(rows: list[list[str]]) -> str:

@@ -18,9 +18,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-
-from trimsft.grading.words import SCALE_WORDS, closes_at, name_of_words, says_what_is_counted
 
 
 @dataclass(frozen=True)
@@ -191,6 +188,7 @@ _FLATTENED = (
     (re.compile(r"light[- ]years?"), " lightyear "),
     (re.compile(r"electron[- ]volts?"), " electronvolt "),
     (re.compile(r"percent(?:age)? points?|per cent"), " percent "),
+    (re.compile(r"(?<=[a-z]) (?:old|tall|high|long|wide|deep)(?![a-z])"), ""),
     (re.compile(r"\b([ap])\.\s?m\b\.?", re.IGNORECASE), r" \1m "),
     (re.compile(r"(?<=[A-Za-z])-(?=[A-Za-z])"), " "),
     (re.compile(r"(?<!\^)\{(?!\s*-?\d)|(?<![\d\s])\s*\}|\}(?=\s*[\^/\\A-Za-z({µΩ]|\s*$)"), " "),
@@ -254,19 +252,68 @@ def _look_up(word: str, units: dict[str, Unit]) -> Unit:
 
 UNITS = _read_table()
 
+# ---- what is counted
+
+SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_ONES = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen
+"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+NUMBERS = {word: value for value, word in enumerate(_ONES.split())}
+for _ten, _word in enumerate(_TENS.split(), 2):
+    NUMBERS[_word] = 10 * _ten
+    NUMBERS |= {f"{_word}-{one}": 10 * _ten + NUMBERS[one] for one in _ONES.split()[1:10]}
+_CHANGING = """
+halves score scores gross grand mil mn bn
+squared cubed factorial power powers exponent root sqrt pi inverse reciprocal over plus minus divided multiplied mod
+modulo base remainder choose doubled tripled quadrupled halved twice thrice double triple negative log ln sin cos tan
+not no non never nor cannot cant impossible undefined invalid wrong incorrect false is isn are aren was were be been
+does doesn if unless except excluding without instead to through until between below under above least most than or and
+"""
+_NUMBER_WORDS = {*NUMBERS, *SCALES, "half", "third", "quarter"}
+_CHANGES_A_VALUE = {*_CHANGING.split(), *_NUMBER_WORDS, *(f"{word}s" for word in _NUMBER_WORDS)}
+_PART = re.compile(r"(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|teen|tie|dred|sand|lion|zen)ths?$")
+_PROSE = re.compile(r"[A-Za-z]+\.?(?:[ /'-] ?[A-Za-z]+\.?)*")
+_LETTERS = re.compile("[A-Za-z]+")
+
+
+def _says_what_is_counted(words: str) -> bool:
+    """Whether words after a value leave it as it is: letters alone, and none that changes how much it says."""
+    lowered = _LETTERS.findall(words.lower())
+    if not _PROSE.fullmatch(words.strip()) or max(map(len, lowered)) < 3 or lowered[-1] in ("of", "from"):
+        return False  # two letters that are no known unit may be factors
+    return not (_CHANGES_A_VALUE & set(lowered) or any(map(_PART.search, lowered)))
+
+
+def name_of_words(words: str) -> str:
+    """One spelling for what is counted: `Red  apples.` is `red apple`."""
+    lowered = _LETTERS.findall(words.replace(".", "").lower())
+    return " ".join(w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in lowered)
+
+
+def closes_at(text: str, brackets: str) -> int:
+    """Where the bracket that a text begins with is closed; -1 where it never is."""
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == brackets[0]) - (char == brackets[1])
+        if depth == 0:
+            return at
+    return -1
+
+
 # ---- a unit after a value
 
 _START = re.compile(r"\\text\s*\{|\\mu(?![A-Za-z])|\\Omega(?![A-Za-z])|\^\s*\{?\s*\\circ|\\?%|[A-Za-z]+")
 _ORDINAL = re.compile(r"(?<=\d)\s*(?:\^\s*\{?\s*)?(?:\\text\s*\{\s*)?(?:st|nd|rd|th)\s*\}?\s*\}?$")
 _DEGREES = re.compile(r"(-?\d+)\s*\^\s*\{?\s*\\circ\s*\}?\s*(\d{1,2})\s*'\s*(?:(\d{1,2})\s*'\s*'\s*)?")
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)(\s*(?:\\text\s*\{[^{}\d]*\}|[A-Za-z]{2,})\s*,?\s*)")
 _TRIGONOMETRY = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _ONE_TEXT = re.compile(r"\\text\s*\{\s*([^{}]{1,60}?)\s*\}(?:\s*\^\s*\{?\s*([23])\s*\}?)?\s*")
 _NOUNS = re.compile(
     r"(?:[A-Za-z][a-z]{2,} ){0,4}(?:(?=[a-z]*[aeiouy])[A-Za-z][a-z]{2,}s|people|men|women|children|sheep|fish)"
 )
 _MEASURE_WORD = re.compile(r"\s*(?:\\text\s*\{\s*)?([\u4e00-\u9fff]+(?:/[\u4e00-\u9fff]+)?)\s*\}?\s*$")
-_SCALE = "|".join(SCALE_WORDS)
+_SCALE = "|".join(SCALES)
 _SCALED = re.compile(
     rf"(?<=[\d}})])\s*(?:\\text\{{\s*)?((?:{_SCALE})(?:\s+(?:{_SCALE}))*)(?:\s+([A-Za-z ]+?))?\s*\}}?\s*$",
     re.IGNORECASE,
@@ -283,8 +330,6 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     head = text[: len(text) - len(tail)]
     if parts := _DEGREES.fullmatch(text.strip()):
         return f"({parts[1]}+{parts[2]}/60+{parts[3] or 0}/3600)", DEGREE
-    if len(text) <= _LOOK and _PIECE.match(text) and (compound := _compound(text)):
-        return compound
     if match := _ORDINAL.search(tail):
         return head + tail[: match.start()], None
     for pattern, split in ((_SCALED, _scaled), (_MEASURE_WORD, _chinese)):
@@ -297,20 +342,6 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
                 value = re.sub(r"\^\s*\{?\s*\\circ\s*\}?|\\?%", "", value)
             return value, unit
     return text, None
-
-
-def _compound(text: str) -> tuple[str, Unit] | None:
-    """`1 hour 30 minutes` as one value: quantities of one kind, each smaller than the one before."""
-    pieces = _PIECE.findall(text)
-    if not 2 <= len(pieces) <= 4 or "".join(map("".join, pieces)) != text:
-        return None
-    units = [unit for _, name in pieces if (unit := unit_of(name))]
-    falls = all(a.dimensions == b.dimensions and a.factor > b.factor for a, b in pairwise(units))
-    if len(units) < len(pieces) or not falls:
-        return None
-    ratios = [unit.factor / units[-1].factor for unit in units]
-    terms = (f"{number}*({r.numerator}/{r.denominator})" for (number, _), r in zip(pieces, ratios, strict=True))
-    return "+".join(terms), units[-1]
 
 
 def _tail_unit(value: str, rest: str, start: re.Match[str]) -> Unit | None:
@@ -343,7 +374,7 @@ def _counted(words: str, power: int) -> Unit | None:
     """What is counted, as a unit of its own: `red apples`."""
     if unit := unit_of(words):
         return unit**power
-    return Unit(Fraction(1), frozenset({(name_of_words(words), power)})) if says_what_is_counted(words) else None
+    return Unit(Fraction(1), frozenset({(name_of_words(words), power)})) if _says_what_is_counted(words) else None
 
 
 def _chinese(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
@@ -370,5 +401,5 @@ def _scaled(value: str, match: re.Match[str]) -> tuple[str, Unit | None] | None:
         unit = _counted(rest, 1)
     if unit is None or not is_one:
         return None
-    scale = math.prod(SCALE_WORDS[word] for word in words.lower().split())
+    scale = math.prod(SCALES[word] for word in words.lower().split())
     return f"({value})*{scale}", unit if unit.dimensions else None

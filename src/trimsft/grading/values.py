@@ -1,10 +1,10 @@
-"""The value of an expression's tree: exact where it is rational, else to 240 digits or more, at sample points.
+"""The value of an expression's tree: exact where it is rational, else to 150 digits or more, at sample points.
 
 Two expressions are equal when they agree wherever they are sampled. Symbols take random values, the
 same for the same name, so this decides identities without rewriting anything. An evaluation notes how far the
-sizes of its values reach; what reaches far (`e^{100}+1`) has to be evaluated again with as many more bits, so that
-`e^{100}` is told from it. What is expensive (towers of powers, factorials of large numbers) raises `TooLarge`
-before it is computed.
+sizes of its values reach; what reaches far (`e^{100}+1`) is evaluated again with as many more bits. What lies
+within rounding of an integer is that integer, so that `\\sin\\pi` is 0, and `\\tan 90^\\circ` has no value. What is
+expensive (towers of powers, factorials of large numbers) raises `TooLarge` before it is computed.
 """
 
 import functools
@@ -14,6 +14,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,7 +33,10 @@ MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
 MAX_TERMS = 1_000
+_MOST_PASSES = 3
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
+COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
+_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
 class TooLarge(Exception):
@@ -46,32 +50,51 @@ class Undefined(Exception):
 @contextmanager
 def computing(precision: int) -> Iterator[None]:
     """Work with `precision` bits, one thread at a time."""
-    if precision > MAX_PRECISION:
-        raise TooLarge("more digits than are computed")
     with _LOCK, MP.workprec(precision):
         yield
+
+
+@contextmanager
+def one_comparison() -> Iterator[None]:
+    """Bound all evaluations of a comparison together."""
+    token = _LEFT.set([COMPARISON_FUEL])
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def evaluate(*trees: Tree, point: int = 0, kind: str = "positive") -> tuple[list[Value], int]:
+    """Return the values at one sample point, and the bits that were enough to tell them apart."""
+    precision = PRECISION
+    for _ in range(_MOST_PASSES):
+        at, values, undefined = Evaluation(point, kind, precision), [], None
+        try:
+            values = [at(tree) for tree in trees]
+        except Undefined as error:
+            undefined = error  # perhaps for want of bits
+        needed = 4 * _GUARD + 4 * at.reach
+        if at.is_exact or needed <= precision:
+            if undefined is not None:
+                raise undefined
+            return values, precision
+        precision = needed
+        if precision > MAX_PRECISION:
+            break
+    raise TooLarge("more digits than are computed")
 
 
 class Evaluation:
     """One evaluation of trees at one sample point."""
 
-    def __init__(self, point: int = 0, kind: str = "positive", precision: int = PRECISION) -> None:
+    def __init__(self, point: int, kind: str, precision: int) -> None:
         self.point = point
         self.kind = kind
         self.precision = precision
         self.fuel = FUEL
         self.bound: dict[str, Fraction] = {}  # letters of sums and products
-        self.scale: Value = MP.mpf(0)  # largest sum seen: what cancellation has to be measured against
+        self.is_exact = True
         self.reach = 0  # largest binary exponent seen, of either sign
-
-    @property
-    def needed(self) -> int:
-        """Bits that tell apart what the values seen can differ by."""
-        return 4 * _GUARD + 4 * self.reach
-
-    def noise(self, size: Value) -> Value:
-        """How far two equal values of this size may be apart by rounding."""
-        return MP.ldexp(max(size, self.scale), _GUARD + 2 * self.reach - self.precision)
 
     def __call__(self, tree: Tree) -> Value:
         try:
@@ -92,15 +115,20 @@ class Evaluation:
         if kind in ("sum", "prod"):
             return self._series(*tree)
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
-        self._burn(arguments, kind in ("call", "pow"))
+        by_integer = kind == "pow" and _exact(arguments[1]) and arguments[1].denominator == 1
+        self._burn(arguments, kind in ("call", "pow") and not by_integer)
+        self.reach = max(self.reach, *map(_reach, arguments))
         if kind == "fn":
-            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(inexact(v)), 20) for v in arguments))
+            digits = self.precision // 7  # half of them
+            return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
         value = _checked(_CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments))
-        if kind == "add":
-            self.scale = max([self.scale, *(abs(inexact(v)) for v in arguments)])
-        self.reach = max(self.reach, _reach(value), *map(_reach, arguments))
-        if kind == "call" and tree[1] in _EXPONENTIAL:
+        self.is_exact &= _exact(value) and all(map(_exact, arguments))
+        if kind in ("mul", "div", "pow"):
+            self.reach = max(self.reach, _reach(value))  # no zero is left over here: what is small is meant
+        elif kind == "call" and tree[1] in _EXPONENTIAL:
             self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
+        value = _without_residue(value)
+        self.reach = max(self.reach, _reach(value))
         return value
 
     def _series(self, kind: str, name: str, low: Tree, high: Tree, term: Tree) -> Value:
@@ -112,9 +140,10 @@ class Evaluation:
         outside, value = self.bound.get(name), Fraction(int(kind == "prod"))
         for number in range(int(first), int(last) + 1):
             self.bound[name] = Fraction(number)
-            value = _OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term))
+            value = _checked(_OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term)))
             self._burn([value], False)
-            self.reach = max(self.reach, _reach(_checked(value)))
+            value = _without_residue(value)
+            self.reach = max(self.reach, _reach(value))
         self.bound.pop(name, None)
         if outside is not None:
             self.bound[name] = outside
@@ -122,8 +151,12 @@ class Evaluation:
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
         bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
-        self.fuel -= 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
-        if self.fuel < 0:
+        cost = 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
+        self.fuel -= cost
+        left = _LEFT.get()
+        if left is not None:
+            left[0] -= cost
+        if self.fuel < 0 or (left is not None and left[0] < 0):
             raise TooLarge("too many operations")
 
     def _symbol(self, name: str) -> Value:
@@ -149,6 +182,36 @@ _EXPONENTIAL = {"exp", "sinh", "cosh", "tanh"}
 
 def _exact(value: Value) -> bool:
     return isinstance(value, Fraction)
+
+
+def _without_residue(value: Value) -> Value:
+    """Return the integer where rounding alone is between a value and it: 0 for sin(pi), 3 for log_2 8."""
+    if _exact(value):
+        return value
+    if (imaginary := MP.im(value)) != 0:
+        parts = _without_residue(MP.re(value)), _without_residue(imaginary)
+        return MP.mpc(*map(inexact, parts)) if parts[1] else parts[0]
+    value = MP.re(value)
+    if value and MP.mag(value) > MP.prec // 4:
+        return value
+    nearest = MP.nint(value)
+    return Fraction(int(nearest)) if abs(value - nearest) <= _rounding() else value
+
+
+def _rounding() -> Value:
+    """Return how far apart rounding may set numbers of size 1: half of the bits, as the others may be lost."""
+    return MP.ldexp(1, -MP.prec // 2 - _GUARD)
+
+
+def close(first: Value, second: Value, precision: int, relative: float = 0.0, absolute: float = 0.0) -> bool:
+    """Return whether two values are equal, relative to their size unless an absolute tolerance was asked for."""
+    if _exact(first) and _exact(second):
+        allowed = max(Fraction(repr(relative)) * max(abs(first), abs(second)), Fraction(repr(absolute)))
+        return bool(abs(first - second) <= allowed)
+    with computing(precision):
+        first, second = inexact(first), inexact(second)
+        size = max(abs(first), abs(second))
+        return bool(abs(first - second) <= max(MP.mpf(relative) * size, absolute, _rounding() * size))
 
 
 def inexact(value: Value) -> Value:
@@ -262,9 +325,19 @@ def _floor(value: Value) -> Value:
 def _real(name: str) -> Callable[[Value], Value]:
     def apply(value: Value) -> Value:
         value = inexact(value)
-        if abs(value) > MAX_BITS:  # also keeps exp, sinh and cosh within range
+        if name not in ("sin", "cos") and abs(value) > MAX_BITS:  # so that exp, sinh and cosh stay within range
             raise TooLarge(name)
         return getattr(MP, name)(value)
+
+    return apply
+
+
+def _ratio(above: str, below: str) -> Callable[[Value], Value]:
+    """Return the quotient of two functions, which has no value where the lower one is zero but for rounding."""
+
+    def apply(value: Value) -> Value:
+        numerator = MP.mpf(1) if above == "one" else _real(above)(value)
+        return divided(numerator, _without_residue(_real(below)(value)))
 
     return apply
 
@@ -284,7 +357,8 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
 }  # fmt: skip
 _CALLS: dict[str, Callable[..., Value]] = {
-    **{name: _real(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "exp")},
+    **{name: _real(name) for name in ("sin", "cos", "sinh", "cosh", "tanh", "exp")},
+    "tan": _ratio("sin", "cos"), "cot": _ratio("cos", "sin"), "sec": _ratio("one", "cos"), "csc": _ratio("one", "sin"),
     "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
     "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
