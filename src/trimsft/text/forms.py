@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimsft.errors import DataError
 from trimsft.text.readers import FileRows, and_more
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Row = dict[str, Any]
+Result = TypeVar("Result")
 
 PAIR = "problem-solution"
 _TRL_FORMS = {
@@ -90,7 +91,7 @@ def as_known_file(rows: FileRows, pair: tuple[str, str]) -> FileRows:
     if convert is None:
         return rows
     places = (f"{rows.path}, {rows.unit} {number}" for number in rows.numbers)
-    return replace(rows, records=[_at(place, convert, row) for place, row in zip(places, rows.rows(), strict=True)])
+    return replace(rows, records=[at(place, convert, row) for place, row in zip(places, rows.rows(), strict=True)])
 
 
 def as_known(dataset: Any, where: str, pair: tuple[str, str] = ("problem", "solution")) -> Any:
@@ -99,7 +100,7 @@ def as_known(dataset: Any, where: str, pair: tuple[str, str] = ("problem", "solu
     if form in _CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(_CONVERTERS[form], remove_columns=dataset.column_names)
     if form in _CONVERTERS:
-        rows = [_at(f"{where}, row {number}", _CONVERTERS[form], row) for number, row in enumerate(dataset)]
+        rows = [at(f"{where}, row {number}", _CONVERTERS[form], row) for number, row in enumerate(dataset)]
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         return type(dataset).from_dict(columns, on_mixed_types="use_json")  # else every tool gets all tools' arguments
     others = [name for name in dataset.column_names or () if name in _other_columns(form)]
@@ -118,13 +119,14 @@ def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
     given = list(rows)
     form = (find_form(list(given[0])) if given else None) or PAIR
     if form in _CONVERTERS:
-        converted = [_at(f"row {number}", _CONVERTERS[form], row) for number, row in enumerate(given)]
+        converted = [at(f"row {number}", _CONVERTERS[form], row) for number, row in enumerate(given)]
         return as_known_rows(converted)
     kept = (*_ALL[form], *_BESIDE.get(form, ()))
     return form, [{name: row[name] for name in kept if row.get(name) is not None} for row in given]
 
 
-def _at(place: str, convert: Callable[[Mapping[str, Any]], Row], row: Mapping[str, Any]) -> Row:
+def at(place: str, convert: Callable[[Mapping[str, Any]], Result], row: Mapping[str, Any]) -> Result:
+    """Return what a function makes of a row; its error names the place."""
     try:
         return convert(row)
     except DataError as error:

@@ -25,6 +25,7 @@ from trimsft.text.models import load_model
 from trimsft.text.readers import and_more, counted
 from trimsft.text.reference import fingerprint_rows
 from trimsft.text.templates import choose_template, resolve_template_name
+from trimsft.text.trl_rows import check_chats
 from trimsft.tokens import passes
 from trimsft.tokens.heads import Reader
 from trimsft.tokens.models import Limits, Rendering, fingerprint_model, limits_of
@@ -209,6 +210,7 @@ class _Inputs:
     def check_room(self, rows: Rows, *, top: int) -> None:
         """Refuse what does not fit into the model, or cannot be rendered for it."""
         if self.encoder.template is None:
+            check_chats(rows, self.encoder.others, "data")
             self.encoder.examples(rows[:1])
         known, positions, longest = self.limits.vocabulary, self.limits.positions or 0, self.encoder.max_length
         if known is not None and top > known:
