@@ -65,20 +65,18 @@ def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:
     if not is_chat or not getattr(encoder.tokenizer, "chat_template", None):
         return rows
 
-    def as_labels(row: dict[str, Any]) -> dict[str, Any]:
+    def as_labels(row: dict[str, Any], number: int) -> dict[str, Any]:
+        at(f"{name} data, row {number}", encoder.check, row)
         ids, is_trained = encoder.encode(row)
         labels = [token if is_on else IGNORED for token, is_on in zip(ids, is_trained, strict=True)]
         return {"input_ids": ids, "labels": labels}
 
-    def as_checked_labels(row: dict[str, Any], number: int) -> dict[str, Any]:
-        at(f"{name} data, row {number}", encoder.check, row)
-        return as_labels(row)
-
-    if not isinstance(rows, Dataset):  # a stream, whose rows are not known before
-        return rows.map(as_checked_labels, with_indices=True, remove_columns=columns)
-    if not check_chats(rows.with_format(None), encoder, f"{name} data"):
-        return rows
-    return rows.map(as_labels, remove_columns=columns, load_from_cache_file=False, desc="Tokenising")
+    options: dict[str, Any] = {}
+    if isinstance(rows, Dataset):  # the rows of a stream are not known before
+        if not check_chats(rows.with_format(None), encoder, f"{name} data"):
+            return rows
+        options = {"load_from_cache_file": False, "desc": "Tokenising"}
+    return rows.map(as_labels, with_indices=True, remove_columns=columns, **options)
 
 
 def _is_left_alone(rows: Any, args: Any) -> bool:
