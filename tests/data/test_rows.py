@@ -67,7 +67,7 @@ def test_settings_stand_beside_those_of_trl() -> None:
         ([{"text": "a"}], {"template": "plain"}, "template: has no effect on data without 'problem'"),
         ([{"text": "a"}], {"system_prompt": ""}, "system_prompt: has no effect on data without 'problem'"),
         ([{"text": "a"}], {"benchmarks_dir": "HERE"}, "benchmarks_dir: has no effect on data without 'problem'"),
-        ([{"text": "a"}, {"text": {"b": 1}}], {}, r"train\.jsonl: rows do not fit into one table"),
+        ([{"text": "a"}, {"text": {"b": 1}}], {}, r"train\.jsonl: 'text' must hold text, and holds Json"),
         ([{"text": "a"}, {"text": ""}], {}, r"train\.jsonl, line 2: text is missing or empty"),
     ],
 )

@@ -40,7 +40,7 @@ class Source:
         if not self.files:
             yield from map(dict, self.audited)
         for file in self.files:
-            yield from file.records if isinstance(file.records, list) else file.records.to_pylist()
+            yield from file.rows()
 
 
 def read_source(settings: AuditSettings) -> Source:

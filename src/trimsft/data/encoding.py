@@ -9,6 +9,7 @@ Training (`trimsft.data.training_data`), the token table and evaluation all go t
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -158,7 +159,7 @@ class Encoder:
         encoded = self._pairs(rows) if self.template is not None else map(self.others.encode, rows)
         return [self._truncated(number, *row) for number, row in enumerate(encoded, start=first)]
 
-    @property
+    @cached_property
     def others(self) -> TrlEncoder:
         """What tokenises rows in TRL's forms."""
         return TrlEncoder(self.tokenizer, self.assistant_only_loss, self.completion_only_loss)

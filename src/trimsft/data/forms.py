@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimsft.data.readers import FileRows
 from trimsft.errors import DataError, and_more
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Row = dict[str, Any]
+Result = TypeVar("Result")
 
 PAIR = "problem-solution"
 _TRL_FORMS = {
@@ -89,9 +90,8 @@ def as_known_file(rows: FileRows, pair: tuple[str, str]) -> FileRows:
     convert = _CONVERTERS.get(find_form(rows.columns, pair) or "")
     if convert is None:
         return rows
-    records = rows.records if isinstance(rows.records, list) else rows.records.to_pylist()
     places = (f"{rows.path}, {rows.unit} {number}" for number in rows.numbers)
-    return replace(rows, records=[_at(place, convert, row) for place, row in zip(places, records, strict=True)])
+    return replace(rows, records=[at(place, convert, row) for place, row in zip(places, rows.rows(), strict=True)])
 
 
 def as_known(dataset: Any, where: str, pair: tuple[str, str] = ("problem", "solution")) -> Any:
@@ -100,8 +100,9 @@ def as_known(dataset: Any, where: str, pair: tuple[str, str] = ("problem", "solu
     if form in _CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
         return dataset.map(_CONVERTERS[form], remove_columns=dataset.column_names)
     if form in _CONVERTERS:
-        rows = [_at(f"{where}, row {number}", _CONVERTERS[form], row) for number, row in enumerate(dataset)]
-        return type(dataset).from_dict({name: [row[name] for row in rows] for name in rows[0]})
+        rows = [at(f"{where}, row {number}", _CONVERTERS[form], row) for number, row in enumerate(dataset)]
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return type(dataset).from_dict(columns, on_mixed_types="use_json")  # else every tool gets all tools' arguments
     others = [name for name in dataset.column_names or () if name in _other_columns(form)]
     return dataset.remove_columns(others) if others else dataset
 
@@ -118,13 +119,14 @@ def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
     given = list(rows)
     form = (find_form(list(given[0])) if given else None) or PAIR
     if form in _CONVERTERS:
-        converted = [_at(f"row {number}", _CONVERTERS[form], row) for number, row in enumerate(given)]
+        converted = [at(f"row {number}", _CONVERTERS[form], row) for number, row in enumerate(given)]
         return as_known_rows(converted)
     kept = (*_ALL[form], *_BESIDE.get(form, ()))
     return form, [{name: row[name] for name in kept if row.get(name) is not None} for row in given]
 
 
-def _at(place: str, convert: Callable[[Mapping[str, Any]], Row], row: Mapping[str, Any]) -> Row:
+def at(place: str, convert: Callable[[Mapping[str, Any]], Result], row: Mapping[str, Any]) -> Result:
+    """Return what a function makes of a row; its error names the place."""
     try:
         return convert(row)
     except DataError as error:
@@ -164,10 +166,11 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
         fields = turn if isinstance(turn, Mapping) else {}
         speaker = fields.get("from") or fields.get("role")
         said = fields.get("content") if fields.get("value") is None else fields.get("value")
-        if speaker not in _SPEAKERS or not isinstance(said, str):
+        if speaker not in _SPEAKERS or not (isinstance(said, str) or (said is None and fields.get("tool_calls"))):
             problem = f"a turn of conversations must have 'from' ({', '.join(_SPEAKERS)}) and 'value', a text"
             raise DataError(problem, value=turn, hint="write such rows as messages")
-        messages.append({"role": _SPEAKERS[speaker], "content": said})
+        others = {name: value for name, value in fields.items() if name not in ("from", "value")}
+        messages.append({**others, "role": _SPEAKERS[speaker], "content": said})
     return {"messages": messages, **({"tools": row["tools"] or None} if "tools" in row else {})}
 
 
@@ -191,10 +194,12 @@ def require_types(rows: Dataset, where: str) -> None:
 
 def _held(feature: Any) -> str:
     """What a column holds, by its type."""
+    from datasets import Json
+
     inner = getattr(feature, "feature", None)
     if getattr(feature, "dtype", None) in ("string", "large_string"):
         return "text"
-    if isinstance(inner, Mapping) and "role" in inner:
+    if isinstance(inner, Json) or (isinstance(inner, Mapping) and "role" in inner):
         return "messages"
     return "token ids" if str(getattr(inner, "dtype", "")).startswith(("int", "uint")) else ""
 

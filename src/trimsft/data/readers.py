@@ -12,7 +12,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +46,20 @@ class FileRows:
         return list(dict.fromkeys(name for record in self.records for name in record))
 
     def column(self, name: str) -> list[Any]:
-        """One value a row; None where a row lacks it."""
+        """Return one value a row; None where a row lacks it."""
         if isinstance(self.records, list):
             return [record.get(name) for record in self.records]
         values: list[Any] = self.records.column(name).to_pylist()
         return values
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """Return the rows with all their columns, those of JSON in Parquet decoded."""
+        from datasets import Dataset
+
+        try:
+            return self.records if isinstance(self.records, list) else Dataset(self.records)
+        except ValueError as error:  # a type that datasets has no name for
+            raise DataError(f"{self.path}: cannot be read ({one_line(error)})") from error
 
 
 def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:

@@ -228,15 +228,18 @@ def _join_problems(files: list[FileRows], named: list[tuple[str, ...]], config: 
 def _join_as_they_are(files: list[FileRows]) -> Dataset:
     from datasets import Dataset, concatenate_datasets
 
-    parts = []
     for rows in files:
         refuse_gaps(rows)
-        with _fitting_into_one_table([rows]):
-            table = rows.records
-            by_column = isinstance(table, list) and {name: rows.column(name) for name in rows.columns}
-            parts.append(Dataset.from_dict(by_column) if by_column else Dataset(table))
     with _fitting_into_one_table(files):
-        joined = concatenate_datasets(parts)
+        tables = [Dataset(rows.records) for rows in files if not isinstance(rows.records, list)]
+        if len(tables) == len(files):
+            joined = concatenate_datasets(tables)
+        else:
+            # one type for all files, and none that pads tools and arguments with the names of those of other rows
+            records = [record for rows in files for record in rows.rows()]
+            names = dict.fromkeys(name for rows in files for name in rows.columns)
+            columns = {name: [record.get(name) for record in records] for name in names}
+            joined = Dataset.from_dict(columns, on_mixed_types="use_json")
     where = ", ".join(str(rows.path) for rows in files)
     require_types(joined, where)
     return as_known(joined, where)

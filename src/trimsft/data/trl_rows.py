@@ -7,14 +7,40 @@ A test holds it against the trainer's own dataset, form by form.
 """
 
 import json
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from trimsft.data.forms import at
 from trimsft.errors import DataError, UsageError, one_line
 
 Row = Mapping[str, Any]
+SWITCHES = ("weight", "train")
+"""Keys of a message that say whether it is trained, in the formats of OpenAI and of Axolotl."""
+_KEYS = ("role", "content", "tool_calls", "tool_call_id", *SWITCHES)
+log = logging.getLogger("trimsft")
+
+
+def check_chats(rows: Iterable[Row], encoder: "TrlEncoder", where: str) -> bool:
+    """Refuse chats that would not be trained as they are, log whose turns are trained, and return if any has a switch.
+
+    TRL does not know the `SWITCHES`.
+    """
+    roles: set[str] = set()
+    has_switches = False
+    for number, row in enumerate(rows):
+        at(f"{where}, row {number}", encoder.check, row)
+        for message, is_trained in encoder.turns(row):
+            has_switches |= any(message.get(name) is not None for name in SWITCHES)
+            if is_trained and not _is_off(message):
+                roles.add(message["role"])
+    others = " and ".join(sorted(roles - {"assistant"}))
+    if others and os.environ.get("RANK", "0") == "0":
+        log.warning("%s: turns of %s are trained, too; assistant_only_loss trains the assistant's only", where, others)
+    return has_switches
 
 
 @dataclass(frozen=True)
@@ -35,7 +61,84 @@ class TrlEncoder:
             ids, masks = self._prompt_completion(row)
         else:
             ids, masks = self._whole(row["messages"] if "messages" in row else self._ended(row["text"]), row)
-        return ids, _all(masks, len(ids))
+        return ids, _all([*masks, *self._switched_off(row, ids)], len(ids))
+
+    def turns(self, row: Row) -> list[tuple[Any, bool]]:
+        """Return the messages of a row, and whether the settings train each; none where it holds text or tokens."""
+        if "input_ids" in row:
+            return []
+        parts = [(row.get("messages"), True)]
+        if "prompt" in row:
+            parts = [(row["prompt"], self.completion_only_loss is False), (row["completion"], True)]
+        turns = [(turn, is_on) for part, is_on in parts if isinstance(part, list) for turn in part]
+        every = not self.assistant_only_loss
+        return [(turn, is_on and (every or _field(turn, "role") == "assistant")) for turn, is_on in turns]
+
+    def check(self, row: Row) -> None:
+        """Refuse a chat of which the template leaves a part out, or whose switches the settings contradict."""
+        chat = [message for message, _ in self.turns(row)]
+        for turn, (message, is_trained) in enumerate(self.turns(row)):
+            where, role, calls = f"message {turn}", _field(message, "role"), _field(message, "tool_calls")
+            if not isinstance(role, str):
+                raise DataError(f"{where}: must be an object with a role", value=message)
+            for name in SWITCHES:
+                if message.get(name) not in (None, 0, 1):
+                    raise DataError(f"{where}: {name!r} must be 0, 1, false or true", value=message[name])
+                if message.get(name) and not is_trained:
+                    hint = "remove it, or change assistant_only_loss or completion_only_loss"
+                    raise DataError(f"{where}: {name!r} trains a turn of {role}, and the settings do not", hint=hint)
+            known = (*_KEYS, "name") if role == "tool" else _KEYS
+            unknown = [key for key, value in message.items() if key not in known and value not in (None, "", [], {})]
+            others = {key: _without(message, key) for key in unknown}
+            if calls and not (isinstance(calls, list) and all(isinstance(call, Mapping) for call in calls)):
+                raise DataError(f"{where}: tool_calls must be a list of objects", value=calls)
+            if calls:
+                others["tool_calls"] = {**message, "tool_calls": [_renamed(call) for call in calls]}
+            if role == "tool" and isinstance(message.get("content"), str):
+                others["content"] = {**message, "content": message["content"] + "."}
+            for key, other in others.items():
+                # only up to here, since templates leave the thoughts of earlier answers out by intention
+                if not self._shows((role, key), row, chat[: turn + 1], row, [*chat[:turn], other]):
+                    problem = f"{where}: the chat template of the model leaves {key!r} of {role} out"
+                    raise DataError(problem, value=message[key], hint=_HINT)
+        if chat and self._tools(row) and not self._shows("tools", row, chat, _without(row, "tools"), chat):
+            raise DataError("the chat template of the model leaves 'tools' out", hint=_HINT)
+
+    def _shows(self, part: Any, row: Row, chat: list[Any], other_row: Row, other: list[Any]) -> bool:
+        """Return whether a template renders two chats to different texts; of each part one difference is enough."""
+        if part not in self._shown:
+            try:
+                if self._render(chat, row, tokenize=False) == self._render(other, other_row, tokenize=False):
+                    return False
+            except DataError:  # what cannot be rendered is refused where it is tokenised
+                return True
+            self._shown.add(part)
+        return True
+
+    @cached_property
+    def _shown(self) -> set[Any]:
+        return set()
+
+    def _switched_off(self, row: Row, ids: list[int]) -> list[list[int]]:
+        """Return the mask of the turns that a switch leaves out, if there are any."""
+        turns = self.turns(row)
+        off = [turn for turn, (message, is_trained) in enumerate(turns) if is_trained and _is_off(message)]
+        mask = [1] * len(ids)
+        for turn in off:
+            start, end = (self._tokens_before(border, row, ids) for border in (turn, turn + 1))
+            mask[start:end] = [0] * (end - start)
+        return [mask] if off else []
+
+    def _tokens_before(self, turn: int, row: Row, ids: list[int]) -> int:
+        """Return how many tokens of a chat come before a turn."""
+        chat = [message for message, _ in self.turns(row)]
+        if turn in (0, len(chat)):
+            return len(ids) if turn else 0
+        whole, start = (self._render(part, row, tokenize=False) for part in (chat, chat[:turn]))
+        if not whole.startswith(start):
+            problem = f"the chat template of the model writes message {turn - 1} differently where others follow"
+            raise DataError(f"{problem}: no turn can be left out", hint="try assistant_only_loss, or another template")
+        return _common_prefix(list(self._render(chat[:turn], row, tokenize=True)["input_ids"]), ids)
 
     def text(self, row: Row) -> str | None:
         """What is tokenised of a row; None where it comes as token ids."""
@@ -79,15 +182,21 @@ class TrlEncoder:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
             raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
-        tools = row.get("tools")
-        options |= {"tools": json.loads(tools) if isinstance(tools, str) else tools}
+        options |= {"tools": self._tools(row)}
         if options["tokenize"]:
             options["return_dict"] = True
         options |= {"chat_template": self._chat_template, **(row.get("chat_template_kwargs") or {})}
         try:
-            return self.tokenizer.apply_chat_template(messages, **options)
+            return self.tokenizer.apply_chat_template([_without(turn, *SWITCHES) for turn in messages], **options)
         except Exception as error:  # templates raise whatever they like
             raise DataError(f"the chat template of the model fails: {one_line(error)}", value=messages) from error
+
+    def _tools(self, row: Row) -> Any:
+        tools = row.get("tools")
+        try:
+            return json.loads(tools) if isinstance(tools, str) else tools
+        except ValueError as error:
+            raise DataError(f"tools is text that is not JSON ({one_line(error)})", value=tools) from error
 
     def _as_given(self, row: Row) -> tuple[list[int], list[bool]]:
         """Token ids; what is masked is said by labels, or by masks."""
@@ -118,6 +227,28 @@ class TrlEncoder:
     def _ended(self, text: str) -> str:
         eos: str = self.tokenizer.eos_token
         return text if text.endswith(eos) else text + eos
+
+
+_HINT = "remove it, or take a model or a chat_template_path that knows it"
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else None
+
+
+def _is_off(message: Row) -> bool:
+    return any(message.get(name) == 0 for name in SWITCHES)
+
+
+def _without(fields: Row, *names: str) -> Row:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _renamed(call: Row) -> Row:
+    """Return a tool call of a function with another name."""
+    if isinstance(call.get("function"), Mapping):
+        return {**call, "function": _renamed(call["function"])}
+    return {**call, "name": f"{call.get('name')}_"}
 
 
 def _all(masks: list[list[int]], length: int) -> list[bool]:

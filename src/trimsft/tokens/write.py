@@ -21,6 +21,7 @@ import torch
 from trimsft.data.encoding import Encoder, checked_rows, load_tokenizer
 from trimsft.data.reference import fingerprint_rows
 from trimsft.data.templates import choose_template, resolve_template_name
+from trimsft.data.trl_rows import check_chats
 from trimsft.errors import UsageError, and_more, counted
 from trimsft.models import load_model
 from trimsft.runs import environment, find_weights
@@ -208,6 +209,7 @@ class _Inputs:
     def check_room(self, rows: Rows, *, top: int) -> None:
         """Refuse what does not fit into the model, or cannot be rendered for it."""
         if self.encoder.template is None:
+            check_chats(rows, self.encoder.others, "data")
             self.encoder.examples(rows[:1])
         known, positions, longest = self.limits.vocabulary, self.limits.positions or 0, self.encoder.max_length
         if known is not None and top > known:

@@ -9,10 +9,12 @@ from typing import Any
 
 from datasets import Dataset, List
 
-from trimsft.data.forms import KNOWN, as_known, find_form, has_trl_form
+from trimsft.data.forms import KNOWN, as_known, at, find_form, has_trl_form
 from trimsft.data.rows import DataConfig
 from trimsft.data.training_data import encode
+from trimsft.data.trl_rows import TrlEncoder, check_chats
 from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
 
 
 def refuse_no_rows(**given: Any) -> None:
@@ -41,12 +43,12 @@ def known(rows: Any, args: Any, name: str) -> Any:
 
 def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     """A dataset in which problems and solutions are tokens and labels; one in a form of TRL's stays as it is."""
-    if _is_for_trl(rows, args):
+    if _is_left_alone(rows, args):
         return rows
-    rows = as_known(rows, f"{name}_dataset")
+    rows = rows if _is_for_trl(rows, args) else as_known(rows, f"{name}_dataset")
     columns = _columns(rows)
-    if has_trl_form(columns):
-        return rows
+    if _is_for_trl(rows, args):
+        return _checked(rows, TrlEncoder(tokenizer, args.assistant_only_loss, args.completion_only_loss), name)
     if find_form(columns) is None:
         problem = f"has rows with the columns {', '.join(columns)}, which are of no form that is known"
         raise DataError(problem, field=f"{name}_dataset", hint=f"known: {KNOWN}; or give a formatting_func")
@@ -56,11 +58,36 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     return encode(rows, tokenizer, DataConfig())
 
 
+def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:
+    """Chats that the template renders whole, as tokens and labels where TRL would train turns that are switched off."""
+    columns = _columns(rows)
+    is_chat = find_form(columns) in ("messages", "prompt-completion") and not {"image", "images"} & set(columns)
+    if not is_chat or not getattr(encoder.tokenizer, "chat_template", None):
+        return rows
+
+    def as_labels(row: dict[str, Any], number: int) -> dict[str, Any]:
+        at(f"{name} data, row {number}", encoder.check, row)
+        ids, is_trained = encoder.encode(row)
+        labels = [token if is_on else IGNORED for token, is_on in zip(ids, is_trained, strict=True)]
+        return {"input_ids": ids, "labels": labels}
+
+    options: dict[str, Any] = {}
+    if isinstance(rows, Dataset):  # the rows of a stream are not known before
+        if not check_chats(rows.with_format(None), encoder, f"{name} data"):
+            return rows
+        options = {"load_from_cache_file": False, "desc": "Tokenising"}
+    return rows.map(as_labels, with_indices=True, remove_columns=columns, **options)
+
+
+def _is_left_alone(rows: Any, args: Any) -> bool:
+    """Whether rows are not prepared at all."""
+    is_skipped = (args.dataset_kwargs or {}).get("skip_prepare_dataset") or not hasattr(rows, "column_names")
+    return is_skipped or (isinstance(rows, Dataset) and rows.format["type"] == "custom")
+
+
 def _is_for_trl(rows: Any, args: Any) -> bool:
     """Whether TRL takes these rows, or leaves them to its user."""
-    if (args.dataset_kwargs or {}).get("skip_prepare_dataset") or not hasattr(rows, "column_names"):
-        return True
-    if isinstance(rows, Dataset) and rows.format["type"] == "custom":
+    if _is_left_alone(rows, args):
         return True
     columns = _columns(rows)
     own = {args.dataset_text_field, "image", "images"}

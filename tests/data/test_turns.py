@@ -1,0 +1,211 @@
+"""What a message says of itself: switches of training, keys and tools that a template does not know."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trl
+from datasets import Dataset, IterableDataset, disable_progress_bars
+
+from tests.data.test_tool_rows import QWEN, SPECIAL, TOOLS, call
+from tests.data.toys import local, make_tokenizer, split, write
+from tests.tokens.tiny import make_folder
+from tests.train.tiny import make_config, make_model
+from trimsft.audit.run import audit
+from trimsft.audit.settings import AuditSettings
+from trimsft.data.rows import load_rows, plain_rows
+from trimsft.data.trl_rows import TrlEncoder
+from trimsft.errors import DataError
+from trimsft.tokens.write import write_token_table
+from trimsft.train import TrimSFTConfig, TrimSFTTrainer
+
+disable_progress_bars()
+TEMPLATES = {path.stem: path.read_text() for path in Path(trl.__file__).parent.glob("chat_templates/*.jinja")}
+Row = dict[str, Any]
+ANSWERS = [{"role": "assistant", "content": text} for text in ("one", "two", "three")]
+
+
+def turn(role: str, content: str | None = "Hi", **more: Any) -> Row:
+    return {"role": role, "content": content, **more}
+
+
+def trainer_of(rows: Any, folder: Path, template: str = QWEN, **options: Any) -> TrimSFTTrainer:
+    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+    config = make_config(TrimSFTConfig, folder, max_length=None, **options)
+    dataset = Dataset.from_list(rows, on_mixed_types="use_json") if isinstance(rows, list) else rows
+    return TrimSFTTrainer(make_model(vocab_size=320), config, train_dataset=dataset, processing_class=tokenizer)
+
+
+def texts(rows: Any, folder: Path, **options: Any) -> list[tuple[str, str]]:
+    """The masked and the trained text of each row."""
+    trainer = trainer_of(rows, folder, **options)
+    return [split(trainer.processing_class, row) for row in trainer.train_dataset]
+
+
+def chat(switch: Row | None = None, at: int = 1) -> Row:
+    messages = [turn("system", "Be brief."), turn("user", "a"), ANSWERS[0], turn("user", "b"), ANSWERS[1]]
+    return {"messages": [{**message, **((switch or {}) if n == at else {})} for n, message in enumerate(messages)]}
+
+
+def wrapped(role: str, text: str) -> str:
+    return f"<|im_start|>{role}\n{text}<|im_end|>\n"
+
+
+WHOLE = [("system", "Be brief."), ("user", "a"), ("assistant", "one"), ("user", "b"), ("assistant", "two")]
+OFF = [{"weight": 0}, {"weight": 0.0}, {"train": False}, {"weight": 1, "train": False}]
+
+
+@pytest.mark.parametrize("switch", OFF)
+@pytest.mark.parametrize("place", range(5))
+def test_a_turn_that_is_switched_off_is_masked(switch: Row, place: int, tmp_path: Path) -> None:
+    masked, trained = texts([chat(switch, at=place), chat()], tmp_path)[0]
+    assert masked == wrapped(*WHOLE[place])
+    assert trained == "".join(wrapped(*one) for n, one in enumerate(WHOLE) if n != place)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_an_answer_that_is_switched_off_among_answers(place: int, tmp_path: Path) -> None:
+    off, on = texts([chat({"weight": 0}, at=place), chat()], tmp_path, assistant_only_loss=True)
+    one, two = "\none<|im_end|>\n", "\ntwo<|im_end|>\n"  # TRL's template for training marks them so
+    assert (on[1], off[1]) == (one + two, {2: two, 4: one}.get(place, one + two))
+
+
+def test_a_switch_in_every_form_and_on_every_way(tmp_path: Path) -> None:
+    answers = [turn("user"), {**ANSWERS[0], "weight": 0}, turn("user"), {**ANSWERS[1], "weight": 1}]
+    spoken = [
+        {"from": m["role"], "value": m["content"], **{k: v for k, v in m.items() if k == "weight"}} for m in answers
+    ]
+    forms = [{"messages": answers}, {"conversations": spoken}, {"prompt": answers[:1], "completion": answers[1:]}]
+    for number, row in enumerate(forms):
+        for only in (False, True) if "prompt" in row else (True,):
+            config = local(tmp_path, [row])
+            rows = load_rows(config)
+            stream = IterableDataset.from_generator(lambda rows=rows: iter(rows))
+            for given in (rows, [row], stream):
+                steps = {} if isinstance(given, Dataset | list) else {"max_steps": 1}
+                trained = texts(given, tmp_path, assistant_only_loss=only, **steps)[0][1]
+                assert "one" not in trained and "two<|im_end|>" in trained, number
+                assert ("Hi" in trained) != only
+            tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
+            ids, is_trained = TrlEncoder(tokenizer, only).encode(plain_rows(rows, config)[0])
+            kept = tokenizer.decode([token for token, is_on in zip(ids, is_trained, strict=True) if is_on])
+            assert kept == trained
+
+
+@pytest.mark.parametrize("switch", [{"weight": 1}, {"weight": True}, {"train": True}, {"weight": None}])
+def test_a_turn_that_is_switched_on_is_trained_as_without(switch: Row, tmp_path: Path) -> None:
+    for options in ({}, {"assistant_only_loss": True}):
+        on, plain = texts([chat(switch, at=2), chat()], tmp_path, **options)
+        assert on == plain and on[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "says"),
+    [
+        (chat({"weight": 0.5}), {}, r"row 1: message 1: 'weight' must be 0, 1, false or true, got 0\.5"),
+        (chat({"weight": "0"}), {}, "row 1: message 1: 'weight' must be"),
+        (chat({"train": "no"}), {}, "row 1: message 1: 'train' must be 0, 1, false or true, got 'no'"),
+        (chat({"weight": 1}), {"assistant_only_loss": True}, "row 1: message 1: 'weight' trains a turn of user, and"),
+        (chat({"name": "Ann"}), {}, "row 1: message 1: the chat template of the model leaves 'name' of user out"),
+        (chat({"name": "Ann"}, at=4), {}, "row 1: message 4: .* leaves 'name' of assistant out"),
+        (chat({"reasoning_content": "so"}, at=4), {}, "message 4: .* leaves 'reasoning_content' of assistant out"),
+        (chat({"weights": 0}, at=2), {}, "row 1: message 2: .* leaves 'weights' of assistant out"),
+        ({"messages": [turn("user"), {"content": "x"}]}, {}, "row 1: message 1: must be an object with a role"),
+        (
+            {"messages": [turn("user"), turn("assistant", None, tool_calls="add")]},
+            {},
+            "message 1: tool_calls must be a",
+        ),
+        ({**chat(), "tools": "["}, {}, "row 1: tools is text that is not JSON"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(row: Row, options: Row, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"^train data, .*{says}") as error:
+        trainer_of([{**dict.fromkeys(row), **chat()}, row], tmp_path, **options)
+    assert "\n" not in str(error.value)
+    tokenizer = make_tokenizer(chat=QWEN, special=SPECIAL)
+    with pytest.raises(DataError, match=f"^data, .*{says}"):
+        write_token_table(make_model(vocab_size=320), [chat(), row], tmp_path / "t", tokenizer=tokenizer, **options)
+    with pytest.raises(DataError, match=says.removeprefix("row 1")):
+        list(
+            trainer_of(
+                IterableDataset.from_generator(lambda: iter([row])), tmp_path, max_steps=1, **options
+            ).train_dataset
+        )
+
+
+def test_keys_that_the_template_writes_are_trained(tmp_path: Path) -> None:
+    thinks = [turn("user"), turn("assistant", "4", reasoning_content="2+2")]
+    row = {"messages": [*thinks, turn("user"), turn("assistant", "5", reasoning_content="2+3")]}
+    assert "2+3" in texts([row], tmp_path, template=TEMPLATES["qwen3"])[0][1]
+    named = "{% for m in messages %}{{ m.name }}: {{ m.content }}<eos>{% endfor %}"
+    assert texts([{"messages": [turn("user", name="Ann")]}], tmp_path, template=named)[0][1] == "Ann: Hi<eos>"
+    empty = chat({"name": None, "refusal": None, "audio": {}, "annotations": []}, at=2)
+    assert texts([empty], tmp_path) == texts([chat()], tmp_path)
+
+
+def test_templates_that_forget_earlier_thoughts(tmp_path: Path) -> None:
+    row, template = chat({"weight": 0}, at=2), TEMPLATES["qwen3"]
+    with pytest.raises(DataError, match="writes message 2 differently where others follow: no turn can be left out"):
+        trainer_of([row], tmp_path, template)
+    trained = texts([row], tmp_path, template=template, assistant_only_loss=True)[0][1]
+    assert "two<|im_end|>" in trained and "one" not in trained
+
+
+CALLED = [turn("user"), turn("assistant", None, tool_calls=[call("add", {"a": 1})]), turn("tool", "3"), ANSWERS[2]]
+KNOWS_TOOLS = "{{ tools }}{% for m in messages %}[{{ m.role }}]{{ m.content }}<eos>{% endfor %}"
+SKIPS_CALLS = (
+    "{% for m in messages %}[{{ m.role }}]{% if not m.tool_calls %}{{ m.content }}{% endif %}<eos>{% endfor %}"
+)
+SKIPS_RESULTS = "{% for m in messages if m.role != 'tool' %}{{ m.tool_calls }}{{ m.content }}<eos>{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("row", "template", "says"),
+    [
+        ({**chat(), "tools": [TOOLS["add"]]}, TEMPLATES["llama3"], "row 0: .* model leaves 'tools' out"),
+        ({"messages": CALLED}, SKIPS_CALLS, "row 0: message 1: .* leaves 'tool_calls' of assistant out"),
+        ({"messages": CALLED, "tools": [TOOLS["add"]]}, KNOWS_TOOLS, "row 0: message 1: .* leaves 'tool_calls'"),
+        ({"messages": CALLED}, SKIPS_RESULTS, "row 0: message 2: .* leaves 'content' of tool out"),
+        ({"prompt": CALLED[:1], "completion": CALLED[1:]}, SKIPS_CALLS, "row 0: message 1: .* leaves 'tool_calls'"),
+    ],
+)
+def test_tools_need_a_template_that_knows_them(row: Row, template: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says) as error:
+        trainer_of([row], tmp_path, template)
+    assert "\n" not in str(error.value)
+    tokenizer = make_tokenizer(chat=template, special=SPECIAL)
+    with pytest.raises(DataError, match=says):
+        write_token_table(make_model(vocab_size=320), [row], tmp_path / "t", tokenizer=tokenizer)
+    assert trainer_of([row], tmp_path) is not None  # Qwen's knows tools
+
+
+def test_turns_of_others_that_are_trained_are_said(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    line = "data: turns of system and user are trained, too; assistant_only_loss trains the assistant's only"
+    folder, rows = make_folder(tmp_path / "model", chat=QWEN), [chat(), chat()]
+    data = write(tmp_path / "a.jsonl", rows)
+    silent = {"prompt": chat()["messages"][:4], "completion": chat()["messages"][4:]}
+
+    def said() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if "are trained, too" in record.getMessage()]
+        caplog.clear()
+        return lines
+
+    with caplog.at_level(logging.INFO, logger="trimsft"):
+        trainer_of(rows, tmp_path)
+        assert said() == [f"train {line}"]
+        trainer_of([silent], tmp_path, completion_only_loss=False)
+        assert said() == [f"train {line}"]
+        trainer_of([silent], tmp_path)
+        trainer_of(rows, tmp_path, assistant_only_loss=True)
+        off = [{**turn, "weight": int(turn["role"] == "assistant")} for turn in chat()["messages"]]
+        trainer_of([{"messages": off}], tmp_path)
+        assert said() == []
+        write_token_table(folder, rows, tmp_path / "t.parquet", device="cpu")
+        assert said() == [line]
+        audit(AuditSettings(data=data, model=str(folder), out=tmp_path / "audit", training=False, device="cpu"))
+        assert said() == [line]
+        monkeypatch.setenv("RANK", "1")
+        trainer_of(rows, tmp_path)
+        assert said() == []
