@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from trimsft.errors import RunError, TrimSFTError, one_line
 from trimsft.text.readers import and_more
 
+_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _METADATA = {
     "torch": {"Size"},
     "torch.serialization": {"_get_layout"},
@@ -51,15 +52,18 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
 
     torch reads `.metadata`, and the entries of a sharded checkpoint that are no tensors, as pickles without a limit.
     """
-    data = SimpleNamespace(load=lambda file: _Metadata(file).load())
+    data, before = SimpleNamespace(load=lambda file: _Metadata(file).load()), os.environ.get(_WEIGHTS_ONLY, "0")
+    os.environ[_WEIGHTS_ONLY] = "1"
     try:
-        with patch.object(filesystem, "pickle", data), patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"):
+        with patch.object(filesystem, "pickle", data):
             yield
     except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
         cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
         if isinstance(cause, torch.OutOfMemoryError | TrimSFTError):
             raise cause from None
         raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
+    finally:
+        os.environ[_WEIGHTS_ONLY] = before
 
 
 def can_load(model: Any) -> bool:
