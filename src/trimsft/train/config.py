@@ -101,9 +101,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             if self.bf16 is None:
                 self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
         if self.bf16 is False and not self.fp16 and os.environ.get(_MIXED_PRECISION) == "bf16":
-            os.environ[_MIXED_PRECISION] = (
-                "no"  # of a file of accelerate; transformers lets only bf16=True go before it
-            )
+            # of a file of accelerate; transformers lets bf16=True alone go before it
+            os.environ[_MIXED_PRECISION] = "no"
 
     def _begin_on_cpu(self) -> None:
         """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
