@@ -201,18 +201,17 @@ def _choose(folder: Path, wanted: str | Literal[True], layout: str) -> str | Run
     """The checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
     chosen = latest_checkpoint(folder) if wanted is True else Path(wanted)
     if chosen is None:
-        nothing = f"{str(folder)!r} holds no whole checkpoint"
-        return RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-    torn = None if wanted is True else what_is_torn(chosen)
-    if torn is None and not (chosen / STATE_FILE).exists():
-        torn = f"{STATE_FILE} is missing"
-    if torn:
-        return RunError(f"{wanted!r} is torn ({torn})", field="resume_from_checkpoint", hint="choose another")
-    if (saved := layout_of(chosen)) != layout:
+        problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
+    elif wanted is not True and (torn := what_is_torn(chosen)):
+        problem, hint = f"{wanted!r} is torn ({torn})", "choose another"
+    elif not (chosen / STATE_FILE).exists():
+        problem, hint = f"{wanted!r} is torn ({STATE_FILE} is missing)", "choose another"
+    elif (saved := layout_of(chosen)) != layout:
         problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
         hint = "start it as before to continue it, or train anew"
-        return RunError(problem, field="resume_from_checkpoint", hint=hint)
-    return str(chosen)
+    else:
+        return str(chosen)
+    return RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
 def _not_the_best(best: Path, state: Any, args: Any) -> str | None:
