@@ -132,6 +132,10 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         with opened_as_data(checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
 
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with opened_as_data(checkpoint):
+            super()._load_rng_state(checkpoint)
+
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
         return os.path.join(folder, STAGING) if self._saving else folder

@@ -98,7 +98,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         """Train in float32 where there is no half precision, and let bf16=False go before what accelerate was told."""
         if not has_half_precision():
             self.dataloader_pin_memory = False  # there is nothing to pin it for
-            if self.bf16 is None:
+            if self.bf16 is None:  # type: ignore[has-type]
                 self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
         if self.bf16 is False and not self.fp16 and os.environ.get(_MIXED_PRECISION) == "bf16":
             # of a file of accelerate; transformers lets bf16=True alone go before it

@@ -16,7 +16,8 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.distributed.checkpoint import CheckpointException, filesystem
+from torch.distributed.checkpoint import filesystem
+from torch.distributed.checkpoint.api import CheckpointException
 from transformers import PreTrainedModel
 
 from trimsft.errors import RunError, TrimSFTError, one_line
