@@ -60,7 +60,7 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
             yield
     except (Exception, CheckpointException) as error:  # the libraries raise whatever the files make them
         cause = next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
-        if isinstance(cause, torch.OutOfMemoryError | TrimSFTError):
+        if isinstance(cause, torch.OutOfMemoryError | TrimSFTError | KeyboardInterrupt):
             raise cause from None
         raise RunError(f"{checkpoint} cannot be loaded ({one_line(cause)})", hint="choose another") from error
     finally:
