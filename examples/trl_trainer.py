@@ -8,7 +8,6 @@ A row of the data: {"problem": "What is 1+1?", "solution": "It is \\boxed{2}."}
 
 import logging
 
-import torch
 from common import load_model, load_rows, parse
 from datasets import Dataset
 
@@ -17,15 +16,12 @@ from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
 def main() -> None:
     options = parse(__doc__, out="runs/trl_trainer")
-    on_gpu = torch.cuda.is_available()
     config = TrimSFTConfig(
         options.out,
         objective=options.objective,
         max_steps=options.steps,
         learning_rate=options.learning_rate,
         per_device_train_batch_size=4,
-        bf16=on_gpu,
-        dataloader_pin_memory=on_gpu,
         logging_steps=max(1, options.steps // 10),
         save_strategy="no",
         report_to="none",

@@ -122,7 +122,7 @@ def test_installed_packages_offer_objectives_by_name_but_not_two_the_same(
         (info / "entry_points.txt").write_text(listed)
     monkeypatch.syspath_prepend(tmp_path / "site")
     assert make_objective("my-other") == DFT()
-    assert make_settings({"model_name_or_path": "m", "objective": "my-one"}).args.objective == "my-one"
+    assert make_settings({"model": "m", "data": "d", "objective": "my-one"}).args.objective == "my-one"
     with pytest.raises(UsageError, match=f"'shared' is defined by two packages, {name}:half and {name}:thing; name"):
         make_objective("shared")
     with pytest.raises(UsageError, match=r"unknown name 'my-on'; did you mean 'my-one'\?"):
@@ -159,11 +159,11 @@ def test_a_training_by_name_is_recorded_with_its_code_and_refused_when_that_chan
 
 
 def test_settings_of_train_reach_it_and_what_it_does_not_take_is_refused(module: Write) -> None:
-    name, model = module(), {"model_name_or_path": "m"}
+    name, model = module(), {"model": "m", "data": "d"}
     assert make_settings({**model, "objective": f"{name}:Scaled"}).args.make_objective().margin == 3
     assert make_settings({**model, "objective": f"{name}:Scaled", "margin": 2}).args.make_objective().margin == 2
     recipe = Path("recipe.yaml")
-    recipe.write_text(f"model_name_or_path: m\nobjective: {name}:Needy\nobjective_parameters: {{alpha: 4}}\n")
+    recipe.write_text(f"model: m\ndata: d\nobjective: {name}:Needy\nobjective_parameters: {{alpha: 4}}\n")
     assert make_settings({"config": recipe}).args.make_objective().alpha == 4
     assert make_settings({**model, "objective": f"{name}:half"}).run_path == Path(f"runs/m-{name}+half")
     with pytest.raises(UsageError, match=f"gamma: has no effect with objective='{name}:Scaled', got 1.0; remove it"):

@@ -24,6 +24,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 ALL = sorted(path.name for path in RECIPES.glob("*.yaml"))
 ACCELERATE = sorted(path.name for path in (RECIPES / "accelerate").glob("*.yaml"))
 README = (RECIPES / "README.md").read_text()
+STUDIES = (RECIPES.parent / "docs" / "studies.md").read_text()
 
 MODELS = {
     "qwen2.5-math-1.5b.yaml": ("Qwen/Qwen2.5-Math-1.5B", Qwen2Config, (1536, 8960, 28, 12, 2, 128, 151936, True)),
@@ -243,6 +244,20 @@ def test_memory_in_the_readme_is_the_estimate(name) -> None:
         exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
     assert parameters == f"{exact / 1e9:.2f} B"
     assert written == estimated
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_fits_in_the_page_on_studies_is_computed(name) -> None:
+    _, kind, numbers = MODELS[name]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(kind(**dict(zip(SHAPE, numbers, strict=True))))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    readme = next(line for line in README.splitlines() if f"]({name})" in line).split("|")
+    label, parameters, single, half = (readme[column].strip() for column in (1, 3, 5, 8))
+    states = [f"{count * size / 2 / 2**30:.1f}" for size in (16, 8)]
+    verdicts = ["yes" if int(peak) <= 0.9 * 48e9 / 2**30 else "no" for peak in (single, half)]
+    row = [label, parameters, states[0], single, verdicts[0], states[1], half, verdicts[1]]
+    assert f"| {' | '.join(row)} |" in STUDIES
 
 
 def gibibytes(config, args: TrimSFTConfig, model_args: ModelConfig, processes: int) -> str:

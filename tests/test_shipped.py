@@ -49,7 +49,7 @@ def test_train_takes_a_recipe_by_its_name(name: str, wheel: Path) -> None:
 
 
 def test_a_file_here_goes_before_a_recipe(wheel: Path) -> None:
-    Path("smollm2-gsm8k.yaml").write_text("model_name_or_path: mine\n")
+    Path("smollm2-gsm8k.yaml").write_text("model: mine\ndata: d\n")
     assert parse(["--config", "smollm2-gsm8k.yaml"]).model.model_name_or_path == "mine"
 
 

@@ -26,7 +26,7 @@ ODD = [
 def one(tokenizer: Any, *, problem: str = "What?", solution: str = "It is 2.", **options: Any) -> dict[str, list[int]]:
     """The single encoded row of one problem."""
     rows = Dataset.from_dict({"problem": [problem], "solution": [solution]})
-    return encode(rows, tokenizer, DataConfig(**options))[0]
+    return encode(rows, tokenizer, DataConfig("d", **options))[0]
 
 
 def test_chat_prompt_is_masked_and_solution_with_eos_trained() -> None:
@@ -86,7 +86,7 @@ def test_prompt_and_completion_are_tokenised_apart(pairs: list[tuple[str, str]])
     """The prompt's tokens are those of generation, whatever the solution begins with."""
     tokenizer = make_tokenizer(chat=CHAT)
     rows = Dataset.from_dict({"problem": [pair[0] for pair in pairs], "solution": [pair[1] for pair in pairs]})
-    for row, (problem, solution) in zip(encode(rows, tokenizer, DataConfig(system_prompt="")), pairs, strict=True):
+    for row, (problem, solution) in zip(encode(rows, tokenizer, DataConfig("d", system_prompt="")), pairs, strict=True):
         prompt = tokenizer.apply_chat_template(
             [{"role": "user", "content": problem}], add_generation_prompt=True, return_dict=False
         )

@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset
 from transformers import HfArgumentParser
 
-from trimsft.data.rows import DataConfig, load_rows
+from trimsft.data.rows import NUMINA, DataConfig, load_rows
 from trimsft.data.training_data import encode, load_training_data
 from trimsft.errors import DataError, UsageError
 
@@ -35,18 +35,32 @@ TRL_ROWS = [
         ({"template": "chatt"}, "template: unknown name 'chatt'; did you mean 'chat'"),
         ({"drop_overlap": True}, "drop_overlap: has no effect without benchmarks_dir"),
         ({"problem_column": "solution"}, "solution_column: is the problem_column too"),
-        ({"dataset_name": " "}, "dataset_name: is empty"),
+        ({"dataset_name": " "}, "dataset_name: is missing"),
     ],
 )
 def test_settings_are_checked_at_once(options: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        DataConfig(**options)
+        DataConfig(**{"dataset_name": "d", **options})
 
 
 def test_settings_are_options_of_a_command() -> None:
-    words = ["--sample", "5", "--drop_overlap", "--benchmarks_dir", "b", "--system_prompt", "", "--template", "plain"]
+    words = [
+        "--dataset_name",
+        "d",
+        "--sample",
+        "5",
+        "--drop_overlap",
+        "--benchmarks_dir",
+        "b",
+        "--system_prompt",
+        "",
+        "--template",
+        "plain",
+    ]
     (config,) = HfArgumentParser(DataConfig).parse_args_into_dataclasses(words)
-    assert config == DataConfig(sample=5, drop_overlap=True, benchmarks_dir="b", system_prompt="", template="plain")
+    assert config == DataConfig(
+        "d", sample=5, drop_overlap=True, benchmarks_dir="b", system_prompt="", template="plain"
+    )
 
 
 def test_settings_stand_beside_those_of_trl() -> None:
@@ -161,13 +175,13 @@ def test_what_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_rows(DataConfig(dataset_name="some/data", drop_incomplete=True)).to_list() == ROWS
 
 
-def test_the_default_dataset_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dataset_of_the_paper_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     many = Dataset.from_dict({"problem": [str(n) for n in range(20_010)], "solution": ["s"] * 20_010})
     monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: many)
-    assert len(load_rows(DataConfig())) == 20_000
-    assert len(load_rows(DataConfig(sample=7))) == 7
+    assert len(load_rows(DataConfig(NUMINA))) == 20_000
+    assert len(load_rows(DataConfig(NUMINA, sample=7))) == 7
     assert len(load_rows(DataConfig(dataset_name="other/data"))) == 20_010
-    assert len(load_rows(DataConfig(), split="test")) == 20_010
+    assert len(load_rows(DataConfig(NUMINA), split="test")) == 20_010
 
 
 def test_no_network_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

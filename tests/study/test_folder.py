@@ -13,7 +13,7 @@ from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.status import read_status
 from trimsft.study.running.training import model_path, write_token_rows
-from trimsft.study.scales import LAB, ModelAt, Scale, ScaleOptions
+from trimsft.study.scales import LAB, ModelAt, ScaleOptions
 
 CELL = Cell(model="lab", objective="sft")
 SCALE = replace(LAB, rows=4, table_rows=2)
@@ -86,18 +86,6 @@ def test_secrets_are_no_fields_of_a_study() -> None:
         ScaleOptions(fields=("hub_token=hf_x",)).to_scale()
     with pytest.raises(UsageError, match="'hub_token' is a secret"):
         Cell(model="lab", objective="sft", fields=(("hub_token", "hf_x"),))
-
-
-@pytest.mark.parametrize("scale", [LAB, LAB.tiny()])
-def test_a_folder_that_does_not_say_whether_it_is_a_smoke_test_opens_and_goes_on(scale: Scale, tmp_path: Path) -> None:
-    record = {name: value for name, value in scale.as_dict().items() if name != "smoke"}
-    (tmp_path / "config.yaml").write_text(json.dumps(record))
-    folder = StudyFolder(tmp_path)
-    assert folder.read_scale() == scale
-    folder.settle(scale)
-    assert folder.read_scale() == scale
-    with pytest.raises(RunError, match="table_rows"):
-        folder.settle(LAB if scale.smoke else LAB.tiny())
 
 
 def test_a_study_of_before_goes_on_without_gradient_checkpointing(tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_a_cell_of_the_paper_is_its_recipe_with_another_objective(tmp_path: Path
     assert Path(settings.args.output_dir) == tmp_path / "runs" / cell.name
 
 
+def test_bfloat16_weights_of_a_study_go_before_the_file_of_accelerate(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # as accelerate/fsdp2.yaml sets it
+    options = ScaleOptions(scale="paper", fields=("dtype=bfloat16", "bf16=false"))
+    cell = Cell(model="Llama3.1-8B", objective="sft")
+    settings = training_settings(StudyFolder(tmp_path), options.to_scale(), cell)
+    assert (settings.model.dtype, settings.args.mixed_precision) == ("bfloat16", "no")
+
+
 def test_a_cell_of_the_lab_trains_the_shipped_base_on_its_own_seed(tmp_path: Path) -> None:
     fields = training_fields(StudyFolder(tmp_path), LAB, Cell(model="lab", objective="sft", seed=3))
     assert fields["model_name_or_path"] == str(base_model_path())

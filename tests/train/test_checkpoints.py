@@ -242,6 +242,11 @@ def write(name: str, content: str) -> Callable[[Path], object]:
     return lambda checkpoint: (checkpoint / name).write_text(content)
 
 
+def sealed_as(name: str) -> str:
+    """A seal of one file of 9 bytes."""
+    return json.dumps({"files": {name: {"bytes": 9, "sha256": "0" * 64}}})
+
+
 DAMAGE = {
     "weights cut short": (cut("model.safetensors", 300), "model.safetensors cannot be read"),
     "header cut short": (cut("model.safetensors", 20), "model.safetensors cannot be read"),
@@ -261,10 +266,10 @@ DAMAGE = {
     "state cut short": (write("trainer_state.json", '{"a'), "cannot be read"),
     "a shard missing": (write("a.index.json", '{"weight_map": {"a": "b.safetensors"}}'), "b.safetensors is missing"),
     "still being written": (write("checkpoint-is-incomplete.txt", ""), "still being written"),
-    "a file smaller than sealed": (write(SEAL, '{"files": {"optimizer.pt": 9}}'), "complete.json says 9"),
-    "a sealed file missing": (write(SEAL, '{"files": {"x/y": 9}}'), "x/y is missing"),
+    "a file smaller than sealed": (write(SEAL, sealed_as("optimizer.pt")), "complete.json says 9"),
+    "a sealed file missing": (write(SEAL, sealed_as("x/y")), "x/y is missing"),
     "a broken seal": (write(SEAL, "{}"), "cannot be read"),
-    "a seal of files elsewhere": (write(SEAL, '{"files": {"../checkpoint-9/optimizer.pt": 9}}'), "no file of it"),
+    "a seal of files elsewhere": (write(SEAL, sealed_as("../checkpoint-9/optimizer.pt")), "no file of it"),
 }
 
 
@@ -294,14 +299,21 @@ def test_a_sealed_checkpoint_with_another_content_is_skipped(trainer, tmp_path, 
         trainer.train(str(torn))
 
 
-def test_a_seal_of_sizes_still_opens(trainer, tmp_path) -> None:
-    """As earlier versions wrote it."""
+OTHER_KINDS = {
+    "global_step7": "with DeepSpeed",
+    "pytorch_model_fsdp.bin": r"with FSDP \(FULL_STATE_DICT\)",
+    "pytorch_model_fsdp_0": r"with FSDP \(SHARDED_STATE_DICT\)",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHER_KINDS.items())
+def test_files_of_another_kind_of_training_are_refused(trainer, tmp_path, name, kind) -> None:
     saved = save(trainer, 1)
-    files = {path.name: path.stat().st_size for path in saved.iterdir() if path.name != SEAL}
-    (saved / SEAL).write_text(json.dumps({"step": 1, "files": files}))
-    assert latest_checkpoint(tmp_path) == saved
-    zero("model.safetensors")(saved)
-    assert latest_checkpoint(tmp_path) is None
+    (saved / name).mkdir()
+    says = f"checkpoint-1' has the files of a training {kind}, and this one runs without FSDP and DeepSpeed; start it"
+    for wanted in (True, str(saved)):
+        with pytest.raises(RunError, match=says):
+            trainer.train(resume_from_checkpoint=wanted)
 
 
 def test_without_checkpoints_there_is_none(tmp_path) -> None:

@@ -1,9 +1,11 @@
 """TrimSFTConfig: the settings of SFTConfig, and an objective whose settings must mean something."""
 
 import dataclasses
+import os
 from typing import Any
 
 import pytest
+import torch
 from trl import SFTConfig
 
 from trimsft import DFT, FSFT, SFT, TrimSFT, TrimSFTEasy, TrimSFTHard
@@ -81,7 +83,27 @@ def test_a_global_batch_is_cut_into_equal_micro_batches(rows, limit, size, steps
 def test_everything_of_sftconfig_has_the_same_default() -> None:
     ours, theirs = config().to_dict(), SFTConfig("out", use_cpu=True, bf16=False, report_to=[]).to_dict()
     different = {name for name in theirs if ours[name] != theirs[name]}
-    assert different <= {"logging_dir"}
+    assert different <= {"logging_dir", "dataloader_pin_memory"}  # without a GPU there is nothing to pin memory for
+
+
+def test_precision_goes_by_the_device(monkeypatch) -> None:
+    for has_half in (False, True):
+        monkeypatch.setattr("trimsft.train.config.has_half_precision", lambda has_half=has_half: has_half)
+        chosen, asked = TrimSFTConfig("out", use_cpu=True), TrimSFTConfig("out", use_cpu=True, bf16=True)
+        assert (chosen.bf16, asked.bf16) == (has_half, True)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="asks for a machine without a GPU")
+def test_the_defaults_train_on_a_cpu() -> None:
+    default = TrimSFTConfig("out")
+    assert (default.bf16, default.dataloader_pin_memory) == (False, False)
+
+
+@pytest.mark.parametrize(("told", "precision"), [("bf16", "no"), ("fp8", "fp8"), ("no", "no")])
+def test_bf16_false_goes_before_a_file_of_accelerate(told, precision, monkeypatch) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", told)
+    assert config().mixed_precision == os.environ["ACCELERATE_MIXED_PRECISION"] == precision
+    assert TrimSFTConfig("out", use_cpu=True, bf16=True).mixed_precision == "bf16"
 
 
 def test_every_setting_is_explained() -> None:

@@ -21,16 +21,20 @@ from transformers import AutoModelForCausalLM
 from tests.train.distributed_worker import (
     LAYOUTS,
     PATIENCE,
+    SPOILED,
     STEPS,
     Case,
     end_by_command,
     make_model,
+    resume,
+    resume_sharded,
     train,
     train_all,
     train_by_hand,
 )
 from tests.train.processes import QUIET, free_port, ranks
 from tests.train.tiny_run import as_words, make_fields
+from trimsft.errors import RunError
 from trimsft.train.telemetry import QUANTILES
 
 Weights = dict[str, torch.Tensor]
@@ -226,6 +230,36 @@ def test_fsdp2_resumes_bit_for_bit(two) -> None:
     for name, weight in again.weights.items():
         assert torch.equal(weight, whole.weights[name]), name
     assert again.logs[-1]["num_tokens"] == whole.logs[-1]["num_tokens"]
+
+
+def test_a_sharded_checkpoint_resumes_and_runs_no_code(tmp_path) -> None:
+    one = Case(settings=ADAM, resumes=True)
+    train(one, tmp_path)
+    plain = tmp_path / "train" / f"checkpoint-{STEPS}"
+    for process in ranks(resume_sharded, tmp_path / "two", plain, count=2, log=tmp_path / "log"):
+        assert process.code == 0, process.err[-4000:]
+    for rank in range(2):
+        facts = json.loads((tmp_path / "two" / f"rank-{rank}.json").read_text())
+        assert facts.pop("same")
+        kind, text = facts.pop("plain")
+        assert (
+            kind == "RunError" and "files of a training without FSDP and DeepSpeed, and this one runs with FSDP" in text
+        )
+        assert facts.keys() == SPOILED.keys()
+        for name, (kind, text) in facts.items():
+            assert kind == "RunError" and "cannot be loaded" in text and "os.makedirs" in text, name
+            assert "\n" not in text
+    assert not list(tmp_path.glob("two/mark*"))
+    with pytest.raises(
+        RunError, match=r"files of a training with FSDP \(SHARDED_STATE_DICT\), and this one runs without"
+    ):
+        resume(one, tmp_path, tmp_path / "two" / "train" / f"checkpoint-{STEPS}")
+
+
+def test_one_process_refuses_a_checkpoint_of_fsdp2(two, tmp_path) -> None:
+    saved = two["fsdp2, adam and clipping, resumed"].folder / "train" / f"checkpoint-{STEPS // 2}"
+    with pytest.raises(RunError, match=r"files of a training with FSDP \(FULL_STATE_DICT\), and this one runs without"):
+        resume(Case(settings=ADAM), tmp_path, saved)
 
 
 @pytest.fixture(scope="module")

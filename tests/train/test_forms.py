@@ -37,7 +37,7 @@ def columns(dataset: Any) -> tuple[list[Any], list[Any]]:
 
 
 def as_the_commands_do() -> tuple[list[Any], list[Any]]:
-    return columns(encode(Dataset.from_list(ROWS), make_tokenizer(chat=CHAT), DataConfig()))
+    return columns(encode(Dataset.from_list(ROWS), make_tokenizer(chat=CHAT), DataConfig("d")))
 
 
 @pytest.mark.parametrize("rows", [ROWS, ALPACA], ids=["problem-solution", "alpaca"])

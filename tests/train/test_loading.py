@@ -11,9 +11,11 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from trl import SFTTrainer
 
+from tests.train.distributed_worker import Evil
 from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError
 from trimsft.train.checkpoints import AtomicCheckpoints
+from trimsft.train.seals import SEAL, seal
 
 
 class AtomicTrainer(AtomicCheckpoints, SFTTrainer):
@@ -90,6 +92,23 @@ def test_resuming_loads_every_weight(tmp_path, kind) -> None:
     assert all(one is other for one, other in zip(held, second.model.parameters(), strict=True))
     for name, weight in first.model.state_dict().items():
         assert torch.equal(second.model.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_pickle_from_elsewhere_runs_no_code(tmp_path, name, is_sealed) -> None:
+    make_trainer(AtomicTrainer, make_model(), tmp_path, PAIRS, save_strategy="steps", save_steps=1).train()
+    checkpoint, mark = tmp_path / "checkpoint-1", tmp_path / "mark"
+    torch.save(Evil(mark), checkpoint / name)
+    if name == "pytorch_model.bin":
+        (checkpoint / "model.safetensors").unlink()
+    (checkpoint / SEAL).unlink()
+    if is_sealed:
+        seal(checkpoint, 1)
+    trainer = make_trainer(AtomicTrainer, make_model(), tmp_path, PAIRS)
+    with pytest.raises(RunError, match=r"checkpoint-1 cannot be loaded \(Weights only load failed"):
+        trainer.train(resume_from_checkpoint=str(checkpoint))
+    assert not mark.exists()
 
 
 ADAPTERS = {

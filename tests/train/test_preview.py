@@ -23,7 +23,7 @@ TOKENIZER = make_tokenizer(chat=CHAT)
 
 def encoded(problem: str = "What is 1+1?", solution: str = "It is \\boxed{2}.", rows: int = 1) -> Dataset:
     data = Dataset.from_dict({"problem": [problem] * rows, "solution": [solution] * rows})
-    return encode(data, TOKENIZER, DataConfig(system_prompt=""))
+    return encode(data, TOKENIZER, DataConfig("d", system_prompt=""))
 
 
 def shown(dataset: Dataset, *, colour: bool = False, show_ids: bool = False, **settings: Any) -> str:

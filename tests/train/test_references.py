@@ -132,7 +132,7 @@ def test_a_table_of_something_else_is_refused_in_one_line(fields, table, tmp_pat
 )
 def test_settings_that_do_not_go_together_are_refused(changes, message) -> None:
     with pytest.raises(UsageError, match=message):
-        make_settings({"model_name_or_path": "m", "use_cpu": True, **changes})
+        make_settings({"model": "m", "data": "d", "use_cpu": True, **changes})
 
 
 def test_parameters_come_as_json_or_as_names_and_values(tmp_path) -> None:

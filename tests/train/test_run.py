@@ -105,7 +105,7 @@ def test_fields_are_read_as_words_are(fields) -> None:
     assert settings.overrides == parsed.overrides
     assert settings.args.to_dict() == parsed.args.to_dict()
     with pytest.raises(UsageError, match="model_name_or_path: is missing"):
-        train_model(objective="sft")
+        train_model(objective="sft", data="d")
     with pytest.raises(UsageError, match=r"^marging: no such field; did you mean margin\?"):
         train_model(marging=1)
 

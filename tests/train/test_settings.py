@@ -32,6 +32,7 @@ def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
 
 
+RECIPES = sorted(Path(__file__).parents[2].joinpath("recipes").glob("*.yaml"))
 GAP = '{"problem": "1+1?", "solution": "2"}\n{"problem": "2+2?"}\n'
 REFUSED = [
     ("--marging 1", "--marging: no such field; did you mean --margin?"),
@@ -95,6 +96,22 @@ def assert_refused(words: list[str], says: str, fields: dict[str, Any], folder: 
 @pytest.mark.parametrize(("words", "says"), REFUSED, ids=[words for words, _ in REFUSED])
 def test_bad_settings_are_refused(words, says, fields, tmp_path) -> None:
     assert_refused(words.split(), says, fields, tmp_path)
+
+
+def test_data_has_to_be_named() -> None:
+    """Not that of the paper, on the hub, in its place."""
+    says = "dataset_name: is missing; name a dataset of the hub or a local file"
+    for make in (lambda: parse(["--model", "m"]), lambda: make_settings({"model": "m"})):
+        with pytest.raises(UsageError, match=f"^{says}$"):
+            make()
+    for command in (["train"], ["train", "--dry-run"], ["data", "preview"]):
+        done = CliRunner().invoke(cli.app, [*command, "--model", "m"])
+        assert done.exit_code == 2 and says.replace("dataset_name", "--data") in done.stderr
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
+def test_every_recipe_names_its_data(path) -> None:
+    assert parse(["--config", str(path)]).overrides["dataset_name"]
 
 
 @pytest.mark.parametrize(("field", "name", "text", "says"), FILES, ids=[name for _, name, *_ in FILES])
@@ -250,7 +267,6 @@ def test_what_fails_in_the_first_step_binds_no_folder(fields, tmp_path, monkeypa
 
 # mutated recipes -----------------------------------------------------------------------------------------------------
 
-RECIPES = sorted(Path(__file__).parents[2].joinpath("recipes").glob("*.yaml"))
 NAMES = [field.name for kind in KINDS for field in dataclasses.fields(kind)]
 VALUES = [
     ".nan", "-.inf", "1e400", "9" * 400, "0x" + "f" * 40, "~", "[]", "{a: {b: [1]}}", "''", '"\\u0000"', '"\\e[2J"',
@@ -342,4 +358,4 @@ def test_a_word_without_its_field_gets_a_guess(tmp_path) -> None:
 
 def test_a_function_in_the_place_of_a_name_gets_the_right_hint() -> None:
     with pytest.raises(UsageError, match=r"objective: must be a name, .*; TrimSFTTrainer\(\.\.\., objective="):
-        make_settings({"model": "m", "objective": abs})
+        make_settings({"model": "m", "data": "d", "objective": abs})

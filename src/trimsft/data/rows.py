@@ -47,7 +47,7 @@ class DataConfig:
     """Which rows are trained on, and how they are rendered: options of `trimsft train`."""
 
     dataset_name: str = _option(
-        NUMINA, "Dataset of the hub, or local files or folders (.jsonl .json .csv .parquet), joined by commas."
+        "", "Dataset of the hub, or local files or folders (.jsonl .json .csv .parquet), joined by commas."
     )
     dataset_config: str | None = _option(None, "Hub only: the configuration.")
     dataset_revision: str | None = _option(None, "Hub only: branch, tag or commit.")
@@ -89,7 +89,7 @@ class DataConfig:
             column, hint = self.solution_column, "name the other one"
             raise DataError("is the problem_column too", field="solution_column", value=column, hint=hint)
         if not self.dataset_name.strip():
-            raise DataError("is empty", field="dataset_name", hint="name a dataset of the hub or a local file")
+            raise DataError("is missing", field="dataset_name", hint="name a dataset of the hub or a local file")
 
     @property
     def pair(self) -> tuple[str, str]:

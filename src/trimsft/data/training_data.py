@@ -106,9 +106,8 @@ def _encode_batch(
 
 def _refuse_rendering_settings(config: DataConfig) -> None:
     """Options about problems and solutions do nothing to data that TRL renders."""
-    defaults = DataConfig()
     for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference"):
-        if getattr(config, name) != getattr(defaults, name):
+        if getattr(config, name) != getattr(DataConfig, name):
             columns = f"{config.problem_column!r} and {config.solution_column!r}"
             problem = f"has no effect on data without {columns} ({config.dataset_name})"
             raise DataError(problem, field=name, value=getattr(config, name), hint="remove it")

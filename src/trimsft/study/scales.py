@@ -115,8 +115,6 @@ class Scale:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "scale") -> Scale:
         """What `as_dict` wrote; `where` is the file that an error names."""
-        # versions without the field: nothing but a smoke test measured the tokens of so few rows
-        record = {"smoke": record.get("table_rows") == 2, **record}
         known = {entry.name for entry in fields(cls)}
         if not {"models", "benchmarks"} & record.keys():
             raise RunError(f"{where}: is of no study, but of a training or a quickstart", hint="name another folder")

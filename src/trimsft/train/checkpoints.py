@@ -32,8 +32,8 @@ from transformers import TrainerState
 from trimsft.errors import RunError, WriteError
 from trimsft.runs import sync
 from trimsft.runs.secrets import is_secret, without_secrets
-from trimsft.train.loading import can_load, load_weights
-from trimsft.train.seals import SEAL, STATE_FILE, seal, what_is_torn, what_is_wrong
+from trimsft.train.loading import can_load, load_weights, opened_as_data
+from trimsft.train.seals import PLAIN, SEAL, STATE_FILE, layout_of, seal, what_is_torn, what_is_wrong
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -58,12 +58,19 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
         if resume_from_checkpoint:
-            wanted = resume_from_checkpoint
-            found = self._told_by_main(lambda: _choose(folder, wanted))
+            wanted, layout = resume_from_checkpoint, self._layout
+            found = self._told_by_main(lambda: _choose(folder, wanted, layout))
             if isinstance(found, RunError):
                 raise found
             resume_from_checkpoint = found
         return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    @property
+    def _layout(self) -> str:
+        """The files that this training reads and writes, in the words of `layout_of`."""
+        if self.is_fsdp_enabled:
+            return f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
+        return "with DeepSpeed" if self.is_deepspeed_enabled else PLAIN
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
@@ -98,7 +105,8 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if not self._load_whole(resume_from_checkpoint):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            with opened_as_data(resume_from_checkpoint):
+                super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_best_model(self) -> None:
         best = Path(str(self.state.best_model_checkpoint))
@@ -106,7 +114,8 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
-            super()._load_best_model()
+            with opened_as_data(best):
+                super()._load_best_model()
 
     def _load_whole(self, checkpoint: str | Path) -> bool:
         """Load the weights of a checkpoint strictly; False where they are sharded, which has strict ways of its own."""
@@ -120,7 +129,12 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         if self.args.device.type == "cpu":
             # transformers loads onto the device of a rank, and torch restores nothing to a CPU that has a number
             self.args.__dict__["_setup_devices"] = torch.device("cpu")
-        super()._load_optimizer_and_scheduler(checkpoint)
+        with opened_as_data(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with opened_as_data(checkpoint):
+            super()._load_rng_state(checkpoint)
 
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
@@ -187,19 +201,21 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return None
 
 
-def _choose(folder: Path, wanted: str | Literal[True]) -> str | RunError:
-    """The checkpoint to continue from: the one that is named, or the newest; an error if it is not whole."""
-    if wanted is True:
-        newest = latest_checkpoint(folder)
-        nothing = f"{str(folder)!r} holds no whole checkpoint"
-        return str(newest) if newest else RunError(nothing, field="resume_from_checkpoint", hint="start without it")
-    problem = what_is_torn(Path(wanted))
-    if problem is None and not (Path(wanted) / STATE_FILE).exists():
-        problem = f"{STATE_FILE} is missing"
-    if problem:
-        problem = f"{wanted!r} is torn ({problem})"
-        return RunError(problem, field="resume_from_checkpoint", hint="choose another")
-    return str(wanted)
+def _choose(folder: Path, wanted: str | Literal[True], layout: str) -> str | RunError:
+    """The checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
+    chosen = latest_checkpoint(folder) if wanted is True else Path(wanted)
+    if chosen is None:
+        problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
+    elif wanted is not True and (torn := what_is_torn(chosen)):
+        problem, hint = f"{wanted!r} is torn ({torn})", "choose another"
+    elif not (chosen / STATE_FILE).exists():
+        problem, hint = f"{wanted!r} is torn ({STATE_FILE} is missing)", "choose another"
+    elif (saved := layout_of(chosen)) != layout:
+        problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
+        hint = "start it as before to continue it, or train anew"
+    else:
+        return str(chosen)
+    return RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
 def _not_the_best(best: Path, state: Any, args: Any) -> str | None:

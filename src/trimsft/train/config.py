@@ -15,6 +15,7 @@ from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective
 from trimsft.options import from_environment
 from trimsft.train.bounds import check_fields
 
+_MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
 _LAUNCHED = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -78,6 +79,7 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
         check_fields(TrimSFTConfig, vars(self))
         self._choose_best_by_nll()
+        self._choose_precision()
         self._begin_on_cpu()
         super().__post_init__()
         if self.loss_type != "nll":
@@ -91,6 +93,16 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             self._share_batch(self.global_batch)
         if self.sort_micro_batches:
             self._require_rows_to_sort()
+
+    def _choose_precision(self) -> None:
+        """Train in float32 where there is no half precision, and let bf16=False go before what accelerate was told."""
+        if not has_half_precision():
+            self.dataloader_pin_memory = False  # there is nothing to pin it for
+            if self.bf16 is None:  # type: ignore[has-type]
+                self.bf16 = False  # TRL turns it on everywhere; on a CPU it is refused, or many times slower
+        if self.bf16 is False and not self.fp16 and os.environ.get(_MIXED_PRECISION) == "bf16":
+            # of a file of accelerate; transformers lets bf16=True alone go before it
+            os.environ[_MIXED_PRECISION] = "no"
 
     def _begin_on_cpu(self) -> None:
         """Begin the process group of a launcher on a machine without a GPU, or with `use_cpu`.
@@ -176,6 +188,12 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
                 raise
             problem = f"are not for {self.objective!r} ({one_line(error)})"
             raise UsageError(problem, field="objective_parameters", value=more) from error
+
+
+def has_half_precision() -> bool:
+    """Return whether this machine has a device that computes in bfloat16."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator is not None and accelerator.type != "mps"
 
 
 def _without_effect(field: str, value: Any, beside: str, hint: str = "remove it") -> UsageError:

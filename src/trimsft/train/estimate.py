@@ -26,7 +26,6 @@ from transformers import PretrainedConfig
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.models import has_soft_cap, load_config
-from trimsft.train.attention import check_attention
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.footprint import (
     Plan,
@@ -171,7 +170,6 @@ def dry_run(settings: Settings) -> Estimate:
     from trimsft.train.preview import prepare
     from trimsft.train.settings import load_tokenizer, refusing
 
-    check_attention(settings)
     prepared = prepare(settings, load_tokenizer(settings), max_length=settings.args.max_length)
     with refusing(settings.overrides):
         return estimate_run(settings, prepared)

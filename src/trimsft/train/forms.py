@@ -55,7 +55,7 @@ def tokenised(rows: Any, tokenizer: Any, args: Any, name: str) -> Any:
     if args.completion_only_loss is False:
         problem = "false has no effect on problems and solutions, whose prompts are always masked"
         raise UsageError(problem, field="completion_only_loss", hint="remove it")
-    return encode(rows, tokenizer, DataConfig())
+    return encode(rows, tokenizer, DataConfig(f"{name}_dataset"))
 
 
 def _checked(rows: Any, encoder: TrlEncoder, name: str) -> Any:

@@ -2,8 +2,8 @@
 
     complete.json: {"step": 60, "files": {"model.safetensors": {"bytes": 269060552, "sha256": "9f2c..."}, ...}}
 
-Earlier versions sealed sizes alone ("model.safetensors": 269060552), other trainers seal nothing: of such a checkpoint
-the files are opened, and what was packed with checksums is compared with them.
+Other trainers seal nothing: of such a checkpoint the files are opened, and what was packed with checksums is compared
+with them.
 """
 
 import functools
@@ -23,6 +23,14 @@ from trimsft.runs.parsing import parse_json, read_json
 
 SEAL = "complete.json"
 STATE_FILE = "trainer_state.json"
+PLAIN = "without FSDP and DeepSpeed"
+LAYOUTS = {
+    "global_step*": "with DeepSpeed",
+    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
+    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
+    "pytorch_model_fsdp_rank0.bin": "with FSDP (LOCAL_STATE_DICT)",
+}
+"""Files that only one kind of training writes, and reads."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class _File:
 
 @dataclass(frozen=True)
 class _Seal:
-    files: dict[str, _File | int]
+    files: dict[str, _File]
     step: int | None = None
 
 
@@ -67,29 +75,26 @@ def what_is_torn(checkpoint: Path, *, thorough: bool = True) -> str | None:
     if not checkpoint.is_dir():
         return "it is missing"
     try:
-        is_hashed = False
-        if (checkpoint / SEAL).exists():
-            sealed = read_json(checkpoint / SEAL, _Seal).files
-            is_hashed = not any(isinstance(file, int) for file in sealed.values())
-            for name, file in sealed.items():
-                if problem := _differs(checkpoint, name, file, thorough):
-                    return problem
-        return None if is_hashed else next(_unreadable(checkpoint, thorough), None)
+        if not (checkpoint / SEAL).exists():
+            return next(_unreadable(checkpoint, thorough), None)
+        sealed = read_json(checkpoint / SEAL, _Seal).files
+        problems = (_differs(checkpoint, name, file, thorough) for name, file in sealed.items())
+        return next((problem for problem in problems if problem), None)
     except Exception as error:  # the libraries raise whatever the files make them
         return f"a file cannot be read ({one_line(error)})"
 
 
-def _differs(checkpoint: Path, name: str, sealed: _File | int, thorough: bool) -> str | None:
+def _differs(checkpoint: Path, name: str, sealed: _File, thorough: bool) -> str | None:
     """What is wrong with one file of the seal."""
     if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
         return f"{SEAL} names {name!r}, which is no file of it"
     path = checkpoint / name
     if not path.is_file():
         return f"{name} is missing"
-    facts, size = path.stat(), sealed if isinstance(sealed, int) else sealed.bytes
-    if facts.st_size != size:
-        return f"{name} has {facts.st_size} bytes, {SEAL} says {size}"
-    if thorough and isinstance(sealed, _File) and _hash(path, size, facts.st_mtime_ns) != sealed.sha256:
+    facts = path.stat()
+    if facts.st_size != sealed.bytes:
+        return f"{name} has {facts.st_size} bytes, {SEAL} says {sealed.bytes}"
+    if thorough and _hash(path, facts.st_size, facts.st_mtime_ns) != sealed.sha256:
         return f"{name} has another content than {SEAL} says"
     return None
 
@@ -123,6 +128,11 @@ def _unreadable(checkpoint: Path, thorough: bool) -> Iterator[str]:
         for shard in sorted(set(read_json(index, dict)["weight_map"].values())):
             if not (checkpoint / shard).exists():
                 yield f"{shard} is missing"
+
+
+def layout_of(checkpoint: Path) -> str:
+    """Return which kind of training can read a checkpoint."""
+    return next((layout for pattern, layout in LAYOUTS.items() if any(checkpoint.glob(pattern))), PLAIN)
 
 
 def _what_is_missing(checkpoint: Path) -> str | None:

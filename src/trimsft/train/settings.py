@@ -30,7 +30,7 @@ from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.shipped import find_recipe, list_shipped
 from trimsft.train.bounds import check_fields, doubtful
-from trimsft.train.config import TrimSFTConfig
+from trimsft.train.config import TrimSFTConfig, has_half_precision
 from trimsft.train.references import check_reference
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
@@ -64,9 +64,6 @@ class Parser(TrlParser):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(KINDS, prog="trimsft train", allow_abbrev=False)
-        if not _has_half_precision():
-            # TRL turns bf16 on everywhere; on a CPU it is many times slower, and there is nothing to pin memory for
-            self.set_defaults(bf16=False, dataloader_pin_memory=False)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -114,10 +111,11 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     for name in ALSO.values():  # objects of Python, and of YAML's rarer tags, are not looked at above
         if not isinstance(raw[name], str | None):
             raise UsageError("must be text", field=name, value=raw[name])
+    if not wants_bf16 and not has_half_precision():
+        if raw["bf16"]:
+            logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
+        raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
     overrides = copy.deepcopy(_overrides(raw))  # transformers changes some values in place
-    if overrides.get("bf16") and not wants_bf16 and not _has_half_precision():
-        logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
-        raw["bf16"] = overrides["bf16"] = False
     with refusing(overrides):
         data, args, model = (_made(kind, raw) for kind in KINDS)
     if not model.model_name_or_path:
@@ -216,11 +214,6 @@ def _overrides(raw: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _defaults() -> dict[str, Any]:
     return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
-
-
-def _has_half_precision() -> bool:
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return accelerator is not None and accelerator.type != "mps"
 
 
 # what the settings name ---------------------------------------------------------------------------------------------

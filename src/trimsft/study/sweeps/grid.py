@@ -96,7 +96,7 @@ def _require_trainable(fields: dict[str, Any]) -> None:
     from trimsft.train.settings import make_settings
 
     try:
-        make_settings({"model_name_or_path": "unknown", "output_dir": "unknown", **fields})
+        make_settings({"model_name_or_path": "unknown", "dataset_name": "unknown", "output_dir": "unknown", **fields})
     except UsageError as error:
         raise _refused(str(error)) from error
 
