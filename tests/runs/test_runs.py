@@ -148,6 +148,40 @@ def test_locks_that_cannot_be_had_say_why(run: RunDirectory, monkeypatch: pytest
         run.lock()
 
 
+# links --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [".lock", ".model", "eval", "train", "train/_saving", "train/telemetry.jsonl"])
+def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Path, place: str) -> None:
+    """One that comes from elsewhere could have any file of its user's emptied, and any folder written to."""
+    target = write_whole(tmp_path / "mine", b"kept")
+    link = run.path / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(target)
+    with pytest.raises(RunError, match=f"^{re.escape(str(link))}: is a link, which is not written through; replace it"):
+        run.lock()
+    assert target.read_bytes() == b"kept" and link.is_symlink()
+    assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
+
+
+def test_a_run_may_be_named_by_a_link_to_it(run: RunDirectory, tmp_path: Path) -> None:
+    run.path.mkdir(parents=True)
+    (tmp_path / "latest").symlink_to(run.path)
+    with RunDirectory(tmp_path / "latest").lock():
+        assert holder_of(run.path / ".lock") == holder_of(tmp_path / "latest" / ".lock") is not None
+
+
+def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
+    target = log.path.rename(log.path.with_name("mine.jsonl"))
+    target.write_bytes(target.read_bytes()[:-5])
+    content = target.read_bytes()
+    log.path.symlink_to(target)
+    assert JsonLines(log.path).read() == RECORDS[:-1], "what is read may be a link"
+    with pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \("):
+        JsonLines(log.path).append({"step": 9})
+    assert target.read_bytes() == content
+
+
 # settings -----------------------------------------------------------------------------------------------------------
 
 

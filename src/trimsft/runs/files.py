@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,19 @@ def cannot_write(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
 
+def refuse_links(paths: Iterable[Path]) -> None:
+    """Raise where a place to be written is a link: in a folder from elsewhere it may lead to any file of the user."""
+    for path in paths:
+        if path.is_symlink():
+            hint = "replace it by what it leads to, or choose another output directory"
+            raise RunError(f"{path}: is a link, which is not written through", hint=hint)
+
+
+def entries(folder: Path) -> Iterator[Path]:
+    """Yield all that is in a folder, at any depth; what another process removes meanwhile is passed over."""
+    return (Path(top, name) for top, folders, files in os.walk(folder) for name in (*folders, *files))
+
+
 def sync(path: Path) -> None:
     """Have a file, or the names in a folder, on disk before going on."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -140,7 +153,7 @@ class JsonLines:
     def _open(self) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             whole = sum(len(line) + 1 for line, _ in self._lines())
             size = os.fstat(descriptor).st_size
             if size < whole:  # the last line lacks nothing but its end

@@ -22,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimsft.errors import RunError, RunInUse
+from trimsft.runs.files import refuse_links
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.runs.secrets import hide_secrets
 
@@ -54,6 +55,7 @@ class RunLock:
     """
 
     def __init__(self, path: Path, *, patience: float = 0.0) -> None:
+        refuse_links([path])
         self._path = path.resolve()
         self._lock = _held.get(self._path) or FileLock(self._path, thread_local=False, fallback_to_soft=False)
         self._is_released = False
@@ -109,9 +111,9 @@ def holder_of(path: Path) -> Holder | None:
 
     Only a file with a note in it is asked for its lock, and for a moment: a holder empties it when it is done.
     """
-    path = path.resolve()
+    link, path = path.is_symlink(), path.resolve()
     note = _note(path)
-    if not note:
+    if not note or link:
         return None
     if path not in _held:
         try:
