@@ -33,6 +33,7 @@ from trimsft.runs import (
 )
 from trimsft.runs import directory as runs
 from trimsft.runs.files import written_beside
+from trimsft.runs.secrets import hide_secrets, without_secrets
 
 # the package without its __init__, which loads torch for seconds; runs.py needs none of it
 ALONE = f"""
@@ -301,6 +302,23 @@ def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.Monke
 
 
 # fingerprints -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "hub_token", "hf-token", "auth_token", "access_token", "apiToken", "bearer_token", "api_key", "API-KEY",
+     "wandb_apikey", "password", "db_password", "passwd", "ftp-passwd", "secret", "client_secret"],
+)  # fmt: skip
+def test_secrets_are_known_by_their_names(name: str) -> None:
+    assert hide_secrets([f"--{name}", "x1", f"{name}=x1", f"--{name}=x1", f'{{"{name}": "x1"}}']) == [
+        f"--{name}", "***", f"{name}=***", f"--{name}=***", "***",
+    ]  # fmt: skip
+    assert without_secrets({name: "x1", "inner": [{name: "x1", "rank": 8}]}) == {"inner": [{"rank": 8}]}
+
+
+@pytest.mark.parametrize("name", ["eos_token", "pad-token", "tokens", "max_tokens", "api_keys_file", "secretary"])
+def test_names_that_only_look_like_secrets_stay(name: str) -> None:
+    assert hide_secrets([f"--{name}", "x1"]) == [f"--{name}", "x1"] and without_secrets({name: "x1"}) == {name: "x1"}
 
 
 def test_fingerprints_see_names_and_contents_only(tmp_path: Path) -> None:

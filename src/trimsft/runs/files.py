@@ -9,21 +9,25 @@ import contextlib
 import errno
 import fcntl
 import glob
+import gzip
 import hashlib
 import json
 import os
 import secrets
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, WriteError
+from trimsft.errors import DataError, RunError, WriteError, one_line
 from trimsft.runs.parsing import ParseError, parse_json
 
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
 SAMPLES = 64
+SMALL_UNPACKED = 2**30
+LARGEST_RATIO = 100  # text is packed to a tenth, nothing but zeros to a thousandth
 
 
 def write_whole(path: Path, content: bytes) -> Path:
@@ -180,6 +184,21 @@ class JsonLines:
                 if not isinstance(record, dict):
                     raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
                 yield line.removesuffix(b"\n"), record
+
+
+def read_unpacked(path: Path) -> bytes:
+    """Return the content of a file, unpacked where its name ends in .gz; raise `DataError`, which names it."""
+    try:
+        if not path.name.lower().endswith(".gz"):
+            return path.read_bytes()
+        limit = max(SMALL_UNPACKED, LARGEST_RATIO * path.stat().st_size)
+        with gzip.open(path) as file:
+            content = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
+    if len(content) > limit:
+        raise DataError(f"{path}: unpacks to more than {limit:,} bytes", hint="unpack it, if it is meant")
+    return content
 
 
 def fingerprint_file(path: Path) -> str:
