@@ -2,10 +2,9 @@
 
 import sys
 
-if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the current folder, which `python -m` puts first: an installed `trimsft` has it not, either
-
-from trimsft.cli import main
-
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder, which `python -m` puts first and an installed `trimsft` does not
+    from trimsft.cli import main
+
     main()

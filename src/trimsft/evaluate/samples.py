@@ -114,7 +114,7 @@ class SampleRecord:
 
     def lock(self) -> RunLock:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
-        refuse_links([self.folder.parent, self.folder])
+        refuse_links(self.folder.parent)
         lock = RunDirectory(self.folder).lock()
         self._known = None  # until now another process may have written
         return lock

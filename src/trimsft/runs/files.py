@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +86,13 @@ def cannot_write(path: Path, error: OSError) -> WriteError:
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
 
-def refuse_links(paths: Iterable[Path]) -> None:
-    """Raise where a place to be written is a link: in a folder from elsewhere it may lead to any file of the user."""
+def refuse_links(*paths: Path) -> None:
+    """Raise where a place to be written, or anything in it, is a link: from elsewhere it may lead to any file."""
     for path in paths:
         if path.is_symlink():
             hint = "replace it by what it leads to, or choose another output directory"
             raise RunError(f"{path}: is a link, which is not written through", hint=hint)
-
-
-def entries(folder: Path) -> Iterator[Path]:
-    """Yield all that is in a folder, at any depth; what another process removes meanwhile is passed over."""
-    return (Path(top, name) for top, folders, files in os.walk(folder) for name in (*folders, *files))
+        refuse_links(*path.glob("*"))
 
 
 def sync(path: Path) -> None:

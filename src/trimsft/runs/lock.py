@@ -55,7 +55,7 @@ class RunLock:
     """
 
     def __init__(self, path: Path, *, patience: float = 0.0) -> None:
-        refuse_links([path])
+        refuse_links(path)
         self._path = path.resolve()
         self._lock = _held.get(self._path) or FileLock(self._path, thread_local=False, fallback_to_soft=False)
         self._is_released = False
@@ -111,9 +111,9 @@ def holder_of(path: Path) -> Holder | None:
 
     Only a file with a note in it is asked for its lock, and for a moment: a holder empties it when it is done.
     """
-    link, path = path.is_symlink(), path.resolve()
+    path = path.resolve()
     note = _note(path)
-    if not note or link:
+    if not note:
         return None
     if path not in _held:
         try:

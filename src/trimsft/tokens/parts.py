@@ -67,9 +67,8 @@ class Parts:
                 raise RunError(problem, hint=hint, remedy=("overwrite", True))
             shutil.rmtree(self.folder, ignore_errors=True)  # of one that was killed while it removed it
             return False
-        refuse_links([self.folder, *self.folder.glob("*")])
-        above = [self.out.parent, *self.out.parent.parents]
-        self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
+        refuse_links(self.folder)
+        self._made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         with self._lock():
             self._settle(overwrite=overwrite)
         return True

@@ -16,7 +16,7 @@ from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.evaluate.engines.local import VISIBLE
-from trimsft.evaluate.engines.ray_worker import import_ray, join_cluster
+from trimsft.evaluate.engines.ray_worker import join_cluster
 from trimsft.runs import holder_of
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
@@ -36,15 +36,12 @@ class RayCrew:
     cores = 0
 
     def __init__(self, job: CellJob, workers: int | None = None) -> None:
-        self._ray = import_ray()
+        self._ray, self._started = join_cluster()
         self._job, self._workers = job, workers
         self._running: dict[Any, Task] = {}
         self._groups: dict[str, Any] = {}
-        self._started = False
 
     def __enter__(self) -> RayCrew:
-        self._started = not self._ray.is_initialized()
-        join_cluster()
         try:
             self._refuse_what_no_machine_has()
         except UsageError:
