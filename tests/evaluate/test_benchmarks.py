@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from datasets import Dataset, Features, List, Value
 
+from trimsft.data.readers import read_file
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
 from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint, read_problems, write_problems
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.runs import files
-from trimsft.text.readers import read_file
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 ROW = {"id": "a", "problem": "What is 1+1?", "answer": "2"}
