@@ -43,7 +43,7 @@ class Child:
         paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -48,6 +48,18 @@ def begun(record: SampleRecord) -> SampleRecord:
     return record
 
 
+@pytest.mark.parametrize("place", ["eval", "eval/mine", "eval/mine/samples.jsonl", "eval/mine/.lock"])
+def test_a_record_is_not_written_through_links(tmp_path: Path, place: str) -> None:
+    link, target = tmp_path / "run" / place, tmp_path / "target"
+    link.parent.mkdir(parents=True)
+    target.mkdir() if place in ("eval", "eval/mine") else target.write_text("kept")
+    link.symlink_to(target)
+    with pytest.raises(RunError, match="is a link, which is not written through") as refused:
+        SampleRecord(tmp_path / "run/eval/mine").lock()
+    assert str(refused.value).startswith(f"{link}: ")
+    assert target.read_text() == "kept" if target.is_file() else not any(target.iterdir())
+
+
 def test_what_is_recorded_is_not_missing(record: SampleRecord) -> None:
     keys = WantedKeys(SETTINGS, ["a", "b"])
     assert list(keys) == [Key("a", GREEDY), ("a", 0), ("a", 1), ("b", GREEDY), ("b", 0), ("b", 1)] and len(keys) == 6

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +43,7 @@ class StandIn(ThreadingHTTPServer):
         self.hang_ups = 0  # times that the description of the interface is broken off
         self.sent = 0  # answers to requests
         self.retry_after: str | None = None  # what answers say of when to come again
+        self.encoding = "gzip"  # of what is sent packed
         self.drip = 0.0  # seconds before each byte of an answer
         self.pages: dict[str, Any] = {
             "/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]},
@@ -75,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.sent += self.command == "POST"
         self.send_response(status)
         if data.startswith(b"\x1f\x8b"):
-            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Encoding", self.server.encoding)
         if self.server.retry_after is not None:
             self.send_header("Retry-After", self.server.retry_after)
         self.send_header("Content-Length", str(len(data)))
@@ -288,6 +290,25 @@ def test_an_answer_that_comes_byte_by_byte_may_not_take_for_ever(serve: Callable
     assert completion.error == "TimeoutError: no whole answer within 0.3 s"
 
 
+def test_packed_answers_are_not_unpacked(serve: Callable[..., StandIn]) -> None:
+    """A few hundred bytes of gzip in gzip would be gigabytes, in one piece that no limit of time can interrupt."""
+    server = serve()
+    engine = ServerEngine(server.address, retries=0, timeout=5.0)
+    bomb = gzip.compress(gzip.compress(bytes(2**28)))
+    server.answer, server.encoding = lambda body: (200, bomb), "gzip, gzip"
+    tracemalloc.start()
+    try:
+        (completion,) = complete(engine, make_requests(samples=0)[:1])
+        server.pages = dict.fromkeys(server.pages, bomb)
+        with pytest.raises(EngineError, match=r"nothing answers at .* \(it is encoded \('gzip, gzip'\)"):
+            ServerEngine(server.address, pause=0.0, retries=1)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+    assert "it is encoded ('gzip, gzip'), which was not asked for" in (completion.error or "")
+    assert server.headers[-1]["accept-encoding"] == "identity"
+
+
 def test_a_reply_that_is_left_in_the_middle_leaves_no_noise(
     serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,8 +336,8 @@ def test_a_bad_request_is_not_tried_again(serve: Callable[..., StandIn]) -> None
         ("[" * 100_000, "an answer that cannot be read (nested too deeply)"),
         ('{"choices": ' + "9" * 10_000 + "}", "an answer that cannot be read"),
         (b"\xff\xfe{", "an answer that cannot be read"),
-        (b"\x1f\x8b and no more of gzip", "DecodingError"),
-        (gzip.compress(b" " * 2_000_000), "an answer of more than 1,000,000 bytes"),
+        (b"\x1f\x8b and no more of gzip", "DecodingError: it is encoded ('gzip'), which was not asked for"),
+        (" " * 2_000_000, "an answer of more than 1,000,000 bytes"),
         ([], "an answer that cannot be read"),
         ({"choices": [None], "usage": {"completion_tokens": 1}}, "choices.0"),
         ({"choices": []}, "usage: field required"),

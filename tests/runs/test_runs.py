@@ -33,6 +33,7 @@ from trimsft.runs import (
 )
 from trimsft.runs import directory as runs
 from trimsft.runs.files import written_beside
+from trimsft.runs.secrets import hide_secrets, without_secrets
 
 # the package without its __init__, which loads torch for seconds; runs.py needs none of it
 ALONE = f"""
@@ -146,6 +147,40 @@ def test_locks_that_cannot_be_had_say_why(run: RunDirectory, monkeypatch: pytest
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(RunError, match=r"cannot be locked \(flock: Function not implemented\); choose"):
         run.lock()
+
+
+# links --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [".lock", ".model", "eval", "train", "train/_saving", "train/telemetry.jsonl"])
+def test_a_run_with_a_link_in_it_is_not_written(run: RunDirectory, tmp_path: Path, place: str) -> None:
+    """One that comes from elsewhere could have any file of its user's emptied, and any folder written to."""
+    target = write_whole(tmp_path / "mine", b"kept")
+    link = run.path / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(target)
+    with pytest.raises(RunError, match=f"^{re.escape(str(link))}: is a link, which is not written through; replace it"):
+        run.lock()
+    assert target.read_bytes() == b"kept" and link.is_symlink()
+    assert holder_of(link) is None and (place == ".lock" or not (run.path / ".lock").exists())
+
+
+def test_a_run_may_be_named_by_a_link_to_it(run: RunDirectory, tmp_path: Path) -> None:
+    run.path.mkdir(parents=True)
+    (tmp_path / "latest").symlink_to(run.path)
+    with RunDirectory(tmp_path / "latest").lock():
+        assert holder_of(run.path / ".lock") == holder_of(tmp_path / "latest" / ".lock") is not None
+
+
+def test_lines_are_not_appended_through_a_link(log: JsonLines) -> None:
+    target = log.path.rename(log.path.with_name("mine.jsonl"))
+    target.write_bytes(target.read_bytes()[:-5])
+    content = target.read_bytes()
+    log.path.symlink_to(target)
+    assert JsonLines(log.path).read() == RECORDS[:-1], "what is read may be a link"
+    with pytest.raises(WriteError, match=r"log\.jsonl: cannot be written \("):
+        JsonLines(log.path).append({"step": 9})
+    assert target.read_bytes() == content
 
 
 # settings -----------------------------------------------------------------------------------------------------------
@@ -267,6 +302,23 @@ def test_the_environment_holds_versions_and_no_secrets(monkeypatch: pytest.Monke
 
 
 # fingerprints -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "hub_token", "hf-token", "auth_token", "access_token", "apiToken", "bearer_token", "api_key", "API-KEY",
+     "wandb_apikey", "password", "db_password", "passwd", "ftp-passwd", "secret", "client_secret"],
+)  # fmt: skip
+def test_secrets_are_known_by_their_names(name: str) -> None:
+    assert hide_secrets([f"--{name}", "x1", f"{name}=x1", f"--{name}=x1", f'{{"{name}": "x1"}}']) == [
+        f"--{name}", "***", f"{name}=***", f"--{name}=***", "***",
+    ]  # fmt: skip
+    assert without_secrets({name: "x1", "inner": [{name: "x1", "rank": 8}]}) == {"inner": [{"rank": 8}]}
+
+
+@pytest.mark.parametrize("name", ["eos_token", "pad-token", "tokens", "max_tokens", "api_keys_file", "secretary"])
+def test_names_that_only_look_like_secrets_stay(name: str) -> None:
+    assert hide_secrets([f"--{name}", "x1"]) == [f"--{name}", "x1"] and without_secrets({name: "x1"}) == {name: "x1"}
 
 
 def test_fingerprints_see_names_and_contents_only(tmp_path: Path) -> None:

@@ -118,3 +118,14 @@ def test_a_folder_of_another_kind_is_called_so(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"field5: was 5, now not set; and 15 more\. Give it") as refused:
         run.settle_config({"seed": 0})
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize("place", ["asked", "runs/lab", "runs/lab/sft/seed0/log.txt", ".settling"])
+def test_a_study_with_a_link_in_it_is_not_written(tmp_path: Path, place: str) -> None:
+    link, target = tmp_path / "study" / place, tmp_path / "target"
+    link.parent.mkdir(parents=True)
+    target.write_text("kept")
+    link.symlink_to(target)
+    with pytest.raises(RunError, match="is a link, which is not written through") as refused:
+        StudyFolder(tmp_path / "study").settle(SCALE)
+    assert str(refused.value).startswith(f"{link}: ") and target.read_text() == "kept"

@@ -61,6 +61,16 @@ def test_a_second_start_does_what_is_missing(folder, tmp_path, whole, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_parts_are_not_written_through_a_link(tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/00000.arrow").write_text("kept")
+    link = parts.parts_folder(tmp_path / "tokens.parquet")
+    link.symlink_to(tmp_path / "mine")
+    with pytest.raises(RunError, match=r"tokens\.parquet\.parts: is a link, which is not written through"):
+        parts.Parts(tmp_path / "tokens.parquet", {}, 1).begin(overwrite=True)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["00000.arrow"]
+
+
 def test_other_inputs_are_refused_and_nothing_is_lost(folder, phi, tmp_path, whole) -> None:
     out = tmp_path / "t.parquet"
     cut_short(folder, out)

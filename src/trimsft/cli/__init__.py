@@ -15,6 +15,7 @@ from trimsft.signals import end_at_once, heed
 def main() -> None:
     """The program `trimsft`."""
     heed(end_at_once)  # before anything is imported that takes time
+    os.environ["PYTHONSAFEPATH"] = "1"  # a process that it starts imports nothing from the current folder
     if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file; our own lines stay
     from trimsft.cli.commands import app

@@ -8,16 +8,15 @@ A row keeps the number of the line it began on, because that is what the reader 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import DataError, one_line
+from trimsft.runs.files import read_unpacked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +84,7 @@ def read_file(path: Path) -> FileRows:
     read = _READERS[suffix.removesuffix(".gz")]
     try:
         rows = read(path)
-    except (OSError, EOFError, zlib.error) as error:  # gzip's own complaints are among them
+    except OSError as error:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     if len(rows) == 0:
         raise DataError(f"{path}: holds no rows")
@@ -107,13 +106,10 @@ def _readable(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
 
 
-def _bytes(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
-
-
 def _read_jsonl(path: Path) -> FileRows:
     records, numbers = [], []
-    for number, line in enumerate(_bytes(path).split(b"\n"), start=1):  # at \n only: U+2028 within a string stays
+    lines = read_unpacked(path).split(b"\n")  # at \n only: U+2028 within a string stays
+    for number, line in enumerate(lines, start=1):
         text = _decode(line, path, number)
         if text.strip():
             place = f"{path}, line {number}"
@@ -123,7 +119,7 @@ def _read_jsonl(path: Path) -> FileRows:
 
 
 def _read_json(path: Path) -> FileRows:
-    content = _parse_json(_decode(_bytes(path), path), str(path), has_lines=True)
+    content = _parse_json(_decode(read_unpacked(path), path), str(path), has_lines=True)
     items = content.get("data") if isinstance(content, dict) else content
     if not isinstance(items, list):
         raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
@@ -132,7 +128,7 @@ def _read_json(path: Path) -> FileRows:
 
 
 def _read_csv(path: Path) -> FileRows:
-    text = _decode(_bytes(path), path)
+    text = _decode(read_unpacked(path), path)
     limit = csv.field_size_limit(_LONGEST_FIELD)
     try:
         lines = [(number, cells) for number, cells in _numbered(text, path) if cells]

@@ -14,12 +14,10 @@ and `tolerance` (relative). By `subject` and `level` scores are told apart. What
 Other fields do not matter. No field of a file names code.
 """
 
-import gzip
 import hashlib
 import json
 import math
 import reprlib
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from typing import Any
 from trimsft.errors import DataError, UsageError, one_line
 from trimsft.grading import Grading, Rules
 from trimsft.grading.rules import LETTERS
+from trimsft.runs.files import read_unpacked
 from trimsft.runs.parsing import parse_json
 
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -308,12 +307,7 @@ def _as_tolerance(value: Any, name: str, place: str) -> float | None:
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON Lines file, packed or not, each with the number of its line."""
-    try:
-        content = path.read_bytes()
-        lines = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).split(b"\n")
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_unpacked(path).split(b"\n"), start=1):
         if not line.strip():
             continue
         try:

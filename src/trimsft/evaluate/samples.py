@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 from trimsft.errors import FAILED, RunError
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import Problem, fingerprint, read_problems, write_problems
-from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, write_whole
+from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, refuse_links, write_whole
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
@@ -114,6 +114,7 @@ class SampleRecord:
 
     def lock(self) -> RunLock:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
+        refuse_links(self.folder.parent)
         lock = RunDirectory(self.folder).lock()
         self._known = None  # until now another process may have written
         return lock

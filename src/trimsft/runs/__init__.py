@@ -2,7 +2,7 @@
 
 from trimsft.runs.directory import RunDirectory, environment, find_weights
 from trimsft.runs.dotted import by_dotted_name
-from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, sync, write_whole
+from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, refuse_links, sync, write_whole
 from trimsft.runs.lock import RunLock, holder_of
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "fingerprint_file",
     "fingerprint_folder",
     "holder_of",
+    "refuse_links",
     "sync",
     "write_whole",
 ]

@@ -22,7 +22,7 @@ from typing import Any
 
 from trimsft.errors import RunError, one_line
 from trimsft.runs.dotted import by_dotted_name
-from trimsft.runs.files import write_whole
+from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
 from trimsft.runs.secrets import without_folders
@@ -57,8 +57,9 @@ class RunDirectory:
     def lock(self, *, patience: float = 0.0) -> RunLock:
         """Keep other processes out: `with run.lock():`, or call it once and hold it until the process ends.
 
-        Of a distributed run only one process may take it.
+        Of a distributed run only one process may take it. The directory itself may be a link, nothing in it may.
         """
+        refuse_links(*self.path.glob("*"))
         return RunLock(self.path / ".lock", patience=patience)
 
     # ---- settings

@@ -9,21 +9,25 @@ import contextlib
 import errno
 import fcntl
 import glob
+import gzip
 import hashlib
 import json
 import os
 import secrets
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trimsft.errors import RunError, WriteError
+from trimsft.errors import DataError, RunError, WriteError, one_line
 from trimsft.runs.parsing import ParseError, parse_json
 
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
 SAMPLES = 64
+SMALL_UNPACKED = 2**30
+LARGEST_RATIO = 100  # text is packed to a tenth, nothing but zeros to a thousandth
 
 
 def write_whole(path: Path, content: bytes) -> Path:
@@ -80,6 +84,15 @@ def _lock(descriptor: int) -> bool:
 def cannot_write(path: Path, error: OSError) -> WriteError:
     """The error for a file that the system did not take, such as on a full disk."""
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
+
+
+def refuse_links(*paths: Path) -> None:
+    """Raise where a place to be written, or anything in it, is a link: from elsewhere it may lead to any file."""
+    for path in paths:
+        if path.is_symlink():
+            hint = "replace it by what it leads to, or choose another output directory"
+            raise RunError(f"{path}: is a link, which is not written through", hint=hint)
+        refuse_links(*path.glob("*"))
 
 
 def sync(path: Path) -> None:
@@ -140,7 +153,7 @@ class JsonLines:
     def _open(self) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             whole = sum(len(line) + 1 for line, _ in self._lines())
             size = os.fstat(descriptor).st_size
             if size < whole:  # the last line lacks nothing but its end
@@ -167,6 +180,21 @@ class JsonLines:
                 if not isinstance(record, dict):
                     raise RunError(f"{self.path}, line {number}: holds {line[:40]!r}, not a JSON object; remove it")
                 yield line.removesuffix(b"\n"), record
+
+
+def read_unpacked(path: Path) -> bytes:
+    """Return the content of a file, unpacked where its name ends in .gz; raise `DataError`, which names it."""
+    try:
+        if not path.name.lower().endswith(".gz"):
+            return path.read_bytes()
+        limit = max(SMALL_UNPACKED, LARGEST_RATIO * path.stat().st_size)
+        with gzip.open(path) as file:
+            content = file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
+    if len(content) > limit:
+        raise DataError(f"{path}: unpacks to more than {limit:,} bytes", hint="unpack it, if it is meant")
+    return content
 
 
 def fingerprint_file(path: Path) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from trimsft.errors import RunError, RunInUse
+from trimsft.runs.files import refuse_links
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.runs.secrets import hide_secrets
 
@@ -54,6 +55,7 @@ class RunLock:
     """
 
     def __init__(self, path: Path, *, patience: float = 0.0) -> None:
+        refuse_links(path)
         self._path = path.resolve()
         self._lock = _held.get(self._path) or FileLock(self._path, thread_local=False, fallback_to_soft=False)
         self._is_released = False

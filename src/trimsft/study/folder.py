@@ -25,7 +25,7 @@ from typing import Any
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_path
 from trimsft.runs import RunDirectory, RunLock
-from trimsft.runs.files import write_whole
+from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study.cells import Cell
@@ -74,6 +74,7 @@ class StudyFolder:
         Models may be added, and other benchmarks be asked for: the latest are those that tables show. How many GPUs a
         training has is for the training to judge.
         """
+        refuse_links(*self.out.glob("*"))
         with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
             self._settle(scale)
 

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from trimsft.errors import RunError, UsageError
-from trimsft.runs import RunLock, sync, write_whole
+from trimsft.runs import RunLock, refuse_links, sync, write_whole
 from trimsft.runs.files import written_beside
 from trimsft.runs.parsing import checked, parse_json, read_json
 from trimsft.tokens.table import read_metadata, schema_with, writing
@@ -67,8 +67,8 @@ class Parts:
                 raise RunError(problem, hint=hint, remedy=("overwrite", True))
             shutil.rmtree(self.folder, ignore_errors=True)  # of one that was killed while it removed it
             return False
-        above = [self.out.parent, *self.out.parent.parents]
-        self._made = [folder for folder in [self.folder, *above] if not folder.exists()]
+        refuse_links(self.folder)
+        self._made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         with self._lock():
             self._settle(overwrite=overwrite)
         return True

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ class Launching:
         name = task.name
         if name == "sleeps":
             launched = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            (self.out / "blocked").write_text(f"{signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])}")
             (self.out / "pid").write_text(str(launched.pid))
             tell("sleeping")  # type: ignore[operator]
             launched.wait()
@@ -80,11 +82,20 @@ def test_messages_come_back_logs_are_kept_and_a_dead_worker_costs_its_task_alone
     assert multiprocessing.active_children() == []
 
 
+@pytest.fixture
+def first_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has started no other: multiprocessing starts its tracker with the first worker."""
+    for name in ("_fd", "_pid"):
+        monkeypatch.setattr(resource_tracker._resource_tracker, name, None)
+
+
+@pytest.mark.usefixtures("first_process")
 def test_a_worker_leaves_ctrl_c_to_its_parent_and_ends_what_it_has_launched(tmp_path: Path) -> None:
     with Team(Launching(tmp_path), CoreSlots(1)) as team:
         assert next(message for message in team.work([Task("sleeps")]) if message) == Told(Task("sleeps"), "sleeping")
         (worker,) = multiprocessing.active_children()
         assert worker.pid is not None
+        assert (tmp_path / "blocked").read_text() == "True"
         os.kill(worker.pid, signal.SIGINT)
         pid = int((tmp_path / "pid").read_text())
         worker.join(0.5)

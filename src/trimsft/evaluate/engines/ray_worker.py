@@ -27,7 +27,7 @@ class RayEngine(Elsewhere):
 
     def __init__(self, model: LocalModel, gpus: int) -> None:
         super().__init__(model)
-        self._ray = _ray()
+        self._ray, _ = join_cluster()
         # GPUs alone are counted: for a core that is taken Ray would wait without a word
         kind = self._ray.remote(num_gpus=gpus, num_cpus=0, max_restarts=0)(_Actor)
         self._actor = kind.remote(asdict(model))
@@ -59,20 +59,24 @@ class RayEngine(Elsewhere):
 
 def gpus_of_machines() -> list[int]:
     """GPUs of each machine of the cluster, which is joined or started."""
-    return [int(node["Resources"].get("GPU", 0)) for node in _ray().nodes() if node["Alive"]]
+    return [int(node["Resources"].get("GPU", 0)) for node in join_cluster()[0].nodes() if node["Alive"]]
 
 
-def _ray() -> Any:
+def join_cluster() -> tuple[Any, bool]:
+    """Return the package, connected to the cluster of RAY_ADDRESS or to one that is started here, and whether anew."""
     try:
         import ray
     except ImportError:
-        hint = "pip install ray"
+        hint = "pip install 'ray[default]'"
         raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
-    if not ray.is_initialized():
-        address = os.environ.get("RAY_ADDRESS") or None
-        options: dict[str, Any] = {} if address else {"include_dashboard": False}
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    return ray
+    if ray.is_initialized():
+        return ray, False
+    address = os.environ.get("RAY_ADDRESS") or None
+    options: dict[str, Any] = {} if address else {"include_dashboard": False}
+    # this alone keeps Ray from putting the current folder before all that is installed, in each of its processes
+    options["job_config"] = ray.job_config.JobConfig(_client_job=True)
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    return ray, True
 
 
 class _Refusal(dict[str, Any]):

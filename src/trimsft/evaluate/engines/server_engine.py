@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import httpx
 
 LONGEST_PAUSE = 30.0
-LARGEST_REPLY = 32 * 2**20  # bytes, unpacked
+LARGEST_REPLY = 32 * 2**20  # bytes
 _KEY = "OPENAI_API_KEY"
 _FREE = "Write forty random words, each on a line of its own."
 """What no model that samples answers twice in the same way."""
@@ -64,7 +64,8 @@ class ServerEngine:
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
         key, login = os.environ.get(_KEY), self._address.login
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
         self._secrets = [secret for secret in (key, *(login or ())) if secret]
         self._retries, self._pause, self._timeout = retries, pause, timeout
         served = read_models(self._page("/v1/models"))
@@ -238,11 +239,16 @@ async def _exchange(
     client: httpx.AsyncClient, seconds: float, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, bytes | None, float]:
     """Status and content of a reply, None for one that is too large to be meant; and the seconds it asks to wait."""
+    import httpx
+
     try:
         async with asyncio.timeout(seconds), client.stream(method, path, content=body) as response:
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding.lower() != "identity":  # to unpack it could take any time and memory, in one piece
+                raise httpx.DecodingError(f"it is encoded ({encoding[:40]!r}), which was not asked for")
             wait = _seconds(response.headers.get("Retry-After", ""))
             content = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 content += chunk
                 if len(content) > LARGEST_REPLY:
                     return response.status_code, None, wait

@@ -16,6 +16,7 @@ from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
 from trimsft.evaluate.engines.local import VISIBLE
+from trimsft.evaluate.engines.ray_worker import join_cluster
 from trimsft.runs import holder_of
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
@@ -35,23 +36,12 @@ class RayCrew:
     cores = 0
 
     def __init__(self, job: CellJob, workers: int | None = None) -> None:
-        try:
-            import ray
-        except ImportError:
-            hint = "pip install 'ray[default]'"
-            raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
-        self._ray: Any = ray
+        self._ray, self._started = join_cluster()
         self._job, self._workers = job, workers
         self._running: dict[Any, Task] = {}
         self._groups: dict[str, Any] = {}
-        self._started = False
 
     def __enter__(self) -> RayCrew:
-        if not self._ray.is_initialized():
-            address = os.environ.get("RAY_ADDRESS") or None
-            options: dict[str, Any] = {} if address else {"include_dashboard": False}
-            self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
-            self._started = True
         try:
             self._refuse_what_no_machine_has()
         except UsageError:
@@ -118,7 +108,7 @@ class RayCrew:
         options["resources"] = {kind: count for kind, count in needs.items() if kind not in ("CPU", "GPU")}
         if needs.get("GPU", 0) > 1:
             options["scheduling_strategy"] = self._place(task.name, needs)
-        self._running[self._do.options(**options).remote(self._job, task)] = task
+        self._running[self._do.options(**options).remote(self._job, task, os.getcwd())] = task
 
     def _place(self, name: str, needs: Mapping[str, float]) -> Any:
         """GPUs of one machine, kept for this cell: smaller cells would take them one by one."""
@@ -172,8 +162,9 @@ def _grows() -> bool:
     return config is not None and len(config.node_group_configs) > 0
 
 
-def _do(job: CellJob, task: Task) -> Message:
+def _do(job: CellJob, task: Task, folder: str) -> Message:
     """In a process of the cluster."""
+    os.chdir(folder)  # where the command was called: an objective of the user's own may be there
     os.environ.update({**QUIET, **job.environment()})
     if job.scale.device == "cpu":
         os.environ.update({"OMP_NUM_THREADS": str(CORES["cpu"]), VISIBLE: ""})

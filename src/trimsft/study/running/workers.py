@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -205,6 +206,7 @@ def _signals_held() -> Iterator[None]:
     """A process begun within leaves Ctrl-C to its parent; what asks the parent to end meanwhile does so afterwards."""
     held: list[int] = []
     before = heed(lambda number, frame: held.append(number))
+    resource_tracker.ensure_running()  # which is started with the first process, and unblocks SIGINT then
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which a new process inherits
     try:
         yield

@@ -1,0 +1,96 @@
+"""The current folder may come from elsewhere: none of its modules runs, however a process is started."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT
+from trimsft.lab import base_model_path
+from trimsft.own_code import load_attribute
+
+SCRIPT = "from trimsft.cli import main\nif __name__ == '__main__':\n    main()\n"  # as an installer writes it
+LAUNCH = """
+import sys
+from trimsft.cli import commands, main
+from trimsft.study.running.launch import launch
+if __name__ == "__main__":
+    commands.app = lambda prog_name: sys.exit(launch([sys.executable, *sys.argv[1:]]))
+    main()
+"""
+OTHERS = ("accelerate", "numpy", "ray", "torch", "tqdm", "transformers", "trimsft", "trl", "typer", "yaml")
+STEP = ("-m", "trimsft.study.running", "order")
+STUDY = ("study", "run", "main", "--smoke", "--model", "good=lab", "--workers", "1", "--out", "out")
+
+
+class IdleJob:
+    """A job whose steps do nothing but load an objective of the current folder, which its user has named."""
+
+    def take(self, *step: Any) -> None:
+        assert load_attribute("own:half", field="objective")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder whose modules leave a mark where they are imported; beside it a program and an order for a process."""
+    folder = tmp_path / "from elsewhere"
+    folder.mkdir()
+    for name in {*sys.stdlib_module_names, *OTHERS}:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name + ' '!r})\n")
+    (folder / "own.py").write_text("def half(tokens):\n    return 0 * tokens.gap + 0.5\n")
+    (folder / "order").write_bytes(pickle.dumps((IdleJob(), None, "train")))
+    return folder
+
+
+def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, **paths, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def require_clean(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    ran = folder.with_name("ran")
+    assert not ran.exists(), f"modules of the current folder ran: {ran.read_text()}"
+    assert done.returncode == 0, done.stderr
+
+
+def test_worker_processes_import_nothing_from_it(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "trimsft").write_text(SCRIPT)
+    words = ("-b", "lab-easy", "--limit", "2", "--samples", "1", "--max-tokens", "2", "--workers", "2", "--out", "out")
+    require_clean(call(folder, str(tmp_path / "trimsft"), "eval", str(base_model_path()), *words), folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_cells_of_a_study_import_nothing_from_it(executor: str, folder: Path) -> None:
+    if executor == "ray":
+        pytest.importorskip("ray")
+    program = str(ROOT / "tests/study/study_process.py")
+    require_clean(call(folder, program, *STUDY, "--executor", executor, TRIMSFT_STUB="yes"), folder)
+
+
+@pytest.mark.parametrize(
+    "launcher", [("torch.distributed.run", "--nproc_per_node", "2"), ("accelerate.commands.launch", "--cpu")]
+)
+def test_launched_ranks_import_nothing_from_it(launcher: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "trimsft").write_text(LAUNCH)
+    require_clean(call(folder, str(tmp_path / "trimsft"), "-m", *launcher, *STEP), folder)
+
+
+def test_python_m_imports_no_package_from_it(folder: Path) -> None:
+    """Before `-m` runs anything Python itself has imported from there, so the standard library cannot be tested."""
+    for name in {*sys.stdlib_module_names, "trimsft"}:
+        (folder / f"{name}.py").unlink()
+    (folder / "rows.jsonl").write_text('{"problem": "1+1?", "solution": "2"}\n' * 4)
+    words = ("--model", str(base_model_path()), "--data", "rows.jsonl", "--objective", "own:half", "--dry-run")
+    require_clean(call(folder, "-m", "trimsft", "train", *words, "--output-dir", "out"), folder)
