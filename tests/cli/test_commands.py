@@ -41,6 +41,7 @@ def test_version_and_help_that_names_every_command() -> None:
     for result in (run("--help"), run()):
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
         assert "..." not in result.output.partition("Commands:")[2]  # no summary is cut off
+        assert "--install-completion" in result.output
 
 
 def test_options_are_called_the_same_with_dashes_and_underscores() -> None:
