@@ -159,9 +159,8 @@ def append(options: argparse.Namespace, *cells: dict[str, Any], **facts: Any) ->
 
 def measure(method: Method, options: argparse.Namespace) -> None:
     import torch
+    from measuring import machine
     from transformers import AutoModelForCausalLM, Qwen2Config
-
-    from trimsft.bench.head import machine
 
     if options.variant == "packing, flash" and not importlib.util.find_spec("flash_attn"):
         append(options, {"method": method.name, "variant": options.variant, "failed": "flash_attn is not there"})

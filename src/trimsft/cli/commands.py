@@ -1,6 +1,6 @@
 """All commands, in the order of --help."""
 
-from trimsft.cli import analysis, auditing, benching, evaluation, exporting, recipes, study, training, watching
+from trimsft.cli import analysis, auditing, doctor, evaluation, exporting, recipes, study, training, watching
 from trimsft.cli.base import app
 
 app.command("quickstart")(study.quickstart)
@@ -19,7 +19,6 @@ for name, run in study.COMMANDS.items():
     study.study_app.command(name)(run)
 app.add_typer(study.study_app, name="study")
 app.command("sweep")(study.sweep)
-app.command("bench")(benching.bench)
-app.command("doctor")(benching.doctor)
+app.command("doctor")(doctor.doctor)
 
 __all__ = ["app"]
