@@ -7,7 +7,7 @@ from trimsft import cli
 from trimsft.errors import UsageError
 from trimsft.train import attention, parse
 from trimsft.train.attention import check_attention, has_flash_attention
-from trimsft.train.estimate import dry_run
+from trimsft.train.dry_run import measure_step
 from trimsft.train.run import train
 
 SAYS = (
@@ -24,7 +24,7 @@ def settings(tmp_path, monkeypatch):
     return parse([*words.split(), "--attn_implementation", "flash_attention_2"])
 
 
-@pytest.mark.parametrize("begin", [dry_run, train])
+@pytest.mark.parametrize("begin", [measure_step, train])
 def test_it_is_refused_before_anything_is_read(begin, settings, tmp_path) -> None:
     with pytest.raises(UsageError) as refused:
         begin(settings)

@@ -169,7 +169,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
         ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3
     )
     assert stopped_at_three.wait().code == 143
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.log_estimate"):
+    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.clear_staging"):
         there = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
         assert told_at(moment) == f"terminated; {there}"
 
