@@ -145,4 +145,4 @@ def test_a_download_has_a_licence(tmp_path, monkeypatch) -> None:
 
     file = type("File", (), {"size": 3_090_000_000, "rfilename": "model.safetensors"})
     monkeypatch.setattr("trimsft.plan.HfApi.model_info", lambda *_, **__: Info([file], {"license": "mit"}))
-    assert describe_download("a/b") == "to download: a/b, 3.1 GB, licence mit, to be accepted on its page"
+    assert describe_download("a/b") == "to download: a/b, 3.1 GB, licence mit (to be accepted first)"

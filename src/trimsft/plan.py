@@ -144,7 +144,7 @@ def peak_gib(plan: Training, device: Gpu | None = None) -> float:
         whole, beside = int(2**30 * device.gib) if device else 0, int(held + before + kept)
         head = min(head, most_bytes(tokens, hidden, vocabulary, size, held=beside, device_bytes=whole))
     head += 0 if plan.sharded or width <= size else size * matrix
-    return (held + max(before + kept + head, max(gradients, before + kept) + working)) / 2**30
+    return float(held + max(before + kept + head, max(gradients, before + kept) + working)) / 2**30
 
 
 def require_room(plan: Training, device: Gpu) -> None:
@@ -173,7 +173,7 @@ def training_hours(plan: Training, device: Gpu, tokens: float) -> float:
     matmuls = 2 * (plan.shape.in_layers + text.vocab_size * text.hidden_size)
     attention = 2 * text.hidden_size * plan.length * text.num_hidden_layers  # causal: half of the row on average
     passes = 3 + plan.checkpointing  # also of adapters, which cost about what frozen weights save
-    return tokens * (matmuls + attention) * passes / (device.tflops * 1e12 * UTILISATION) / 3600
+    return float(tokens * (matmuls + attention) * passes) / (device.tflops * 1e12 * UTILISATION) / 3600
 
 
 def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, length: float) -> float:
@@ -182,7 +182,7 @@ def generation_hours(shape: Shape, device: Gpu, tokens: float, *, engine: str, l
     keys = (getattr(text, "num_key_value_heads", None) or text.num_attention_heads) / text.num_attention_heads
     cache = 4 * text.num_hidden_layers * text.hidden_size * keys * length
     seconds = (2 * shape.parameters + ANSWERS_AT_ONCE * cache) / (device.bandwidth * 1e12 * DECODING[engine])
-    return tokens / ANSWERS_AT_ONCE * seconds / 3600
+    return float(tokens / ANSWERS_AT_ONCE * seconds) / 3600
 
 
 def describe_download(name: str) -> str:
@@ -194,7 +194,7 @@ def describe_download(name: str) -> str:
             info = HfApi().model_info(name, files_metadata=True, timeout=10)
         size = sum(file.size or 0 for file in info.siblings or () if file.rfilename.endswith(".safetensors")) / 1e9
         licence = (info.card_data or {}).get("license", "not named")
-        return f"to download: {name}, {size:.1f} GB, licence {licence}{', to be accepted on its page' if info.gated else ''}"
+        return f"to download: {name}, {size:.1f} GB, licence {licence}{' (to be accepted first)' if info.gated else ''}"
     except Exception:  # no network, no such model, no access: whatever it is, the plan can do without
         known = TABLE["models"].get(name, {"licence": "not known here"})
         return f"to download: {name}, licence {known['licence']}; the hub cannot be reached"

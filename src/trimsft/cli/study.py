@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -185,7 +186,7 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
     exit_with(outcome.failures())
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "list": study_list, "show": study_show, "run": study_run, "status": study_status, "table": study_table,
 }  # fmt: skip
 """Of `trimsft study`, in the order of --help."""
