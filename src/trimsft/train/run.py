@@ -35,7 +35,6 @@ from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.lost_ranks import naming_lost_ranks
 from trimsft.train.printing import LogEarly
 from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
@@ -88,7 +87,7 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
-    with ended_process_groups(), naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
+    with ended_process_groups(), Stopping() as stopping, ExitStack() as held:
         if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
             metrics = _recorded(run, "train")
