@@ -109,7 +109,8 @@ FIELDS = ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")
 
 def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     for arguments, parts in (
-        ([*words, "--dry-run"], ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows")),
+        ([*words, "--dry-run"], ("one step measured on ", "its longest 4 rows", "6 steps take at most ")),
+        ([*words, "--dry-run", "--json", "--gpus", "2xA6000"], ('"gpus": "2xA6000"', '"gib": ', '"downloads": ')),
         (["train", "--help"], ("trimsft train --config qwen2.5-math-1.5b",)),
         (["train", "--help-all"], FIELDS),
     ):
