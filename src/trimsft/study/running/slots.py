@@ -17,7 +17,6 @@ from dataclasses import replace
 
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.local import VISIBLE, visible_gpus
-from trimsft.models import load_config
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
