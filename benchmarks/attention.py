@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import machine
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
-
-from trimsft.bench.head import machine
 
 HEADS, KEY_HEADS, SIZE, LENGTH = 12, 2, 128, 2048  # of Qwen2.5-1.5B
 KERNELS = {

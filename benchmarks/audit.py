@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import machine
 
 from trimsft.audit import AuditSettings
 from trimsft.audit.folds import read_gaps
@@ -32,7 +33,6 @@ from trimsft.audit.records import AuditFolder
 from trimsft.audit.run import audit
 from trimsft.audit.source import read_source
 from trimsft.audit.suspects import Found, find_suspects
-from trimsft.bench.head import machine
 from trimsft.data.encoding import load_tokenizer
 from trimsft.data.readers import read_file
 from trimsft.lab import FineTuning, base_model_path, training_rows

@@ -30,11 +30,11 @@ from typing import Any
 
 import torch
 import transformers
+from measuring import machine
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from trimsft.bench.head import machine
 from trimsft.errors import one_line
 from trimsft.objectives import SFT
 from trimsft.train import masks, patch, unpatch

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import machine
 
-from trimsft.bench.head import machine
 from trimsft.objectives import AutoTrim, TokenStats
 
 REPEATS, UPDATES = 5, 200

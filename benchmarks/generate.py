@@ -26,9 +26,9 @@ from typing import Any
 
 import torch
 import transformers
+from measuring import machine
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from trimsft.bench.head import machine
 from trimsft.evaluate.engines.base import Request, Sampling
 from trimsft.evaluate.engines.builds import bare_generation, pad_left
 from trimsft.evaluate.engines.transformers_engine import CPU_ROWS, TransformersEngine

@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from measuring import machine, measure, plain_loss, synthetic_head
 from safetensors.torch import load_file
 from torch import Tensor
 
 import trimsft
-from trimsft.bench.head import machine, measure, plain_loss, synthetic_head
 from trimsft.head import DEFAULT_SKIP_BELOW
 
 METHODS = ("plain SFT", "plain TrimSFT", "trimsft SFT exact", "trimsft SFT", "trimsft TrimSFT exact", "trimsft TrimSFT")

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.measuring import machine, measure
 from benchmarks.weights.objectives import parse_objective
 from benchmarks.weights.prepared import Prepared
 from benchmarks.weights.stacked import EMBEDDING, Base, StackedModel
 from benchmarks.weights.training import Examples, Job, Schedule, make_batch, train
 from trimsft import linear_cross_entropy
-from trimsft.bench.head import machine, measure
 from trimsft.head import IGNORED
 from trimsft.runs import write_whole
 

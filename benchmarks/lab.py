@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from measuring import machine
 from rich.console import Console
 
-from trimsft.bench.head import machine
 from trimsft.cli.quickstart import quickstart_progress
 from trimsft.evaluate.scores import over_runs
 from trimsft.intervals import Interval

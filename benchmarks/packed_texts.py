@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import machine
 
 from trimsft import SFT, patch
-from trimsft.bench.head import machine
 from trimsft.data.encoding import encode_pairs, load_tokenizer
 from trimsft.data.readers import read_file
 from trimsft.data.templates import choose_template

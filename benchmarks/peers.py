@@ -20,9 +20,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from measuring import LossFunction, Method
 from torch import Tensor
-
-from trimsft.bench.head import LossFunction, Method
 
 
 def _dft(nll: Tensor) -> Tensor:

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import machine
 from torch import Tensor
 
 import trimsft
 from trimsft import lab
-from trimsft.bench.head import machine
 from trimsft.data.encoding import encode_pairs, load_tokenizer
 from trimsft.data.templates import choose_template
 from trimsft.models import load_model

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from measuring import machine
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
-from trimsft.bench.head import machine
 from trimsft.data.encoding import Encoder
 from trimsft.data.templates import choose_template
 from trimsft.tokens.heads import Batch

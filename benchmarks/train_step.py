@@ -53,8 +53,6 @@ SHAPES = {
     },
 }
 PEAK_FLOPS = 989e12  # H200, dense bfloat16
-FAMILIAR_ROWS = 72
-"""Rows of one shape after which our trainer has its attention computed by cuDNN (trimsft/train/cudnn.py)."""
 LISTED = 30  # kernels that take longest, with --profile
 REGIONAL = {"ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION": "true"}
 VARIANTS = ("plain", "padding", "lengths", "lora", "checkpointing", "packing", "packing, flash")
@@ -159,9 +157,8 @@ def append(options: argparse.Namespace, *cells: dict[str, Any], **facts: Any) ->
 
 def measure(method: Method, options: argparse.Namespace) -> None:
     import torch
+    from measuring import machine
     from transformers import AutoModelForCausalLM, Qwen2Config
-
-    from trimsft.bench.head import machine
 
     if options.variant == "packing, flash" and not importlib.util.find_spec("flash_attn"):
         append(options, {"method": method.name, "variant": options.variant, "failed": "flash_attn is not there"})
@@ -218,8 +215,7 @@ def train(base: Any, method: Method, size: int, options: argparse.Namespace) -> 
     from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
     on_cuda = torch.cuda.is_available()
-    becomes_familiar = on_cuda and options.variant != "lengths"
-    warm_up = max(3, -(-FAMILIAR_ROWS // size)) if becomes_familiar else 3
+    warm_up = 3
     clock, steps = clock_for(options, warm_up), warm_up + options.steps
     packing = options.variant.startswith("packing")
     settings = {

@@ -125,7 +125,7 @@ def test_the_command_ends_by_what_it_finds(verdict, code: int, monkeypatch) -> N
     facts = {"python": "3", "trimsft": "0", "torch": "2", "triton": None, "checks": []}
     facts["auto"] = {"backend": "chunked", "because": "torch sees no CUDA device"}
     monkeypatch.setattr("trimsft.doctor.needs.examine_needs", lambda: [need])
-    monkeypatch.setattr("trimsft.doctor.backends.examine", lambda device: dict(facts))
+    monkeypatch.setattr("trimsft.doctor.backends.examine", lambda: dict(facts))
     result = CliRunner().invoke(cli.app, ["doctor"], catch_exceptions=False)
     assert result.exit_code == code and "triton           not installed\n" in result.stdout
     assert f"trl              1.0 ({verdict})\n                   pip install 'trl==1.16.*'\n" in result.stdout

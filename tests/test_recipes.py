@@ -4,21 +4,20 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import FullyShardedDataParallelPlugin
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 from trl import ModelConfig, TrlParser
 
 from trimsft.data.training_data import DataConfig
 from trimsft.objectives import OBJECTIVES
+from trimsft.plan import Training, config_of, peak_gib, shape_of
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.estimate import estimate, plan_from
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 ALL = sorted(path.name for path in RECIPES.glob("*.yaml"))
@@ -27,20 +26,14 @@ README = (RECIPES / "README.md").read_text()
 STUDIES = (RECIPES.parent / "docs" / "studies.md").read_text()
 
 MODELS = {
-    "qwen2.5-math-1.5b.yaml": ("Qwen/Qwen2.5-Math-1.5B", Qwen2Config, (1536, 8960, 28, 12, 2, 128, 151936, True)),
-    "qwen2.5-math-7b.yaml": ("Qwen/Qwen2.5-Math-7B", Qwen2Config, (3584, 18944, 28, 28, 4, 128, 152064, False)),
-    "qwen3-4b-base.yaml": ("Qwen/Qwen3-4B-Base", Qwen3Config, (2560, 9728, 36, 32, 8, 128, 151936, True)),
-    "llama-3.2-3b.yaml": ("meta-llama/Llama-3.2-3B", LlamaConfig, (3072, 8192, 28, 24, 8, 128, 128256, True)),
-    "llama-3.1-8b.yaml": ("meta-llama/Llama-3.1-8B", LlamaConfig, (4096, 14336, 32, 32, 8, 128, 128256, False)),
-    "deepseek-math-7b.yaml": (
-        "deepseek-ai/deepseek-math-7b-base", LlamaConfig, (4096, 11008, 30, 32, 32, 128, 102400, False),
-    ),
-}  # fmt: skip
-"""The six models: name on the hub, and their shapes as their config.json give them."""
-SHAPE = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "vocab_size", "tie_word_embeddings",
-)  # fmt: skip
+    "qwen2.5-math-1.5b.yaml": "Qwen/Qwen2.5-Math-1.5B",
+    "qwen2.5-math-7b.yaml": "Qwen/Qwen2.5-Math-7B",
+    "qwen3-4b-base.yaml": "Qwen/Qwen3-4B-Base",
+    "llama-3.2-3b.yaml": "meta-llama/Llama-3.2-3B",
+    "llama-3.1-8b.yaml": "meta-llama/Llama-3.1-8B",
+    "deepseek-math-7b.yaml": "deepseek-ai/deepseek-math-7b-base",
+}
+"""The six models, by their names on the hub."""
 
 
 def parse(name: str | Path, *overrides: str) -> tuple[DataConfig, TrimSFTConfig, ModelConfig]:
@@ -63,7 +56,7 @@ def test_every_key_is_a_field(name, tmp_path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_settings_are_those_of_the_paper(name) -> None:
     data, args, model = parse(name)
-    assert model.model_name_or_path == MODELS[name][0]
+    assert model.model_name_or_path == MODELS[name]
     assert (data.dataset_name, data.sample) == ("AI-MO/NuminaMath-CoT", 20_000)
     assert (args.num_train_epochs, args.max_length, args.packing) == (1, 2048, False)
     assert (args.learning_rate, args.lr_scheduler_type, args.optim) == (5e-5, "cosine", "adamw_torch_fused")
@@ -226,48 +219,28 @@ def test_the_batch_script_has_the_training_save_before_the_time_is_over(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_memory_in_the_readme_is_the_estimate(name) -> None:
-    _, kind, numbers = MODELS[name]
-    config = kind(**dict(zip(SHAPE, numbers, strict=True)))
+def test_memory_in_the_readme_is_that_of_the_plan(name) -> None:
     row = next(line for line in README.splitlines() if f"]({name})" in line)
     parameters, *written = [cell.strip() for cell in row.strip("|").split("|")][2:]
-    _, args, model_args = parse(name)
-    args.use_cpu = False
-    estimated = []
-    for processes, batch in ((1, (4, 6)), (2, (4, 3)), (4, (3, 2)), (8, (3, 1))):
-        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
-        estimated.append(gibibytes(config, args, model_args, processes))
-    args.per_device_train_batch_size, args.gradient_accumulation_steps = 4, 3
-    args.mixed_precision, model_args.dtype = "no", "bfloat16"
-    estimated.append(gibibytes(config, args, model_args, processes=2))
-    with torch.device("meta"):
-        exact = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_config(config).parameters())
-    assert parameters == f"{exact / 1e9:.2f} B"
-    assert written == estimated
+    shape = shape_of(config_of(MODELS[name]))
+    assert parameters == f"{shape.parameters / 1e9:.2f} B"
+    plans = [
+        Training(shape=shape, length=2048, gpus=gpus, sharded=gpus > 1, rows=rows, accumulates=gpus < 8)
+        for gpus, rows in ((1, 4), (2, 4), (4, 3), (8, 3))
+    ]
+    plans.append(replace(plans[1], dtype_bytes=2, mixed=False))
+    assert written == [f"{peak_gib(plan):.0f}" for plan in plans]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_fits_in_the_page_on_studies_is_computed(name) -> None:
-    _, kind, numbers = MODELS[name]
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(kind(**dict(zip(SHAPE, numbers, strict=True))))
-    count = sum(parameter.numel() for parameter in model.parameters())
+    count = shape_of(config_of(MODELS[name])).parameters
     readme = next(line for line in README.splitlines() if f"]({name})" in line).split("|")
     label, parameters, single, half = (readme[column].strip() for column in (1, 3, 5, 8))
     states = [f"{count * size / 2 / 2**30:.1f}" for size in (16, 8)]
     verdicts = ["yes" if int(peak) <= 0.9 * 48e9 / 2**30 else "no" for peak in (single, half)]
     row = [label, parameters, states[0], single, verdicts[0], states[1], half, verdicts[1]]
     assert f"| {' | '.join(row)} |" in STUDIES
-
-
-def gibibytes(config, args: TrimSFTConfig, model_args: ModelConfig, processes: int) -> str:
-    plan = plan_from(
-        config, args, model_args, lengths=[2048] * 24, trained_tokens=1536 * 24,
-        processes=processes, sharded=processes > 1,
-    )  # fmt: skip
-    result = estimate(plan)
-    assert result.global_batch == 24
-    return f"{result.total_bytes / 2**30:.0f}"
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:

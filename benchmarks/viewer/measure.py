@@ -30,8 +30,8 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the driver is that of the tests
 
+from benchmarks.measuring import machine
 from tests.report.page.browser import Browser, wait
-from trimsft.bench.head import machine
 from trimsft.report.page.build import write_report
 from trimsft.tokens.table import schema_with, writing
 

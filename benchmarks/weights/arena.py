@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.measuring import machine
 from benchmarks.weights import tasks
 from benchmarks.weights.conditions import KINDS, condition
 from benchmarks.weights.decoding import generate
@@ -34,7 +35,6 @@ from benchmarks.weights.objectives import SETS, grouped, named_objectives, parse
 from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import markdown
 from benchmarks.weights.training import Examples, Job, Schedule, make_reference, train
-from trimsft.bench.head import machine
 from trimsft.errors import TrimSFTError
 from trimsft.lab import base_model_path
 from trimsft.runs import write_whole

@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.measuring import machine
 from benchmarks.weights.decoding import generate
 from benchmarks.weights.objectives import grouped, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.prepared import BENCHMARKS, TRAINING, Prepared
 from benchmarks.weights.stacked import Base
 from benchmarks.weights.tables import Runs, difference, markdown, mean_over, percent
 from benchmarks.weights.training import Examples, Job, Schedule, Trained, make_reference, train
-from trimsft.bench.head import machine
 from trimsft.errors import TrimSFTError
 from trimsft.runs import write_whole
 from trimsft.runs.files import written_beside

@@ -11,12 +11,9 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.bench.head import METHODS, Method
 from trimsft.cli.base import called
 from trimsft.runs import RunDirectory
 from trimsft.train.run import TrainResult
-
-TINY = ["--tokens", "24", "--hidden", "16", "--vocabulary", "96", "--seconds", "0.001", "--device", "cpu"]
 
 
 def run(*arguments: str):
@@ -25,7 +22,7 @@ def run(*arguments: str):
 
 COMMANDS = (
     "quickstart", "train", "watch", "recipes", "eval", "compare", "tokens", "audit", "report", "export", "study",
-    "sweep", "bench", "doctor",
+    "sweep", "doctor",
 )  # fmt: skip
 
 
@@ -41,14 +38,13 @@ def test_version_and_help_that_names_every_command() -> None:
     for result in (run("--help"), run()):
         assert all(f"\n  {command} " in result.output for command in COMMANDS)
         assert "..." not in result.output.partition("Commands:")[2]  # no summary is cut off
+        assert "--install-completion" in result.output
 
 
 def test_options_are_called_the_same_with_dashes_and_underscores() -> None:
-    for words in (["bench", "--seconds", "x"], ["tokens", "m", "--data", "d", "--batch_tokens", "x"]):
-        result = run(*words)
-        assert result.exit_code == 2 and result.stderr == f"trimsft: {words[-2].replace('_', '-')}: 'x' is not a " + (
-            "number\n" if words[0] == "bench" else "whole number\n"
-        )
+    for flag in ("--batch_tokens", "--batch-tokens"):
+        result = run("tokens", "m", "--data", "d", flag, "x")
+        assert (result.exit_code, result.stderr) == (2, "trimsft: --batch-tokens: 'x' is not a whole number\n")
 
 
 def test_printed_commands_call_the_program_as_the_shell_finds_it(tmp_path, monkeypatch) -> None:
@@ -82,58 +78,17 @@ def test_import_loads_nothing_heavy(module: str, heavy: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "line"),
     [
-        (["--tokens", "0"], "trimsft: --tokens: must be at least 1, got 0\n"),
-        (["--device", "tpu"], "trimsft: --device: must be auto, cpu, cuda or cuda:N, got 'tpu'\n"),
-        (["--device", "cuda:99"], "trimsft: --device: is not there, got 'cuda:99'; torch sees"),
-        (["--only", "no such method"], "trimsft: --only: is part of no name, got 'no such method'; the names: "),
-        (["--out", "."], "trimsft: --out: '.' is a folder; name a file\n"),
-        (["--out", "~nobody-of-this-name/x"], "trimsft: --out: cannot be a path"),
-        (
-            ["--device", "cpu", "--vocabulary", "9" * 13],
-            "trimsft: 512 x 512 x 9999999999999 cannot be measured on cpu (",
-        ),
-        (["--device", "cpu", "--tokens", "9" * 20], "trimsft: 99999999999999999999 x 512 x 8192 cannot be measured on"),
+        ("doctor --batch 3", "Error: No such option: --batch"),
+        ("eval m --hlep", "Error: No such option: --hlep"),
+        ("evl", "Error: No such command 'evl'"),
     ],
 )
-def test_bad_values_get_one_line(arguments: list[str], message: str) -> None:
-    result = run("bench", *arguments)
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-    assert result.stderr.startswith(message)
-    unknown = run("bench", "--batch", "3")
-    assert unknown.exit_code == 2 and "No such option: --batch" in unknown.stderr
-
-
-def test_bench_json_has_our_rows(tmp_path) -> None:
-    result = run("bench", *TINY, "--only", "TrimSFT, exact", "--json", "--out", str(tmp_path / "new" / "bench.json"))
-    assert result.exit_code == 0
-    report = json.loads(result.stdout)
-    assert report == json.loads((tmp_path / "new" / "bench.json").read_text())
-    assert report["shape"] | {"name": ""} == {"name": "", "tokens": 24, "hidden_size": 16, "vocabulary": 96}
-    assert (report["device"], report["dtype"]) == ("cpu", "float32")
-    (ours,) = report["results"]
-    assert ours["method"] == "trimsft: TrimSFT, exact" and ours["ours"] and ours["kept"] == 1
-    assert ours["milliseconds"] > 0 and ours["weight_error"] < 1e-5
-
-
-def test_bench_lists_methods_that_cannot_run_and_why(monkeypatch) -> None:
-    def load():
-        raise ImportError("no module of that name")
-
-    absent = Method("absent TrimSFT, exact", "sft", load)
-    monkeypatch.setattr("trimsft.bench.head.METHODS", (*METHODS, absent))
-    result = run("bench", *TINY, "--only", "TrimSFT, exact")
-    assert result.exit_code == 0 and "trimsft: TrimSFT, exact" in result.stdout
-    assert "absent TrimSFT, exact: ImportError: no module of that name" in result.stdout
-    assert run("bench", *TINY, "--only", "absent").exit_code == 1
-
-
-def test_out_that_cannot_be_written_fails_in_one_line(tmp_path) -> None:
-    (tmp_path / "file").touch()
-    result = run("bench", *TINY, "--only", "plain SFT", "--out", str(tmp_path / "file" / "bench.json"))
-    assert result.exit_code == 1 and "plain SFT" in result.stdout
-    assert "bench.json: cannot be written (File exists)" in result.stderr and result.stderr.count("\n") == 1
+def test_a_mistyped_word_ends_in_one_line(words: str, line: str) -> None:
+    result = run(*words.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[-1].startswith(line)
 
 
 def test_doctor_checks_the_backends_against_float64() -> None:

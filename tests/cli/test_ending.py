@@ -76,6 +76,8 @@ app([])
         (OSError(errno.ENOSPC, "No space left on device", "out.json"), 1, "'out.json': No space left on device"),
         (FloatingPointError("step 3: the loss is nan"), 1, "step 3: the loss is nan"),
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate"), 1, "CUDA out of memory."),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection reset by peer"), 1, "between ranks is lost ([gloo"),
+        (torch.distributed.DistNetworkError("connection reset"), 1, "between ranks is lost (connection reset)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )  # fmt: skip

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks.measuring import synthetic_head
 from trimsft import DFT, FSFT, SFT, AutoTrim, TrimSFT, TrimSFTEasy, TrimSFTHard, linear_cross_entropy
-from trimsft.bench.head import synthetic_head
 from trimsft.head import IGNORED
 
 from . import oracle

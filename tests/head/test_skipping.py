@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.measuring import synthetic_head
 from trimsft import DFT, SFT, TrimSFT, TrimSFTEasy, make_objective
-from trimsft.bench.head import synthetic_head
 from trimsft.head import IGNORED
 from trimsft.head.problem import DEFAULT_SKIP_BELOW, SKIPPED_MASS, rows_to_keep, skip_below_of
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES

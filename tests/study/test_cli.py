@@ -110,10 +110,10 @@ def dry_run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), done.stderr
 
 
-def test_a_dry_run_prints_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_prints_what_is_missing_and_writes_nothing(tmp_path: Path) -> None:
     cost, _ = dry_run(tmp_path / "out", "study", "run", "main")
     assert cost["studies"] == ["main"] and len(cost["cells"]) == 5
-    assert cost["total"]["cpu_hours"] > 0 and cost["assumptions"]
+    assert cost["already_done"] == 0 and cost["cells"][0]["gpu_hours"] is None
     grid = ("--grid", "objective=trim,dft", "--grid", "learning_rate=2e-4,1e-3")
     cost, _ = dry_run(tmp_path / "out", "sweep", *grid, "--model", "mine=lab")
     names = [cell["name"] for cell in cost["cells"]]

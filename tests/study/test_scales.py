@@ -94,11 +94,14 @@ def test_options_name_models_data_and_fields(tmp_path: Path) -> None:
         fields=("learning_rate=1e-4",),
         seeds=3,
         max_tokens=64,
-        gpus=2,
+        gpus="2xA6000",
         keep_weights=False,
     )
     scale = options.to_scale()
-    assert scale.models["mine"].path == str(Path().resolve()) and scale.models["mine"].parameters is None
+    assert scale.models["mine"].path == str(Path().resolve())
+    assert options.gpu_kind == "2xA6000" and ScaleOptions(gpus=2).gpu_kind is None
+    with pytest.raises(UsageError, match="gpus: must be a number, or number and kind such as 2xA6000, got 'A6000'"):
+        ScaleOptions(gpus="A6000").to_scale()
     assert scale.models["smollm2"] == replace(SMALL.models["smollm2"], gpus=2)
     assert scale.models["mine"].recipe == SMALL.models["smollm2"].recipe
     assert (scale.data, scale.benchmarks) == (str(data), ("gsm8k", "math500"))

@@ -8,10 +8,9 @@ from trimsft import cli
 from trimsft.errors import UsageError
 from trimsft.train import attention, make_settings, parse
 from trimsft.train.attention import check_attention, has_flash_attention
-from trimsft.train.estimate import dry_run
+from trimsft.train.dry_run import measure_step
 from trimsft.train.run import train
 
-FLASH_AND_SDPA = ("flash_attention_2", "sdpa")
 SAYS = (
     "attn_implementation: flash_attention_2 needs the package flash-attn or the package kernels, and neither is "
     "installed; pip install kernels, which needs no compiler; set attn_implementation='sdpa'"
@@ -44,11 +43,12 @@ def test_what_the_model_is_given_counts_and_what_is_installed_passes(settings, m
     check_attention(settings)
 
 
-def test_a_dry_run_estimates_without_it(tmp_path, monkeypatch) -> None:
+def test_a_dry_run_measures_without_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(attention, "has_flash_attention", lambda kind: False)
     fields = make_fields(tmp_path, output_dir=tmp_path / "run")
-    estimates = [dry_run(make_settings(fields | {"attn_implementation": kind})) for kind in FLASH_AND_SDPA]
-    assert estimates[0].steps == estimates[1].steps > 0 and not (tmp_path / "run").exists()
+    step = measure_step(make_settings(fields | {"attn_implementation": "flash_attention_2"}))
+    assert step.steps > 0 and "with sdpa, since flash_attention_2 is not installed here" in step.lines()
+    assert measure_step(make_settings(fields | {"attn_implementation": "sdpa"})).instead_of is None
 
 
 @pytest.mark.usefixtures("settings")

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from trl import ModelConfig
 
 from tests.train.tiny import make_model
 from trimsft.errors import UsageError
 from trimsft.models import load_model
 from trimsft.train import TrimSFTConfig
 from trimsft.train.base import load_base
-from trimsft.train.estimate import plan_from
 
 
 @pytest.fixture
@@ -42,10 +40,6 @@ def test_a_soft_cap_of_attention_is_not_left_out(capped: Path, caplog: pytest.Lo
     torch.testing.assert_close(logits(load_model(capped, dtype=torch.float32)), right)
     assert by_default.config._attn_implementation == "eager"
     assert "which sdpa leaves out: it is eager" in caplog.text
-    config = by_default.config
-    data: dict[str, Any] = {"lengths": [5], "trained_tokens": 4}
-    args = TrimSFTConfig(str(capped / "run"), use_cpu=True, bf16=False, report_to="none")
-    assert plan_from(config, args, ModelConfig(), **data).attention == "eager"
 
 
 def test_who_asks_for_sdpa_gets_it_and_is_told(capped: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -109,7 +109,8 @@ FIELDS = ("--objective", "--margin", "--problem_column", "--lora_r", "--fsdp")
 
 def test_what_is_printed_without_training(words, run, tmp_path) -> None:
     for arguments, parts in (
-        ([*words, "--dry-run"], ("parameters", "optimizer", "peak", "tokens", "6 of 4 rows")),
+        ([*words, "--dry-run"], ("one step measured on ", "its longest 4 rows", "6 steps take at most ")),
+        ([*words, "--dry-run", "--json", "--gpus", "2xA6000"], ('"gpus": "2xA6000"', '"gib": ', '"downloads": ')),
         (["train", "--help"], ("trimsft train --config qwen2.5-math-1.5b",)),
         (["train", "--help-all"], FIELDS),
     ):
@@ -169,7 +170,7 @@ def test_a_signal_before_the_training_says_what_there_is(fields, run, monkeypatc
         ["train", *as_words(fields), "--output_dir", str(run.path)], run.path / "log", 15, step=3
     )
     assert stopped_at_three.wait().code == 143
-    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.log_estimate"):
+    for moment in ("trimsft.train.run.load_data", "trimsft.train.run.clear_staging"):
         there = f"rerun the command to resume from the newest whole checkpoint in {run.train_dir}"
         assert told_at(moment) == f"terminated; {there}"
 

@@ -26,7 +26,7 @@ from tests.train.tiny import (
 )
 from trimsft import SFT, TrimSFT
 from trimsft.train import TrimSFTTrainer, patch
-from trimsft.train.cudnn import breaks_with_mask
+from trimsft.train.cudnn import without_cudnn_attention
 
 pytestmark = [
     pytest.mark.gpu,
@@ -128,11 +128,7 @@ def test_attention_with_a_mask_makes_finite_gradients() -> None:
     query, key, value = torch.randn(3, 1, 1, 192, 64, device="cuda").bfloat16()
     query[..., 0], key[..., 0] = 1.0, -960.0
     mask = torch.ones(192, 192, dtype=torch.bool, device="cuda").tril()[None, None]
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    try:
-        torch.backends.cuda.enable_cudnn_sdp(before and not breaks_with_mask())
+    with without_cudnn_attention():
         query.requires_grad_()
         torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask).sum().backward()
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
     assert query.grad.isfinite().all()

@@ -23,7 +23,6 @@ from tests.train.tiny import (
 )
 from trimsft import TrimSFT
 from trimsft.train import masks, patch
-from trimsft.train.cudnn import CudnnChoice
 from trimsft.train.masks import AvoidsMasks, is_causal
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
@@ -113,25 +112,13 @@ class OnCuda(AvoidsMasks):
         self.padding_free = getattr(self.data_collator, "padding_free", False)
         self.accelerator = SimpleNamespace(parallelism_config=SimpleNamespace(cp_enabled=context_parallel))
         self.aux_loss_enabled = aux_loss
-        self._compile_settings = None
 
 
-@pytest.fixture(autouse=True)
-def chosen(monkeypatch) -> list[tuple[int, int, bool]]:
-    """The shape of each batch for which a kernel of attention was chosen, and whether it has a mask."""
-    found: list[tuple[int, int, bool]] = []
-    monkeypatch.setattr(
-        CudnnChoice, "choose", lambda self, rows, length, masked, trains: found.append((rows, length, masked))
-    )
-    return found
-
-
-def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu(chosen) -> None:
+def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu() -> None:
     batch = make_batch()
     given, context = OnCuda(make_model())._with_mask_if_needed(batch)
     assert set(batch) - set(given) == {"attention_mask"}
     assert not isinstance(context, nullcontext)
-    assert chosen == [(3, 11, False)]
 
 
 class PadsLeft(DataCollatorForLanguageModeling):  # type: ignore[misc]
@@ -159,11 +146,10 @@ def eager() -> Any:
     ],
     ids=["another collator", "loss of a router", "context parallel", "prefix", "eager"],
 )
-def test_a_mask_that_may_matter_stays(trainer, chosen) -> None:
+def test_a_mask_that_may_matter_stays(trainer) -> None:
     batch = make_batch()
     given, context = trainer()._with_mask_if_needed(batch)
     assert given is batch and isinstance(context, nullcontext)
-    assert chosen == [(3, 11, True)]
 
 
 def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
@@ -173,23 +159,7 @@ def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
     assert all("attention_mask" in batch for batch, _ in batches)
 
 
-def test_rows_longer_than_a_window_have_a_mask_in_any_case(chosen) -> None:
-    trainer = OnCuda(make_model("qwen2", layer_types=["sliding_attention"] * 2, sliding_window=11))
-    for length in (10, 11):
-        given, _ = trainer._with_mask_if_needed(make_batch(length=length))
-        assert "attention_mask" not in given
-    assert [masked for _, _, masked in chosen] == [False, True]
-
-
-def test_packed_rows_have_a_mask_in_any_case(chosen) -> None:
+def test_packed_rows_go_as_they_are() -> None:
     batch = {"input_ids": torch.ones(2, 40), "position_ids": torch.arange(40).expand(2, 40)}
     given, context = OnCuda(make_model())._with_mask_if_needed(batch)
     assert given is batch and isinstance(context, nullcontext)  # texts are found by their positions
-    assert chosen == [(2, 40, True)]
-
-
-def test_rows_with_a_learned_prompt_are_longer_than_they_look(monkeypatch) -> None:
-    monkeypatch.undo()  # of `chosen`
-    trainer = OnCuda(with_prefix())
-    monkeypatch.setattr("trimsft.train.cudnn.breaks_with_mask", lambda: True)
-    assert not trainer._cudnn._is_safe(62, True) and OnCuda(make_model())._cudnn._is_safe(62, True)

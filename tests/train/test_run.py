@@ -21,7 +21,8 @@ from tests.train.tiny_run import as_words, make_data, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
-from trimsft.train.estimate import dry_run
+from trimsft.train.dry_run import measure_step
+from trimsft.train.planning import plan_run
 from trimsft.train.preview import preview
 
 WEIGHTS = "model/model.safetensors"
@@ -254,7 +255,10 @@ def test_secrets_on_a_command_line_stay_there(fields, tmp_path, monkeypatch, cap
     ]  # fmt: skip
     monkeypatch.setattr("sys.argv", ["trimsft", "train", *words])
     notes = []
-    monkeypatch.setattr(run, "log_estimate", lambda *_: notes.append((tmp_path / "run" / ".lock").read_text()))
+    clear = run.clear_staging
+    monkeypatch.setattr(
+        run, "clear_staging", lambda at: (notes.append((tmp_path / "run" / ".lock").read_text()), clear(at))
+    )
     trained = train(parse(words)).run
     files = [file.read_bytes() for file in trained.path.rglob("*") if file.is_file()]
     assert not any(b"hf_SECRET" in text for text in [*files, notes[0].encode(), caplog.text.encode()])
@@ -266,10 +270,35 @@ def test_secrets_on_a_command_line_stay_there(fields, tmp_path, monkeypatch, cap
 # before it begins ----------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_estimates_and_a_preview_shows(fields, tmp_path) -> None:
+def test_a_dry_run_measures_the_longest_rows_and_keeps_nothing(fields, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     settings = make_settings({**fields, "output_dir": tmp_path / "run", "max_length": 100})
-    result = dry_run(settings)
-    assert (result.steps, result.global_batch) == (STEPS, 4) and result.total_bytes > result.parameters
+    before, widths = settings.args.to_dict(), list[int]()
+    compute = TrimSFTTrainer.compute_loss
+
+    def recorded(self, model, inputs, *args, **kwargs):
+        widths.append(inputs["input_ids"].shape[1])
+        return compute(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(TrimSFTTrainer, "compute_loss", recorded)
+    result = measure_step(settings)
+    assert (result.steps, result.rows, result.peak_gib) == (STEPS, 4, None) and result.seconds > 0
+    assert result.longest == 100 == max(widths) and len(widths) == 2 * 4 // settings.args.per_device_train_batch_size
+    assert result.lines()[0].endswith("its longest 4 rows, up to 100 tokens")
+    assert not list(tmp_path.iterdir()) and settings.args.to_dict() == before
+
+
+def test_a_plan_for_named_gpus_and_a_preview_keep_nothing(fields, tmp_path) -> None:
+    settings = make_settings({**fields, "output_dir": tmp_path / "run", "max_length": 100})
+    plan = plan_run(settings, "2xA6000")
+    assert plan.parameters == plan.trained > 1000 and 0 < plan.gib < 1 and plan.hours > 0
+    assert plan.tokens == pytest.approx(100 * 4 * 2 * STEPS, rel=0.5)  # no row is longer
+    with pytest.raises(UsageError, match="gpus: unknown name '2xA600'; did you mean '2xA6000'"):
+        plan_run(settings, "2xA600")
+    settings.model.load_in_4bit = True
+    with pytest.raises(UsageError, match="gpus: does not count quantised weights"):
+        plan_run(settings, "2xA6000")
+    settings.model.load_in_4bit = False
     seen = preview(settings, count=2)
     assert [example.row for example in seen.examples] == [0, 1]
     assert seen.lengths.rows == 40 and seen.lengths.max_length == 100 and seen.lengths.truncated

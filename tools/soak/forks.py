@@ -19,7 +19,7 @@ from typing import Any
 
 IMPORTS = (
     "trl", "accelerate", "datasets", "peft", "matplotlib.pyplot", "trimsft.cli", "trimsft.train.run",
-    "trimsft.train.estimate", "trimsft.evaluate.run", "trimsft.evaluate.engines.transformers_engine",
+    "trimsft.train.dry_run", "trimsft.evaluate.run", "trimsft.evaluate.engines.transformers_engine",
     "trimsft.evaluate.engines.server_engine", "trimsft.tokens.measure", "trimsft.report.page.build",
 )  # fmt: skip
 

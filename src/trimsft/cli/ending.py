@@ -84,8 +84,13 @@ def _last_line(error: BaseException, names: Mapping[str, str], *, resumes: bool)
         return f"cannot write or read {str(error.filename)!r}: {error.strerror}"
     if isinstance(error, RuntimeError):
         torch = sys.modules.get("torch")
+        if torch is None:
+            return None
+        # gloo, unlike NCCL, has no class of errors, and names itself in the text alone
+        if isinstance(error, torch.distributed.DistError) or (type(error) is RuntimeError and "gloo" in str(error)):
+            return f"a connection between ranks is lost ({one_line(error)}); the rank that ended first says why"
         # too little memory, a device that is gone: nothing that a traceback would explain
-        is_from_torch = torch is not None and isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+        is_from_torch = isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
         return str(error).partition("\n")[0] if is_from_torch else None
     return one_line(error)
 

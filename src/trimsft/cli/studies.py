@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trimsft.study.command import StudyOutcome
-from trimsft.study.running.cost import CellCost, Cost
-from trimsft.study.scales import Scale, ScaleOptions
+from trimsft.study.running.planning import StudyPlan
 from trimsft.study.studies import STUDIES, find_studies, in_the_paper
 from trimsft.study.sweeps.command import SweepOutcome
 
@@ -69,62 +68,16 @@ def show_sweep(outcome: SweepOutcome, console: Console) -> None:
             console.print(f"  {path}", soft_wrap=True, markup=False)
 
 
-def show_cost(cost: Cost, options: ScaleOptions, console: Console) -> None:
-    scale = options.to_scale()
-    console.print(cost_table(cost, scale))
-    if not cost.cells:
-        return
-    kept = "kept" if scale.keep_weights else "deleted once a cell is evaluated (--keep-weights keeps them)"
-    console.print(
-        f"Weights are {kept}. A cell at work takes up to {size_text(cost.total.peak_bytes)} of disk, each of those "
-        "that go side by side.",
-        soft_wrap=True,
-    )
-    for text in cost.assumptions:
-        console.print(f"- {text}", soft_wrap=True, markup=False)
-
-
-def cost_table(cost: Cost, scale: Scale, most: int = 30) -> Table:
-    """A row for each cell, the first ones, and the total."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_footer=True)
-    rows = [_row(cell) for cell in cost.cells]
-    time = "core\nminutes" if scale.device == "cpu" else "GPU\nhours"
-    headers = ("to run", "trained\ntokens", "generated\ntokens", time, "disk")
-    cells = f"{len(cost.cells)} cell{'' if len(cost.cells) == 1 else 's'}"
-    feet = (f"{cells}, and {cost.already_done} done", *_row(cost.total)[1:])
-    for number, (header, foot) in enumerate(zip(headers, feet, strict=True)):
-        # names stay whole, over two lines where they must: they differ at their ends
-        table.add_column(
-            header,
-            footer=foot,
-            justify="right" if number else "left",
-            min_width=8 if number else 20,
-            overflow="ellipsis" if number else "fold",
-        )
-    for row in rows[:most]:
-        table.add_row(*(Text(text) for text in row))
-    if len(rows) > most:
-        table.add_row(f"and {len(rows) - most} more")
-    return table
-
-
-def _row(cell: CellCost) -> tuple[str, str, str, str, str]:
-    time = 60 * cell.cpu_hours or cell.gpu_hours
-    return (
-        cell.name,
-        f"{cell.trained_tokens / 1e6:,.2f} M",
-        f"{cell.generated_tokens / 1e6:,.2f} M",
-        f"{time:,.1f}" if time < 100 else f"{time:,.0f}",
-        size_text(cell.disk_bytes),
-    )
-
-
-def size_text(size: float) -> str:
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size / 1e3:,.0f} kB"
+def show_plan(plan: StudyPlan, console: Console, most: int = 30) -> None:
+    """What is missing, the first cells by name; where GPUs are named, what it takes there."""
+    for cell in plan.cells[:most]:
+        hours = "" if cell.gpu_hours is None else f": {cell.gpu_hours:,.1f} GPU hours"
+        tokens = f", {cell.trained_tokens / 1e6:,.1f} M tokens trained, {cell.generated_tokens / 1e6:,.1f} M generated"
+        console.print(f"{cell.name}{hours}{tokens if hours else ''}", soft_wrap=True, markup=False)
+    if len(plan.cells) > most:
+        console.print(f"and {len(plan.cells) - most} more")
+    hours = f", {plan.hours:,.0f} GPU hours" if any(cell.gpu_hours is not None for cell in plan.cells) else ""
+    cells = f"{len(plan.cells)} cell{'' if len(plan.cells) == 1 else 's'}"
+    console.print(f"{cells} to run, {plan.already_done} done{hours}")
+    for note in plan.notes:
+        console.print(f"- {note}", soft_wrap=True, markup=False)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +14,14 @@ from trimsft.cli.base import JsonFlag, called, make_console
 from trimsft.cli.cells import Progress, cell_label, status_table
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import ending, leaving, tell
-from trimsft.cli.studies import list_table, show_cost, show_outcomes, show_study, show_sweep
+from trimsft.cli.studies import list_table, show_outcomes, show_plan, show_study, show_sweep
 from trimsft.errors import FAILED
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study import command
 from trimsft.study.quickstart import QuickstartSettings, run_quickstart
 from trimsft.study.running.status import read_status
 from trimsft.study.scales import ScaleOptions
-from trimsft.study.sweeps.command import SweepSettings, run_sweep, sweep_cost
+from trimsft.study.sweeps.command import SweepSettings, plan_sweep, run_sweep
 
 HELP = """Repeat the paper's tables and figures, on your models.
 
@@ -28,12 +29,14 @@ HELP = """Repeat the paper's tables and figures, on your models.
 Examples:
   trimsft study list
   trimsft study run main --scale lab
-  trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
+  trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
 """
 study_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 Name = Annotated[str, typer.Argument(metavar="STUDY", help="A study, see trimsft study list.")]
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the study, such as runs/study-lab.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what it would take; run nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what is missing, with --gpus 2xA6000 also what it takes.")
+]
 _SHOWN = ("scale", "models", "benchmarks", "seeds")
 _NOT_SHOWN: dict[str, Any] = {field.name: field.default for field in fields(ScaleOptions) if field.name not in _SHOWN}
 
@@ -76,16 +79,16 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
       trimsft study run main
       trimsft study run main ablation --scale lab --seeds 3
       trimsft study run objectives --objective dft --objective my_module:Mine
-      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run
+      trimsft study run main --scale paper --model Qwen2.5-Math-1.5B --dry-run --gpus 2xA6000
     """
     for line in command.study_notes(settings):
         typer.echo(line, err=True)
     if dry_run:
-        cost = command.study_cost(settings)
+        plan = command.plan_study(settings)
         if as_json:
-            typer.echo(json.dumps({"studies": [study.name for study in settings.studies()], **cost.as_dict()}))
+            typer.echo(json.dumps({"studies": [study.name for study in settings.studies()], **plan.as_dict()}))
         else:
-            show_cost(cost, settings, make_console())
+            show_plan(plan, make_console())
         return
     with Progress(make_console(stderr=True), cell_label) as progress, leaving(progress.there):
         outcomes = command.run_study(settings, on_event=progress)
@@ -145,11 +148,11 @@ def sweep(settings: SweepSettings, *, dry_run: DryRun = False, as_json: JsonFlag
       trimsft sweep --grid objective=trim,dft --select-on lab-easy --dry-run
     """
     if dry_run:
-        cost = sweep_cost(settings)
+        plan = plan_sweep(settings)
         if as_json:
-            typer.echo(json.dumps(cost.as_dict()))
+            typer.echo(json.dumps(plan.as_dict()))
         else:
-            show_cost(cost, settings, make_console())
+            show_plan(plan, make_console())
         return
     with Progress(make_console(stderr=True), cell_label) as progress, leaving(progress.there):
         outcome = run_sweep(settings, on_event=progress, command=shlex.join(["trimsft", *hide_secrets(sys.argv[1:])]))
@@ -183,7 +186,7 @@ def quickstart(settings: QuickstartSettings, *, as_json: JsonFlag = False) -> No
     exit_with(outcome.failures())
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "list": study_list, "show": study_show, "run": study_run, "status": study_status, "table": study_table,
 }  # fmt: skip
 """Of `trimsft study`, in the order of --help."""

@@ -42,6 +42,7 @@ class Flags(Mapping[str, str]):
 def train(
     context: typer.Context,
     help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
+    gpus: Annotated[str | None, typer.Option(help="GPUs to plan --dry-run for.", metavar="NxNAME")] = None,
 ) -> None:
     """Fine-tune a model.
 
@@ -60,7 +61,9 @@ def train(
       --bandwidth NUMBER     of trim: how fast weights fall off around it
       --out PATH             the run directory; also --output_dir
       --seed N               seed of the order of rows and of dropout
-      --dry-run              memory, steps and time, without training
+      --dry-run              measure one step on the longest rows; keep nothing
+      --dry-run --gpus 2xA6000
+                             memory, hours and downloads on GPUs elsewhere
       --json                 print the result as JSON
       --quiet                print results and errors only
 
@@ -83,9 +86,11 @@ def train(
             raise UsageError("train: nothing to train", hint="see trimsft train --help")
         from trimsft.train import parse
 
+        if gpus is not None and "--dry-run" not in own:
+            raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
         settings = parse(words)
         if "--dry-run" in own:
-            _show_estimate(settings, as_json="--json" in own)
+            _dry_run(settings, gpus, as_json="--json" in own)
         else:
             _train(settings, as_json="--json" in own)
 
@@ -101,16 +106,14 @@ def _train(settings: Settings, *, as_json: bool) -> None:
         typer.echo(json.dumps(done | {"metrics": result.metrics}, default=str))
 
 
-def _show_estimate(settings: Settings, *, as_json: bool) -> None:
-    from trimsft.train.estimate import describe, dry_run
+def _dry_run(settings: Settings, gpus: str | None, *, as_json: bool) -> None:
+    from trimsft.train.dry_run import measure_step
+    from trimsft.train.planning import plan_run
 
-    estimate = dry_run(settings)
-    if not is_first_process():
-        return
-    if as_json:
-        typer.echo(json.dumps(asdict(estimate), default=str))
-    else:
-        make_console().print(describe(estimate))
+    with redirect_stdout(sys.stderr):  # stdout is for the result
+        result = measure_step(settings) if gpus is None else plan_run(settings, gpus)
+    if is_first_process():
+        typer.echo(json.dumps(asdict(result)) if as_json else "\n".join(result.lines()))
 
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")

@@ -9,7 +9,7 @@ commands are made of these: `command` (trimsft study), `sweeps` (grids of one's 
 """
 
 from trimsft.study.cells import Cell
-from trimsft.study.command import StudyOutcome, StudySettings, run_study, study_cost
+from trimsft.study.command import StudyOutcome, StudySettings, plan_study, run_study
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import SCALES, ModelAt, Scale, ScaleOptions
 from trimsft.study.studies import STUDIES, Study
@@ -25,6 +25,6 @@ __all__ = [
     "StudyFolder",
     "StudyOutcome",
     "StudySettings",
+    "plan_study",
     "run_study",
-    "study_cost",
 ]

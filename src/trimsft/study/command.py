@@ -1,7 +1,7 @@
 """What `trimsft study` does: settings in, outcomes out.
 
 settings = StudySettings(names=("main",), seeds=3)
-study_cost(settings).total.cpu_hours                   # before anything is run
+plan_study(settings).hours                              # before anything is run
 for outcome in run_study(settings):
     outcome.cells.done, outcome.failures(), outcome.files
 """
@@ -18,8 +18,8 @@ from trimsft.options import option
 from trimsft.study.cells import Cell, check_objectives
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
-from trimsft.study.running.cost import Cost, estimate_cost, sum_costs
 from trimsft.study.running.execution import EXECUTORS, OnEvent, Outcome, ignore, run_cells
+from trimsft.study.running.planning import StudyPlan, join_plans, plan_cells
 from trimsft.study.scales import Scale, ScaleOptions
 from trimsft.study.studies import WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
 
@@ -38,6 +38,11 @@ class RunOptions(ScaleOptions):
     def folder(self, kind: str) -> StudyFolder:
         """Studies of one scale share a folder, and their cells."""
         return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+
+    def refuse_gpu_kind(self) -> None:
+        """A kind of GPUs is for a plan; a study takes those that are there."""
+        if self.gpu_kind is not None:
+            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
 
     def run(
         self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], on_event: OnEvent
@@ -111,6 +116,7 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     Args:
         on_event: called with every change of a cell.
     """
+    settings.refuse_gpu_kind()
     studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
     check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
     check_at_hand(scale)
@@ -127,8 +133,8 @@ def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[St
     return outcomes
 
 
-def study_cost(settings: StudySettings) -> Cost:
-    """What the studies would take together, cells that they share once; nothing is written."""
+def plan_study(settings: StudySettings) -> StudyPlan:
+    """Plan the studies together, cells that they share once; nothing is written."""
     studies, scale, folder = settings.studies(), settings.to_scale(), settings.folder("study")
     check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
     needs: dict[Cell, frozenset[str]] = {}
@@ -136,7 +142,7 @@ def study_cost(settings: StudySettings) -> Cost:
         for cell in study.cells(scale):
             needs[cell] = needs.get(cell, frozenset()) | study.needs
     by_kind = {kind: [cell for cell in needs if needs[cell] == kind] for kind in needs.values()}
-    return sum_costs(estimate_cost(cells, scale, folder, kind) for kind, cells in by_kind.items())
+    return join_plans(plan_cells(cells, scale, folder, kind, settings.gpu_kind) for kind, cells in by_kind.items())
 
 
 def study_notes(settings: StudySettings) -> list[str]:

@@ -85,7 +85,7 @@ class StudyFolder:
         if before is not None:
             models = before.as_dict()["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
-            harmless += [f"models.{name}.{what}" for name in models for what in ("gpus", "parameters")]
+            harmless += [f"models.{name}.gpus" for name in models]
             record["models"] = {**models, **record["models"]}
         folder.settle_config(record, harmless=harmless)
 

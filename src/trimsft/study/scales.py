@@ -10,7 +10,7 @@ what a user may change of one:
 
     >>> options = ScaleOptions(scale="small", models=("mine=HuggingFaceTB/SmolLM2-360M",), seeds=3)
     >>> options.to_scale().models["mine"]
-    ModelAt(path='HuggingFaceTB/SmolLM2-360M', recipe='smollm2-gsm8k.yaml', gpus=1, parameters=None)
+    ModelAt(path='HuggingFaceTB/SmolLM2-360M', recipe='smollm2-gsm8k.yaml', gpus=1)
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class ModelAt:
     path: str = ""  # A folder or a name of the hub; "lab" is the shipped base, empty what the recipe names
     recipe: str = ""  # A file of `recipes/`, or a path; empty: the scale's own fields are all
     gpus: int = 1  # processes of one training, each with a GPU of its own
-    parameters: float | None = None  # for the cost, where the model is not at hand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +153,7 @@ LAB = Scale(
 )
 SMALL = Scale(
     name="small",
-    models={"smollm2": ModelAt(recipe="smollm2-gsm8k.yaml", parameters=134.5e6)},
+    models={"smollm2": ModelAt(recipe="smollm2-gsm8k.yaml")},
     benchmarks=("gsm8k",),
     sampling={"max_tokens": 512},
     defaults={"disable_tqdm": True},
@@ -162,12 +161,12 @@ SMALL = Scale(
 PAPER = Scale(
     name="paper",
     models={
-        "Llama3.2-3B": ModelAt(recipe="llama-3.2-3b.yaml", gpus=2, parameters=3.21e9),
-        "Llama3.1-8B": ModelAt(recipe="llama-3.1-8b.yaml", gpus=2, parameters=8.03e9),
-        "DeepSeekMath-7B": ModelAt(recipe="deepseek-math-7b.yaml", gpus=2, parameters=6.91e9),
-        "Qwen2.5-Math-1.5B": ModelAt(recipe="qwen2.5-math-1.5b.yaml", gpus=2, parameters=1.54e9),
-        "Qwen2.5-Math-7B": ModelAt(recipe="qwen2.5-math-7b.yaml", gpus=2, parameters=7.62e9),
-        "Qwen3-4B-Base": ModelAt(recipe="qwen3-4b-base.yaml", gpus=2, parameters=4.02e9),
+        "Llama3.2-3B": ModelAt(recipe="llama-3.2-3b.yaml", gpus=2),
+        "Llama3.1-8B": ModelAt(recipe="llama-3.1-8b.yaml", gpus=2),
+        "DeepSeekMath-7B": ModelAt(recipe="deepseek-math-7b.yaml", gpus=2),
+        "Qwen2.5-Math-1.5B": ModelAt(recipe="qwen2.5-math-1.5b.yaml", gpus=2),
+        "Qwen2.5-Math-7B": ModelAt(recipe="qwen2.5-math-7b.yaml", gpus=2),
+        "Qwen3-4B-Base": ModelAt(recipe="qwen3-4b-base.yaml", gpus=2),
     },
     benchmarks=("math500", "olympiadbench", "minerva", "amc", "aime24"),
     defaults={"disable_tqdm": True},
@@ -221,7 +220,9 @@ class ScaleOptions:
     engine: str | None = option(None, help="What generates.", choices=("auto", "transformers", "vllm"))
     dtype: str | None = option(None, help="Number format of generation.", choices=DTYPES)
     device: str | None = option(None, help="Where everything runs.", choices=("cpu", "cuda"))
-    gpus: int | None = option(None, help="GPUs of each training.", least=1)
+    gpus: str | int | None = option(
+        None, metavar="N|NxNAME", help="GPUs of each training; with --dry-run their kind, too, such as 2xA6000."
+    )
     keep_weights: bool | None = option(
         None, flags=("--keep-weights/--no-keep-weights",), help="Whether weights stay once a cell is evaluated."
     )
@@ -267,7 +268,17 @@ class ScaleOptions:
         models = dict(_model(scale, text) for text in self.models) or dict(scale.models)
         if len(models) < len(self.models):
             raise UsageError("a name is there twice", field="models", value=", ".join(self.models))
-        return {name: replace(model, gpus=self.gpus or model.gpus) for name, model in models.items()}
+        if self.gpus is None:
+            return models
+        number = str(self.gpus).partition("x")[0]
+        if not number.isdecimal() or int(number) < 1:
+            raise UsageError("must be a number, or number and kind such as 2xA6000", field="gpus", value=self.gpus)
+        return {name: replace(model, gpus=int(number)) for name, model in models.items()}
+
+    @property
+    def gpu_kind(self) -> str | None:
+        """Number and kind of the GPUs to plan for, if a kind is named."""
+        return str(self.gpus) if "x" in str(self.gpus) else None
 
 
 def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
@@ -276,7 +287,7 @@ def _model(scale: Scale, text: str) -> tuple[str, ModelAt]:
     if not equals:
         return name, scale.at(name)
     like = scale.models.get(name) or next(iter(scale.models.values()))
-    return name, replace(like, path=_place("models", path), parameters=None)
+    return name, replace(like, path=_place("models", path))
 
 
 def _place(field: str, text: str) -> str:

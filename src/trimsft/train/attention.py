@@ -1,4 +1,4 @@
-"""Whether the attention that settings ask for is installed; asked before data is read, and by a dry run."""
+"""Whether the attention that settings ask for is installed; asked before data is read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ def has_flash_attention(kind: str = "flash_attention_2") -> bool:
     return importlib.util.find_spec(MODULES[kind]) is not None or bool(is_kernels_available())
 
 
-def check_attention(settings: Settings) -> None:
-    """Refuse flash attention that is not installed."""
+def missing_attention(settings: Settings) -> str | None:
+    """Return the kind of flash attention that the settings ask for and that is not installed, if any."""
     given = settings.args.model_init_kwargs or {}
     kind = given.get(FIELD, settings.model.attn_implementation)
-    if isinstance(kind, str) and kind in MODULES and not has_flash_attention(kind):
+    return kind if isinstance(kind, str) and kind in MODULES and not has_flash_attention(kind) else None
+
+
+def check_attention(settings: Settings) -> None:
+    """Refuse flash attention that is not installed."""
+    if kind := missing_attention(settings):
         package = MODULES[kind].replace("_", "-").replace("interface", "3")
         raise UsageError(
             f"{kind} needs the package {package} or the package kernels, and neither is installed",

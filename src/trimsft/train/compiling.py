@@ -3,6 +3,8 @@
 transformers would compile the model as a whole: minutes for a deep one, once more for each new shape. Layers of one
 kind share what is compiled, and parameters keep their names. `torch_compile_mode="reduce-overhead"` makes CUDA graphs
 of them, which pays where micro-batches are so small that the host is slower than the device, and are of one length.
+accelerate's own regional compilation trains a copy of the model with other names of parameters, and our head, which
+sits in the user's model, would run that one: nothing would be compiled.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ the host waits for the device in order to find out whether it is needed. On a CP
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -17,8 +16,7 @@ from torch import Tensor
 from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.train.cudnn import CudnnChoice
-from trimsft.train.packed import MASK, POSITIONS, PackedRows, learns_prompt, splits_rows
+from trimsft.train.packed import MASK, PackedRows, learns_prompt, splits_rows
 from trimsft.train.references import ReferenceCollator
 
 PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
@@ -33,7 +31,6 @@ class AvoidsMasks:
     data_collator: Any
     accelerator: Any
     aux_loss_enabled: bool
-    _compile_settings: dict[str, Any] | None
 
     @functools.cached_property
     def _looks_left(self) -> bool:
@@ -42,29 +39,10 @@ class AvoidsMasks:
 
     def _with_mask_if_needed(self, batch: dict[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[None]]:
         """The batch as the model gets it, and within what; `batch` is left as it is."""
-        rows, length = batch["input_ids"].shape
-        is_packed, on_cuda = POSITIONS in batch and MASK not in batch, self.args.device.type == "cuda"
-        has_mask = MASK in batch or is_packed
-        context: AbstractContextManager[None] = nullcontext()
+        on_cuda = self.args.device.type == "cuda"
         if MASK in batch and on_cuda and self._looks_left and type(self.data_collator) in PAD_RIGHT:
-            batch = {name: value for name, value in batch.items() if name != MASK}
-            has_mask, context = length >= window_of(self.model.config), _not_packed()
-        if on_cuda:
-            self._cudnn.choose(rows, length, masked=has_mask, trains=self.model.training)
-        return batch, context
-
-    @functools.cached_property
-    def _cudnn(self) -> CudnnChoice:
-        config = self.model.config.get_text_config()
-        sizes = (getattr(config, name, math.inf) for name in ("num_hidden_layers", "hidden_size"))
-        is_compiled, is_longer = self._compile_settings is not None, learns_prompt(self.model)
-        return CudnnChoice(math.prod(sizes), is_compiled=is_compiled, is_longer=is_longer)
-
-
-def window_of(config: Any) -> float:
-    """Rows of this length or more have a mask in any case."""
-    text = config.get_text_config()
-    return min(getattr(text, name, None) or math.inf for name in ("sliding_window", "attention_chunk_size"))
+            return {name: value for name, value in batch.items() if name != MASK}, _not_packed()
+        return batch, nullcontext()
 
 
 def is_causal(model: Any) -> bool:

@@ -35,8 +35,6 @@ from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.estimate import log_estimate
-from trimsft.train.lost_ranks import naming_lost_ranks
 from trimsft.train.printing import LogEarly
 from trimsft.train.process_groups import ended_process_groups
 from trimsft.train.seals import what_is_torn
@@ -89,7 +87,7 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
-    with ended_process_groups(), naming_lost_ranks(), Stopping() as stopping, ExitStack() as held:
+    with ended_process_groups(), Stopping() as stopping, ExitStack() as held:
         if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
             logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
             metrics = _recorded(run, "train")
@@ -101,7 +99,7 @@ def train(settings: Settings) -> TrainResult:
 
 
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
-    trainer = _make_trainer(settings, run)
+    trainer = make_trainer(settings, run)
     trainer.add_callback(stopping)
     if {"logging_steps", "logging_strategy"}.isdisjoint(settings.overrides):
         trainer.add_callback(LogEarly())
@@ -113,7 +111,6 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
             field="max_length",
         )
     if settings.args.process_index == 0:
-        log_estimate(settings, trainer.train_dataset)
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
     if checkpoint:
@@ -247,7 +244,8 @@ def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
     return dict(checked(dict[str, Any], facts, where=f"{run.manifest_path}: {name}"))
 
 
-def _make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
+def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
+    """Load model and data, and prepare both; refuses what cannot be trained."""
     args = settings.args
     args.output_dir = str(run.train_dir)
     args.hub_model_id = _hub_name(run, args)

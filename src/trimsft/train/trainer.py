@@ -30,6 +30,7 @@ from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
 from trimsft.train.compiling import CompilesLayers
 from trimsft.train.config import TrimSFTConfig
+from trimsft.train.cudnn import without_cudnn_attention
 from trimsft.train.figures import LogsFigures
 from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
 from trimsft.train.masks import AvoidsMasks
@@ -226,7 +227,7 @@ class TrimSFTTrainer(
         model, self._is_fused = self.model, True
         attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
         try:
-            with self._compiled(), self._cudnn.in_charge():
+            with self._compiled(), without_cudnn_attention():
                 yield
         finally:
             unpatch(model)

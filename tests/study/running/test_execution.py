@@ -13,9 +13,9 @@ from trimsft.runs import RunDirectory, RunLock
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running import checks, execution
-from trimsft.study.running.cost import estimate_cost
 from trimsft.study.running.execution import Event, Outcome, in_order
 from trimsft.study.running.job import CellJob
+from trimsft.study.running.planning import plan_cells
 from trimsft.study.running.status import read_status
 from trimsft.study.running.workers import Done, Failed, Message, Task
 from trimsft.study.scales import ModelAt, Scale
@@ -155,7 +155,7 @@ def test_more_of_cells_whose_weights_are_gone_is_refused_before_anything_is_run(
         run_cells(trained, more, tmp_path)
     assert "--keep-weights" in str(told.value) and "\n" not in str(told.value)
     with pytest.raises(RunError, match="1 cell has no weights any more"):
-        estimate_cost([one], more, StudyFolder(tmp_path), SCORES)
+        plan_cells([one], more, StudyFolder(tmp_path), SCORES)
     assert StudyFolder(tmp_path).read_scale().benchmarks == ("toy",)
 
 

@@ -4,8 +4,8 @@
     >>> slots.take("small"), slots.take("large"), slots.take("large")
     ({'CUDA_VISIBLE_DEVICES': '0'}, {'CUDA_VISIBLE_DEVICES': '1,2'}, None)
 
-On a CPU there is a cell for each core, with one thread. With GPUs it is one for each, or more where the estimate of
-`trimsft.train` leaves room and generation does not take the whole GPU, as vLLM does.
+On a CPU there is a cell for each core, with one thread. With GPUs it is one for each, or more where the plan of
+`trimsft.plan` leaves room and generation does not take the whole GPU, as vLLM does.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.local import VISIBLE, visible_gpus
-from trimsft.models import load_config
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings
@@ -86,31 +86,20 @@ def _most_needed(job: CellJob) -> int | None:
     try:
         return max(training_bytes(job, cell) for cell in one_of_each.values())
     except Exception as error:  # whatever it stumbles over, one after the other is safe
-        logger.info("one cell at a time: no estimate (%s)", error)
+        logger.info("one cell at a time: no plan (%s)", error)
         return None
 
 
 def training_bytes(job: CellJob, cell: Cell) -> int:
     """Peak memory of one process of a training, rows at their longest."""
-    from trimsft.train.estimate import estimate, plan_from
+    from trimsft.plan import peak_gib
+    from trimsft.train.planning import as_plan
 
     settings = training_settings(job.folder, job.scale, cell)
-    model = settings.model
-    config = load_config(
-        model.model_name_or_path, revision=model.model_revision, trust_remote_code=model.trust_remote_code
-    )
-    length, rows = settings.args.max_length or 2048, settings.args.per_device_train_batch_size
     gpus = job.scale.at(cell.model).gpus
-    plan = plan_from(
-        config,
-        settings.args,
-        model,
-        lengths=[length] * rows,
-        trained_tokens=length * rows,
-        processes=gpus,
-        sharded=gpus > 1,
-    )
-    return estimate(plan).total_bytes
+    plan = as_plan(settings, settings.args.max_length or 2048, gpus)
+    mixed = bool(settings.args.bf16 or settings.args.fp16)  # the device is the one that is here
+    return int(2**30 * peak_gib(replace(plan, sharded=gpus > 1, mixed=mixed)))
 
 
 # ---- the slots

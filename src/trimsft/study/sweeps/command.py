@@ -19,8 +19,8 @@ from trimsft.study.cells import Cell
 from trimsft.study.command import RunOptions
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.checks import check_at_hand, check_settings
-from trimsft.study.running.cost import Cost, estimate_cost
 from trimsft.study.running.execution import OnEvent, Outcome, ignore
+from trimsft.study.running.planning import StudyPlan, plan_cells
 from trimsft.study.scales import Scale
 from trimsft.study.sweeps.grid import left_out, points, read_axes
 from trimsft.study.sweeps.sweep import Swept, check_choice, select, sweep_cells, swept_of
@@ -79,6 +79,7 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
     """
     from trimsft.study.sweeps.writing import write_sweep
 
+    settings.refuse_gpu_kind()
     grid, cells, scale, folder = _plan(settings)
     check_at_hand(scale)
     done = settings.run(cells, scale, folder, NEEDS, on_event)
@@ -92,10 +93,10 @@ def run_sweep(settings: SweepSettings, *, on_event: OnEvent = ignore, command: s
     return SweepOutcome(done, swept, write_sweep(swept, folder.out, notes=notes, command=command), notes)
 
 
-def sweep_cost(settings: SweepSettings) -> Cost:
-    """What a sweep would take; nothing is written."""
+def plan_sweep(settings: SweepSettings) -> StudyPlan:
+    """Plan what is missing of a sweep; nothing is written."""
     _, cells, scale, folder = _plan(settings)
-    return estimate_cost(cells, scale, folder, NEEDS)
+    return plan_cells(cells, scale, folder, NEEDS, settings.gpu_kind)
 
 
 def _plan(settings: SweepSettings) -> tuple[list[Cell], list[Cell], Scale, StudyFolder]:

@@ -1,4 +1,4 @@
-"""Compare the fused head with plain torch on one shape: time, memory, exactness, all in one process.
+"""Measure ways to compute a loss from hidden states: time, memory, exactness, all in one process (`head.py`).
 
 One row of the result:
 
@@ -11,7 +11,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import trimsft
-from trimsft.bench import BenchSettings
-from trimsft.errors import UsageError, one_line
 from trimsft.objectives import BANDWIDTH, MARGIN, PAPER_NAMES, display_name
 
 LossFunction = Callable[[Tensor, Tensor, Tensor], Any]
@@ -65,49 +63,13 @@ class Result:
     failed: str | None = None  # why there are no numbers
 
 
-def run(settings: BenchSettings, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Measure our head and plain torch; `progress` is told what is under way.
-
-    Returns machine, device, dtype, shape and results, ready for JSON.
-    """
-    device = choose_device(settings.device)
-    usual = (8192, 1536, 151_936) if device.type == "cuda" else (512, 512, 8192)
-    sizes = (settings.tokens, settings.hidden, settings.vocabulary)
-    shape = Shape("yours", *(size or default for size, default in zip(sizes, usual, strict=True)))
-    dtype = settings.dtype if settings.dtype != "auto" else "bfloat16" if device.type == "cuda" else "float32"
-    methods = chosen(METHODS, settings.only)
-    progress("gradients in float32, to compare with")
-    names = [*(method.name for method in methods), "the report"]
-    results: list[Result] = []
-    for result in compare(shape, methods, device=str(device), dtype=getattr(torch, dtype), seconds=settings.seconds):
-        results.append(result)
-        progress(f"{len(results)} of {len(methods)} done, now {names[len(results)]}")
-    facts = {"machine": machine(), "device": str(device), "dtype": dtype, "shape": asdict(shape)}
-    return {**facts, "results": [asdict(result) for result in results]}
-
-
 def chosen(methods: Sequence[Method], only: str) -> list[Method]:
     """The methods whose name contains `only`."""
     matching = [method for method in methods if only.lower() in method.name.lower()]
     if not matching:
         names = "; ".join(method.name for method in methods)
-        raise UsageError("is part of no name", field="only", value=only, hint=f"the names: {names}")
+        raise SystemExit(f"--only: {only!r} is part of no name; the names: {names}")
     return matching
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name, made current; auto is CUDA where there is any."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind, colon, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not number.isdecimal()):
-        raise UsageError("must be auto, cpu, cuda or cuda:N", field="device", value=name)
-    if kind == "cuda":
-        if int(number or 0) >= torch.cuda.device_count():
-            count = torch.cuda.device_count()
-            raise UsageError("is not there", field="device", value=name, hint=f"torch sees {count} CUDA devices")
-        torch.cuda.set_device(int(number or 0))
-    return torch.device(name)
 
 
 def machine() -> dict[str, Any]:
@@ -214,15 +176,9 @@ def compare(
 ) -> Iterator[Result]:
     """Measure one method after the other on the same synthetic inputs."""
     sizes = (shape.tokens, shape.hidden_size, shape.vocabulary)
-    try:
-        hidden, weight, labels = synthetic_head(*sizes, device=device, dtype=dtype)
-        hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
-        exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
-    except (RuntimeError, TypeError) as error:
-        if device != "cpu":  # there, too little memory has a class of its own
-            raise
-        problem = f"{' x '.join(map(str, sizes))} cannot be measured on {device} ({one_line(error)[:200]})"
-        raise UsageError(problem, hint="name a smaller shape") from error
+    hidden, weight, labels = synthetic_head(*sizes, device=device, dtype=dtype)
+    hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
+    exact = {name: _reference_gradients(hidden, weight, labels, name) for name in ("sft", "dft", "trim")}
     for method in methods:
         yield _measure(method, hidden, weight, labels, exact.get(method.objective), seconds)
 

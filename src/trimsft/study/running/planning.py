@@ -1,0 +1,138 @@
+"""`--dry-run` of a study or sweep: which cells are missing and, on named GPUs, what they take; nothing is run.
+
+plan = plan_cells(cells, scale, StudyFolder(Path("runs/study-paper")), needs, gpus="2xA6000")
+plan.hours, plan.notes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.errors import UsageError
+from trimsft.study.cells import Cell
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running.checks import refuse_lost_weights
+from trimsft.study.running.execution import in_order
+from trimsft.study.running.job import CellJob, all_needs
+from trimsft.study.running.training import model_path, training_settings
+from trimsft.study.scales import Scale
+
+if TYPE_CHECKING:
+    from trimsft.train.settings import Settings
+
+ROW_TOKENS = 526  # mean of 2,000 rows of NuminaMath-CoT in the tokens of SmolLM2
+ROWS = 20_000  # the paper's; for data that is not at hand
+ANSWER_TOKENS = {"lab": 45, "small": 160, "paper": 700}
+"""Mean length of a sampled answer. Measured at the lab; assumed elsewhere."""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """What one cell would still take."""
+
+    name: str
+    trained_tokens: float = 0
+    generated_tokens: float = 0
+    gpu_hours: float | None = None  # None where no GPUs are named
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What the missing cells would take."""
+
+    cells: list[CellPlan]
+    already_done: int
+    notes: list[str] = field(default_factory=list)  # memory, downloads, and what is assumed
+
+    @property
+    def hours(self) -> float:
+        return sum(cell.gpu_hours or 0 for cell in self.cells)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "gpu_hours": self.hours}
+
+
+def join_plans(plans: Iterable[StudyPlan]) -> StudyPlan:
+    """Add up plans of cells that have nothing in common."""
+    plans = list(plans)
+    notes = list(dict.fromkeys(note for plan in plans for note in plan.notes))
+    return StudyPlan([cell for plan in plans for cell in plan.cells], sum(plan.already_done for plan in plans), notes)
+
+
+def plan_cells(
+    cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], gpus: str | None = None
+) -> StudyPlan:
+    """Plan every cell that is not done; refuses a training that cannot fit on the named GPUs."""
+    ordered = in_order(cells)
+    job = CellJob(folder, scale, all_needs(scale, needs), {cell.name: cell for cell in ordered})
+    refuse_lost_weights(job)
+    missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
+    done = len(ordered) - len(missing)
+    if gpus is None:
+        return StudyPlan([CellPlan(cell.name) for cell in missing], done)
+    if scale.device == "cpu":
+        raise UsageError("has no effect on a CPU", field="gpus", value=gpus, remedy=("device", "cuda"))
+    from trimsft.plan import (
+        DECODING,
+        UTILISATION,
+        describe_download,
+        generation_hours,
+        peak_gib,
+        read_gpus,
+        require_room,
+        training_hours,
+    )
+    from trimsft.train.planning import as_plan
+
+    count, device = read_gpus(gpus)
+    engine, length = "transformers" if scale.engine == "transformers" else "vllm", ANSWER_TOKENS.get(scale.name, 700)
+    length = min(length, scale.sampling.get("max_tokens", length))
+    generated = float(length * (scale.samples + 1) * sum(_count_problems(scale, name) for name in scale.benchmarks))
+    notes = [
+        f"training at {UTILISATION:.0%} of the peak, of {ROW_TOKENS} tokens a row (assumed)",
+        f"generation by {engine} at {DECODING[engine]:.0%} of the bandwidth, {length} tokens an answer (assumed)",
+    ]
+    planned = []
+    for cell, steps in missing.items():
+        settings = training_settings(folder, scale, cell)
+        plan = replace(as_plan(settings, settings.args.max_length or 2048, count), sharded=count > 1)
+        trained = _count_tokens(scale, settings, count) if "train" in steps else 0.0
+        if trained:
+            try:
+                require_room(plan, device)
+            except UsageError as error:
+                error.problem = f"{cell.model}: {error.problem}"
+                raise
+            notes.append(f"{cell.model}: about {peak_gib(plan, device):,.0f} GiB of each GPU in training")
+        notes.append(describe_download(model_path(scale.at(cell.model))))
+        answers = generated if "evaluate" in steps else 0.0
+        # while one process generates, the other GPUs of the cell wait
+        hours = generation_hours(plan.shape, device, answers, engine=engine, length=length) * scale.gpus_of(cell)
+        planned.append(CellPlan(cell.name, trained, answers, hours + training_hours(plan, device, trained)))
+    return StudyPlan(planned, done, list(dict.fromkeys(notes)))
+
+
+def _count_problems(scale: Scale, name: str) -> int:
+    from trimsft.evaluate.benchmarks import BENCHMARKS, load_benchmark
+    from trimsft.lab import TIERS
+    from trimsft.lab.data import BENCHMARK_COUNT
+
+    if name in TIERS:
+        return scale.problems or BENCHMARK_COUNT
+    place = None if scale.benchmark_data is None else Path(scale.benchmark_data)
+    count = BENCHMARKS[name].count if name in BENCHMARKS else len(load_benchmark(name, place))
+    return count if scale.problems is None else min(count, scale.problems)
+
+
+def _count_tokens(scale: Scale, settings: Settings, gpus: int) -> float:
+    """Return the tokens that go through the model in training; `max_steps` goes before `num_train_epochs`."""
+    from trimsft.data.rows import load_rows
+
+    args, data = settings.args, settings.data
+    rows = scale.rows or (len(load_rows(data)) if data.is_local else data.sample or ROWS)
+    each = args.global_batch or args.per_device_train_batch_size * args.gradient_accumulation_steps * gpus
+    epochs = args.max_steps * each / rows if args.max_steps > 0 else float(args.num_train_epochs)
+    return float(rows * epochs * min(ROW_TOKENS, args.max_length or ROW_TOKENS))

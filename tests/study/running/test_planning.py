@@ -1,0 +1,65 @@
+"""`--dry-run` of a study: which cells are missing, and what they take on named GPUs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.study.stub import SCORES, finish, job_of
+from trimsft import cli
+from trimsft.errors import UsageError
+from trimsft.study.cells import Cell
+from trimsft.study.folder import StudyFolder
+from trimsft.study.running.planning import plan_cells
+from trimsft.study.scales import LAB, PAPER
+
+CELLS = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "sft")]
+
+
+def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
+    scale, sft = replace(LAB, benchmarks=("toy",)), Cell(model="lab", objective="sft")
+    assert [cell.name for cell in plan_cells([sft], scale, StudyFolder(tmp_path), SCORES).cells] == [sft.name]
+    finish(job_of(tmp_path, scale=scale), sft)
+    plan = plan_cells([sft], scale, StudyFolder(tmp_path), SCORES)
+    assert (plan.cells, plan.already_done, plan.hours) == ([], 1, 0)
+
+
+def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
+    plan = plan_cells(CELLS, PAPER, StudyFolder(tmp_path / "out"), SCORES, "2xA6000")
+    base, sft = plan.cells
+    assert base.generated_tokens == sft.generated_tokens == (500 + 675 + 272 + 83 + 30) * 9 * 700
+    assert (base.trained_tokens, sft.trained_tokens) == (0, 20_000 * 526)
+    # recomputed layers: 8 operations for each parameter and token; then one of two GPUs waits for the other
+    training = 8 * 1.54e9 * 20_000 * 526 / (155e12 * 0.5) / 3600
+    assert sft.gpu_hours - 2 * base.gpu_hours == pytest.approx(training, rel=0.15)
+    assert "to download: Qwen/Qwen2.5-Math-1.5B, licence apache-2.0; the hub cannot be reached" in plan.notes
+    assert "Qwen2.5-Math-1.5B: about 15 GiB of each GPU in training" in plan.notes
+    once = replace(PAPER, defaults={**PAPER.defaults, "max_steps": 100})
+    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[1]
+    assert short.trained_tokens == 100 * 24 * 526
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_fit_names_the_model_and_the_way_out(tmp_path: Path) -> None:
+    large = [Cell(model="Llama3.1-8B", objective="sft")]
+    with pytest.raises(UsageError, match=r"gpus: Llama3.1-8B: a step takes .*; with dtype=bfloat16 and bf16=false"):
+        plan_cells(large, PAPER, StudyFolder(tmp_path), SCORES, "2xA6000")
+    with pytest.raises(UsageError, match="gpus: has no effect on a CPU"):
+        plan_cells([Cell(model="lab", objective="sft")], LAB, StudyFolder(tmp_path), SCORES, "2xA6000")
+
+
+def test_the_commands_print_a_plan(tmp_path: Path) -> None:
+    words = ["study", "run", "main", "--scale", "paper", "--model", "Qwen2.5-Math-1.5B", "--out", str(tmp_path / "out")]
+    gpus = ["--dry-run", "--gpus", "2xA6000"]
+    shown = CliRunner().invoke(cli.app, [*words, *gpus]).stdout
+    assert "5 cells to run, 0 done, " in shown and "GPU hours" in shown
+    plan = json.loads(CliRunner().invoke(cli.app, [*words, *gpus, "--json"]).stdout)
+    hours = sum(cell["gpu_hours"] for cell in plan["cells"])
+    assert plan["studies"] == ["main"] and plan["gpu_hours"] == pytest.approx(hours)
+    sweep = ["sweep", "--grid", "margin=0,1", "--no-baseline", "--out", str(tmp_path / "out"), "--dry-run"]
+    assert CliRunner().invoke(cli.app, sweep).stdout.endswith("2 cells to run, 0 done\n")
+    refused = CliRunner().invoke(cli.app, [*words, "--gpus", "2xA6000"])
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1) and "--dry-run" in refused.stderr
+    assert not (tmp_path / "out").exists()

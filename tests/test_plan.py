@@ -1,0 +1,148 @@
+"""The plan for named GPUs, beside what was measured on one H200 (docs/performance.md)."""
+
+import dataclasses
+
+import pytest
+from peft import LoraConfig
+from transformers import Gemma2Config, Gemma4TextConfig, LlamaConfig, MixtralConfig
+
+from trimsft.errors import UsageError
+from trimsft.plan import (
+    GPUS,
+    Training,
+    config_of,
+    describe_download,
+    generation_hours,
+    peak_gib,
+    read_gpus,
+    require_room,
+    shape_of,
+    training_hours,
+)
+
+QWEN = shape_of(config_of("Qwen/Qwen2.5-Math-1.5B"))
+H200 = GPUS["H200"]
+
+
+def step(**fields) -> Training:
+    """A step as train_step_h200.json has it: rows of 2048, weights in bfloat16, nothing recomputed."""
+    return Training(**{"shape": QWEN, "rows": 4, "length": 2048, "dtype_bytes": 2, "checkpointing": False, **fields})
+
+
+def lora() -> Training:
+    adapter = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    return step(shape=shape_of(config_of("Qwen/Qwen2.5-Math-1.5B"), adapter), rows=8, liger=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "measured"),
+    [
+        ({"rows": 1}, 15.41), ({"rows": 4}, 33.70), ({"rows": 16}, 107.39),  # SFT, exact
+        ({"rows": 1, "liger": True}, 13.64), ({"rows": 4, "liger": True}, 26.11), ({"rows": 16, "liger": True}, 74.11),
+        ({"rows": 24, "liger": True}, 117.52), ({"rows": 8, "liger": True}, 46.16),  # the last packed
+        ({"rows": 8, "liger": True, "checkpointing": True}, 12.95),  # TrimSFT
+    ],
+)  # fmt: skip
+def test_peak_memory_is_within_a_fifth(fields, measured) -> None:
+    assert peak_gib(step(**fields), H200) == pytest.approx(measured, rel=0.2)
+
+
+def test_peak_memory_of_an_adapter_is_within_a_fifth() -> None:
+    plan = lora()
+    assert 0.005 < plan.shape.trained / plan.shape.parameters < 0.02
+    assert peak_gib(plan, H200) == pytest.approx(40.94, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "milliseconds"),
+    [({"rows": 4}, 170.6), ({"rows": 16}, 609.8), ({"rows": 8, "checkpointing": True}, 366.4)],
+)
+def test_time_is_within_a_fifth(fields, milliseconds) -> None:
+    plan = step(**fields)
+    hours = training_hours(plan, H200, tokens=plan.rows * plan.length)
+    assert hours * 3600e3 == pytest.approx(milliseconds, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "measured"),
+    [
+        ((8192, 1536, 151_936), 2.78), ((8192, 4096, 128_256), 3.00),
+        ((16_384, 576, 49_152), 1.57), ((8192, 640, 262_144), 4.32),
+    ],
+)  # fmt: skip
+def test_the_head_is_within_a_fifth(shape, measured) -> None:
+    """Two plans that differ by the logits that the head keeps."""
+    tokens, hidden, vocabulary = shape
+    sizes = {"hidden_size": hidden, "vocab_size": vocabulary, "intermediate_size": 8, "num_hidden_layers": 1}
+    model = shape_of(LlamaConfig(**sizes, num_attention_heads=1))
+    whole, none = (peak_gib(step(shape=model, rows=1, length=tokens, low_memory=low)) for low in (False, True))
+    gradients = 2 * hidden * (tokens + vocabulary) / 2**30  # of hidden states and weight
+    assert whole - none + gradients == pytest.approx(measured, rel=0.2)
+
+
+def test_parameters_are_as_published() -> None:
+    assert (QWEN.parameters, QWEN.trained) == (1_543_714_304, 1_543_714_304)
+    assert shape_of(config_of("meta-llama/Llama-3.1-8B")).parameters == 8_030_261_248
+
+
+def test_several_gpus_share_with_fsdp_and_repeat_with_ddp() -> None:
+    one, fsdp, ddp = (peak_gib(step(gpus=gpus, sharded=sharded, dtype_bytes=4)) for gpus, sharded in
+                      ((1, False), (8, True), (8, False)))  # fmt: skip
+    assert fsdp < one < ddp
+    whole = peak_gib(step(rows=1, accumulates=True)) - peak_gib(step(rows=1))
+    assert whole > 0.5  # gradients wait beside the activations of the next micro-batch
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({"rows": 8}, r"with gradient_checkpointing=true it takes \d+ GiB"),
+        ({"rows": 256, "checkpointing": True, "liger": True}, "with per_device_train_batch_size=1 it takes"),
+        ({"gpus": 4, "dtype_bytes": 4, "checkpointing": True}, r"with FSDP \(recipes/accelerate/fsdp2.yaml\) it takes"),
+        ({"dtype_bytes": 4}, "with gradient_checkpointing=true and dtype=bfloat16 and bf16=false it takes"),
+        ({"shape": shape_of(config_of("meta-llama/Llama-3.1-8B"))}, "no setting changes that"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_the_way_out(fields, way) -> None:
+    device = GPUS["RTX3090"] if "shape" in fields or "dtype_bytes" in fields else GPUS["A6000"]
+    with pytest.raises(UsageError, match=rf"gpus: a step takes \d+ GiB, and each has \d+ to spare; {way}"):
+        require_room(step(**fields), device)
+    require_room(step(rows=1), GPUS["H200"])
+
+
+def test_gpus_have_names() -> None:
+    assert read_gpus("2xA6000") == (2, GPUS["A6000"]) and read_gpus("H200") == (1, H200)
+    for wrong in ("2xA600", "0xA6000", "x", ""):
+        with pytest.raises(UsageError, match=r"gpus: unknown name .* known: 2xA6000, "):
+            read_gpus(wrong)
+
+
+@pytest.mark.parametrize("config", [MixtralConfig(), Gemma4TextConfig(), Gemma2Config()])
+def test_other_layers_than_dense_ones_are_refused(config) -> None:
+    with pytest.raises(UsageError, match="that the plan does not know"):
+        shape_of(config)
+
+
+def test_generation_goes_by_the_memory_bandwidth() -> None:
+    fast, slow = (
+        generation_hours(QWEN, GPUS[name], 1e9, engine="vllm", length=700) for name in ("H200", "A6000")
+    )  # fmt: skip
+    assert slow / fast == pytest.approx(4.8 / 0.768)
+    ours = generation_hours(QWEN, H200, 1e9, engine="transformers", length=700)
+    assert ours == pytest.approx(fast * 2.5)
+
+
+def test_a_download_has_a_licence(tmp_path, monkeypatch) -> None:
+    assert describe_download("meta-llama/Llama-3.1-8B").endswith("licence llama3.1; the hub cannot be reached")
+    assert "licence not known here" in describe_download("nobody/nothing")
+    assert describe_download(str(tmp_path)) == f"{tmp_path}: is here"
+
+    @dataclasses.dataclass
+    class Info:
+        siblings: list
+        card_data: dict
+        gated: str = "manual"
+
+    file = type("File", (), {"size": 3_090_000_000, "rfilename": "model.safetensors"})
+    monkeypatch.setattr("trimsft.plan.HfApi.model_info", lambda *_, **__: Info([file], {"license": "mit"}))
+    assert describe_download("a/b") == "to download: a/b, 3.1 GB, licence mit (to be accepted first)"
