@@ -308,7 +308,7 @@ def mutated(draw: random.Random) -> str:
 
 
 def test_mutated_recipes_are_refused_in_one_line_or_carried_out(fields, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("trimsft.train.run._make_trainer", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr("trimsft.train.run.make_trainer", lambda *_: pytest.fail("made"))
     monkeypatch.setattr(os, "environ", os.environ.copy())
     refused: list[str] = []
     carried_out = 0

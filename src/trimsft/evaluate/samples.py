@@ -114,7 +114,9 @@ class SampleRecord:
 
     def lock(self) -> RunLock:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
-        refuse_links(self.folder.parent)
+        refuse_links(self.folder)
+        if self.folder.parent.is_symlink():  # eval/ itself; what else is in it is not written
+            refuse_links(self.folder.parent)
         lock = RunDirectory(self.folder).lock()
         self._known = None  # until now another process may have written
         return lock
