@@ -75,8 +75,9 @@ def write_report(runs: Names, **options: Any) -> ReportFiles:
         options: fields of `trimsft.report.ReportSettings`, such as out="report", margin=1.0.
     """
     from trimsft.report import ReportSettings, make_report
+    from trimsft.study.paper_tables import write_paper_tables
 
-    return make_report(ReportSettings(runs=_texts("runs", runs), **options))
+    return make_report(ReportSettings(runs=_texts("runs", runs), **options), write_more=write_paper_tables)
 
 
 def _texts(field: str, names: Names) -> tuple[Any, ...]:

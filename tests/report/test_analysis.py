@@ -12,12 +12,12 @@ import pytest
 from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval, make_telemetry
 from tests.tokens.tiny import make_table
-from trimsft import paper
 from trimsft.errors import RunError
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
 from trimsft.report.rendering import escape_markdown
-from trimsft.report.tables import paper as paper_tables
+from trimsft.study import paper, paper_tables
+from trimsft.study.paper_tables import write_paper_tables
 from trimsft.tokens.table import TokenTable, read_token_table, writing
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
@@ -43,7 +43,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
     (folder / "trim" / "manifest.json").write_text(json.dumps({"model": "models/Qwen2.5-Math-1.5B"}))
     runs = {"Base": folder / "base", "SFT": folder / "sft", "TrimSFT": folder / "trim"}
-    files = write_analysis(folder / "out", runs).files
+    files = write_analysis(folder / "out", runs, write_more=write_paper_tables).files
     assert len(files) == len(set(files)) and all(path.is_file() for path in files)
     assert set(files) == {path for path in (folder / "out").rglob("*") if path.is_file()}
     return folder / "out"
@@ -130,7 +130,8 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
         pass
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
     runs["Empty"] = tmp_path / "empty.parquet"
-    (reason,) = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}).incomparable.values()
+    done = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, write_more=write_paper_tables)
+    (reason,) = done.incomparable.values()
     index = (tmp_path / "out" / "tables" / "README.md").read_text(encoding="utf-8")
     assert "Base has no scores." in index and "Scored has no tokens.parquet." in index
     assert "Empty has an empty tokens.parquet." in index
@@ -154,7 +155,7 @@ def test_scores_alone_with_benchmarks_from_easy_to_hard(tmp_path: Path) -> None:
     for run, names in (("one", ["amc", "lab-hard", "zzz", "aaa"]), ("two", ["lab-medium", "lab-easy"])):
         for name in names:
             make_eval(tmp_path / run, name, [3])
-    write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")})
+    write_analysis(tmp_path / "out", {run: tmp_path / run for run in ("one", "two")}, write_more=write_paper_tables)
     tables = {path.stem for path in (tmp_path / "out" / "tables").glob("*.csv")}
     assert tables == {"scores", "paper_disagreements"}
     with (tmp_path / "out" / "figures" / "sampling.csv").open(encoding="utf-8", newline="") as file:

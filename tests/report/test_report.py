@@ -16,8 +16,8 @@ from trimsft.grading import GRADER_VERSION
 from trimsft.report import CompareSettings, ReportSettings, compare, make_report
 from trimsft.report.figures import style
 from trimsft.report.runs import named_runs, read_run
-from trimsft.report.tables.paper import paper_model
 from trimsft.runs import RunLock
+from trimsft.study.paper_tables import paper_model
 
 
 @pytest.fixture(autouse=True)

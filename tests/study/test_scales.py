@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from trimsft import paper
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS
 from trimsft.lab import base_model_path
 from trimsft.shipped import find_recipe
+from trimsft.study import paper
 from trimsft.study.cells import Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.running.training import model_path, training_fields, training_settings

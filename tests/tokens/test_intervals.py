@@ -9,7 +9,7 @@ import pytest
 from tests.tokens.by_hand import hand_table
 from tests.tokens.tiny import make_table
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.paper import Setting
+from trimsft.objectives.paper import Setting
 from trimsft.tokens.statistics.groups import by_category
 from trimsft.tokens.statistics.intervals import (
     PAPER_MASS,

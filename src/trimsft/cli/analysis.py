@@ -97,10 +97,11 @@ def report(settings: ReportSettings, *, as_json: JsonFlag = False) -> None:
       trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
     """
     from trimsft.report import make_report
+    from trimsft.study.paper_tables import write_paper_tables
 
     with status_line() as status:
         status("reading tables, drawing figures")
-        files = make_report(settings)
+        files = make_report(settings, write_more=write_paper_tables)
     for warning in files.warnings:
         tell(warning)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trimsft.objectives.base import TokenStats, require_number
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 MARGIN, BANDWIDTH, GAMMA = 1.5, 0.8, 2.0
 """The paper's values of m, tau and gamma."""
+HIGH_WEIGHT = 0.5
+"""Tokens above this weight are High-Weight tokens (the paper's appendix on weights)."""
+
+
+class Setting(NamedTuple):
+    """(m, tau)."""
+
+    margin: float
+    bandwidth: float
 
 
 @dataclass(frozen=True)

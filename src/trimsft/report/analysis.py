@@ -7,7 +7,9 @@ analysis/tables/<name>.md, .csv       for reading, for computing
 analysis/figures/<name>.svg, .pdf, .png, .csv
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,8 +21,8 @@ from trimsft.report.page.sweep import Sweep, read_sweep
 from trimsft.report.records import Records
 from trimsft.report.rendering import escape_markdown
 from trimsft.report.runs import Run, checked_parameters, read_runs
-from trimsft.report.tables import paper as paper_tables
 from trimsft.report.tables import tokens as token_tables
+from trimsft.report.tables.scores import in_order
 from trimsft.runs.files import write_whole
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.gaps import Movement, movement
@@ -45,6 +47,7 @@ def write_analysis(
     parameters: Mapping[str, float] | None = None,
     objectives: Sequence[str] = (),
     sweep: Path | None = None,
+    write_more: Callable[[Writer], None] | None = None,
 ) -> Analysis:
     """Write every table and figure that the runs have data for.
 
@@ -53,6 +56,7 @@ def write_analysis(
         parameters: margin, bandwidth and gamma; the paper's where not given.
         objectives: names of others beside the paper's; one's own are loaded.
         sweep: a sweep.json, or the folder of one, for Figure 3.
+        write_more: adds to it, such as `write_paper_tables` of `trimsft.study.paper_tables`.
     """
     for name in parameters or {}:
         if name not in PARAMETERS:
@@ -61,21 +65,21 @@ def write_analysis(
     read, weighing = read_runs(runs), objectives_of(values, objectives)
     if "auto-trim" in weighing:  # as it was at the end, where a run knows
         weighing["auto-trim"] = moments_shown(map(read_course, read))[-1]
-    writer = _Writer(Path(out), read, values, weighing, None if sweep is None else read_sweep(Path(sweep)))
+    writer = Writer(Path(out), read, values, weighing, None if sweep is None else read_sweep(Path(sweep)))
     writer.draw(figures.weighting_functions(column=True), "weighting_functions")
     if writer.tables:
-        writer.write_the_papers_tables()
         writer.write_each_run()
         writer.write_movement()
     writer.draw_training()
-    writer.write_scores()
+    writer.draw_scores()
     writer.write_sweep()
-    writer.write(paper_tables.disagreements())
+    if write_more is not None:
+        write_more(writer)
     return Analysis([*writer.files, writer.write_index()], writer.incomparable)
 
 
 @dataclass
-class _Writer:
+class Writer:
     """What the runs hold, and what has been written of it so far, for the index."""
 
     out: Path
@@ -104,21 +108,11 @@ class _Writer:
     def draw(self, drawing: figures.Drawing, name: str) -> None:
         self.files += drawing.save(self.out / "figures" / f"{name}.svg")
 
-    def write_the_papers_tables(self) -> None:
-        """The paper's tables and figures of tokens, on the first run."""
-        label, table = next(iter(self.tables.items()))
-        examples = table.metadata.get("data", {}).get("rows", "unknown")
-        model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
-        about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
-        for make in (paper_tables.weights, paper_tables.masses, paper_tables.categories):
-            self.write(make(table, about))
-        gaps = figures.gap_distribution(self.tables, **self.band, objectives=self.objectives)
-        self.draw(gaps, "gap_distribution")
-        self.draw(figures.category_bars(table), "categories")
-        self.draw(figures.effective_ratio_map(table, **self.band), "effective_ratio")
-
     def write_each_run(self) -> None:
         first = next(iter(self.tables))
+        gaps = figures.gap_distribution(self.tables, **self.band, objectives=self.objectives)
+        self.draw(gaps, "gap_distribution")
+        self.draw(figures.effective_ratio_map(self.tables[first], **self.band), "effective_ratio")
         tenths = {label: by_tenth(table, **self.band) for label, table in self.tables.items()}
         calibrated = {label: calibration(table) for label, table in self.tables.items()}
         side_by_side = [
@@ -157,16 +151,12 @@ class _Writer:
         if logged := {label: course for label, course in courses.items() if course}:
             self.draw(figures.training_curves(logged, self.objectives), "training")
 
-    def write_scores(self) -> None:
-        """Scores beside the paper's, and Figure 2 where runs have scores of repeated samples."""
-        names = [str(table.metadata.get("model", "")) for table in self.tables.values()]
-        names += [run.trained_from for run in self.runs]
-        model = next(filter(None, map(paper_tables.paper_model, names)), None)
+    def draw_scores(self) -> None:
+        """Figure 2 where runs have scores of repeated samples."""
         scored = {run.label: run for run in self.runs if run.scores}
-        self.write(paper_tables.scores(scored, model))
         metrics: dict[str, dict[str, dict[str, figures.Spread]]] = {}
         for kind, title in (("pass", "pass@{}"), ("majority", "best-of-{} (majority vote)")):
-            for benchmark in paper_tables.in_order({name for run in scored.values() for name in run.scores}):
+            for benchmark in in_order({name for run in scored.values() for name in run.scores}):
                 for label, run in scored.items():
                     samples = run.scores[benchmark].samples if benchmark in run.scores else 0
                     interval = run.interval_percent(benchmark, f"{kind}@{samples}")

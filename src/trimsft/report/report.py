@@ -8,7 +8,7 @@ Made from tokens.parquet, eval/ and telemetry.jsonl alone, in seconds, without a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from trimsft.options import check_options, option
 from trimsft.tokens.settings import name_of
 
 if TYPE_CHECKING:
+    from trimsft.report.analysis import Writer
     from trimsft.report.runs import Run
 
 
@@ -64,8 +65,12 @@ class ReportFiles:
     warnings: tuple[str, ...]  # why token tables cannot be compared, whose weights are not shown
 
 
-def make_report(settings: ReportSettings) -> ReportFiles:
-    """Write the page, tables and figures; nothing is written where a run or a parameter is refused."""
+def make_report(settings: ReportSettings, *, write_more: Callable[[Writer], None] | None = None) -> ReportFiles:
+    """Write the page, tables and figures; nothing is written where a run or a parameter is refused.
+
+    Args:
+        write_more: adds tables, such as `write_paper_tables` of `trimsft.study.paper_tables`.
+    """
     from trimsft.report.analysis import write_analysis
     from trimsft.report.page.build import write_report
     from trimsft.report.runs import named_runs, read_runs
@@ -76,7 +81,7 @@ def make_report(settings: ReportSettings) -> ReportFiles:
     title = settings.title or _title(read_runs(runs))
     named: dict[str, Any] = {"objectives": settings.objectives, "sweep": settings.sweep}
     page = write_report(folder / "report.html", runs, title=title, settings=settings.parameters, **named)
-    analysis = write_analysis(folder, runs, parameters=settings.parameters, **named)
+    analysis = write_analysis(folder, runs, parameters=settings.parameters, write_more=write_more, **named)
     trained = {run.label: run.objective or "sft" for run in read_runs(runs)}
     unloaded = [
         f"{label}: trained with {name}, whose code is loaded only where --objective {name} asks for its weights"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from trimsft.options import unknown_name
-from trimsft.paper import scores
 from trimsft.study.cells import BASE, Cell
+from trimsft.study.paper import scores
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale
 

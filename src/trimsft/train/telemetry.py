@@ -22,7 +22,7 @@ from transformers import TrainerCallback
 
 from trimsft.head.problem import joined
 from trimsft.objectives import TokenStats
-from trimsft.paper import HIGH_WEIGHT
+from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
 
 QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}

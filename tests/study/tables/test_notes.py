@@ -8,7 +8,7 @@ import pytest
 from tests.evaluate.graded import same, samples_of
 from tests.study.made_up_scores import cell, exact
 from trimsft.evaluate.scores import BenchmarkScore, score
-from trimsft.report.tables.paper import paper_model
+from trimsft.study.paper_tables import paper_model
 from trimsft.study.running.training import model_path
 from trimsft.study.scales import SCALES, ModelAt, Scale
 from trimsft.study.tables.notes import (

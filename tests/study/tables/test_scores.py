@@ -3,8 +3,8 @@
 import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
-from trimsft import paper
 from trimsft.report.rendering import render
+from trimsft.study import paper
 from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.scores import (

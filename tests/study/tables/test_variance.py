@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimsft import paper
 from trimsft.intervals import bias_corrected
+from trimsft.study import paper
 from trimsft.study.tables.variance import sensitivity, shares
 
 numbers = st.floats(-100, 100).map(lambda value: round(value, 3))

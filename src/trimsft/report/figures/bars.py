@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trimsft import paper
 from trimsft.report.colours import Line, Objectives, lines_of
 from trimsft.report.figures.style import (
     AMBER,
@@ -24,7 +23,6 @@ from trimsft.report.figures.style import (
     shown,
     wrapped,
 )
-from trimsft.report.tables.paper import CATEGORY_SETTING
 from trimsft.tokens.statistics.groups import by_category
 from trimsft.tokens.table import TokenTable
 
@@ -41,20 +39,16 @@ Shares = Mapping[str, tuple[float, float, float]]
 """By category, percent of the tokens, of SFT's and of TrimSFT's gradient mass."""
 
 
-def category_bars(table: TokenTable) -> Drawing:
-    """Percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's beside them."""
-    margin, bandwidth = CATEGORY_SETTING
+def category_bars(table: TokenTable, paper: Shares, *, margin: float, bandwidth: float) -> Drawing:
+    """Draw percent of the tokens, of SFT's and of TrimSFT's gradient mass in each category; the paper's beside them."""
     groups = by_category(table, margin=margin, bandwidth=bandwidth)
-    return draw_categories(
-        {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
-    )
+    ours = {row.name: (row.ratio_percent, row.sft_mass_percent, row.trim_mass_percent) for row in groups}
+    return draw_categories(ours, paper, margin=margin, bandwidth=bandwidth)
 
 
-def draw_categories(ours: Shares) -> Drawing:
-    """The same from the shares of each category; each bar has its number, since some are next to nothing."""
-    margin, bandwidth = CATEGORY_SETTING
-    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
-    sources: dict[str, Shares] = {"ours": ours, "paper": {name: theirs[name] for name in ours}}
+def draw_categories(ours: Shares, paper: Shares, *, margin: float, bandwidth: float) -> Drawing:
+    """Draw the shares of each category; each bar has its number, since some are next to nothing."""
+    sources: dict[str, Shares] = {"ours": ours, "paper": {name: paper[name] for name in ours}}
     with drawing(PAGE, 2.4) as drawn:
         panels = drawn.figure.subplots(1, 2, sharex=True, sharey=True)
         for axes, (source, shares) in zip(panels, sources.items(), strict=True):

@@ -36,7 +36,7 @@ from trimsft.report.page.answers import (
 from trimsft.report.page.charts import number, run_lines, score_chart
 from trimsft.report.protocol import content_conflict, notes_of_graders, other_graders, other_protocol
 from trimsft.report.runs import Run, in_percent
-from trimsft.report.tables.paper import in_order
+from trimsft.report.tables.scores import in_order
 from trimsft.runs.secrets import without_folders
 
 LISTED = 20  # flips in the list that needs no script

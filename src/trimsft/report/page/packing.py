@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft.paper import HIGH_WEIGHT
+from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.tokens.statistics.weighting import objective_of, weights_of
 from trimsft.tokens.table import TokenTable
 

@@ -10,18 +10,26 @@ An arrow stands only where a comparison earned it; bold says which value is show
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
 from trimsft.evaluate.records import GradedBy
 from trimsft.evaluate.scores import BenchmarkScore, GroupScore, macro
 from trimsft.intervals import RESAMPLES, Interval
+from trimsft.lab import TIERS
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
 
 _MANY = 0.1  # of the answers: more than an interval is wide
 _FEWER_IS_BETTER = ("no_answer", "truncated")
 _TOKENS = "tokens"  # the one metric that is no share, and of which neither more nor fewer is better
+
+_USUAL = ("math500", "olympiadbench", "minerva", "amc", "aime24", *TIERS)
+
+
+def in_order(benchmarks: Iterable[str]) -> list[str]:
+    """Return benchmarks as in the paper, then from easy to hard; others follow by name."""
+    return sorted(benchmarks, key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
 
 
 def score_table(

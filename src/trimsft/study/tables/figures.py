@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from trimsft import paper
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.objectives import OBJECTIVES, make_objective
 from trimsft.report import figures
 from trimsft.report.course import ENDED
 from trimsft.report.figures.style import Spread, spread_percent
+from trimsft.study import paper
 from trimsft.study.cells import BASE, Cell, method_name
+from trimsft.study.paper_tables import category_figure
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow
 from trimsft.study.tables.summaries import Summaries, in_common, labels_of
@@ -50,7 +51,7 @@ def token_figures(study: str, tables: Mapping[str, TokenTable], folder: Path) ->
         return drawing.save(folder / "gap_distribution.svg")
     if study == "weights":
         return figures.effective_ratio_map(tables[BASE], **BAND).save(folder / "effective_ratio.svg")
-    return figures.category_bars(tables[BASE]).save(folder / "categories.svg") if study == "categories" else []
+    return category_figure(tables[BASE]).save(folder / "categories.svg") if study == "categories" else []
 
 
 def _main(rows: Sequence[ScoreRow], model: str, samples: int) -> figures.Drawing:

@@ -26,10 +26,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trimsft import paper
 from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
 from trimsft.objectives import TrimSFT, make_objective
-from trimsft.paper import HIGH_WEIGHT, Setting
+from trimsft.objectives.paper import HIGH_WEIGHT, Setting
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.weighting import REGIONS, region_of, weights_of
 from trimsft.tokens.table import TokenTable
@@ -39,9 +38,10 @@ Columns: TypeAlias = Iterable[tuple[Hashable, Array]]
 """By name, a number for each token of a part of a table; the same names for every part."""
 RESAMPLES = 1_000
 MOST_ROWS = 2**14  # that are resampled
-PAPER_SETTINGS = tuple(row.setting for row in paper.weight_diagnostics() if row.setting is not None)
+_GRID = ((1.0, 1.0), (3.0, 1.0), (6.0, 1.0), (1.0, 3.0), (1.0, 6.0), (6.0, 3.0), (6.0, 6.0))
+PAPER_SETTINGS = tuple(Setting(*place) for place in _GRID)
 """The (m, tau) of the paper's weight diagnostics."""
-PAPER_MASS = tuple(dict.fromkeys(row.setting for row in paper.gradient_mass()))
+PAPER_MASS = tuple(Setting(m, 1.0) for m in (1.0, 3.0, 5.0))
 """The (m, tau) of the paper's gradient masses."""
 TRIMS = ("trim", "trim-e", "trim-h")
 

@@ -23,7 +23,7 @@ from trimsft.errors import UsageError, one_line
 from trimsft.head.problem import weigh
 from trimsft.objectives import PAPER_OBJECTIVES, PARAMETERS, BuiltinObjective, Objective, make_objective
 from trimsft.objectives.base import needs_of
-from trimsft.paper import HIGH_WEIGHT
+from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.tokens.statistics.quantiles import Array, Column, Values, median, pieces_of
 from trimsft.tokens.table import TokenTable
 

@@ -5,7 +5,7 @@
     >>> weight_diagnostics()[0].effective_ratio
     0.212
 
-`tables.json` names the LaTeX label of each table and the line of each row in the paper's source. Methods carry the
+`paper.json` names the LaTeX label of each table and the line of each row in the paper's source. Methods carry the
 names of `trimsft.objectives` (and "base"), benchmarks those of `trimsft.evaluate`. Where the paper disagrees with
 itself the printed numbers stand, and `disagreements()` lists them.
 """
@@ -15,21 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from trimsft.objectives.paper import Setting
 
 SCORE_TABLES = ("main", "half_trims", "half_trims_complete", "bandwidth_ablation", "margin_ablation")
 """Tables of average@8: Table 1, the half trims (main text and appendix), the two ablations."""
-HIGH_WEIGHT = 0.5
-"""Tokens above this weight are High-Weight tokens (its appendix on weights)."""
 
 Row = TypeVar("Row")
-
-
-class Setting(NamedTuple):
-    """(m, tau)."""
-
-    margin: float
-    bandwidth: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,5 +131,5 @@ def _rows(kind: type[Row], table: str) -> list[Row]:
 
 @cache
 def _content() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(files("trimsft.paper").joinpath("tables.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(files("trimsft.study").joinpath("paper.json").read_text(encoding="utf-8"))
     return content

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trimsft import paper
+from trimsft.study import paper
 
 SOURCE = next(iter(sorted((Path(__file__).parents[3] / "shared" / "paper").glob("*.txt"))), None)
 PRINTED = 0.0051
@@ -35,7 +35,7 @@ def test_a_few_numbers_by_eye() -> None:
     assert row.scores == {"math500": 66.95, "olympiadbench": 29.41, "minerva": 24.96, "amc": 27.95, "aime24": 9.58}
     assert row.average == 31.77 and row.setting is None
     assert best["Qwen2.5-Math-7B", "base"].scores["aime24"] == 11.66
-    assert paper.scores("bandwidth_ablation")[9].setting == paper.Setting(6, 0.5)
+    assert paper.scores("bandwidth_ablation")[9].setting == (6, 0.5)
     assert paper.scores("bandwidth_ablation")[9].average == 33.10
     assert paper.weight_diagnostics()[-2].high_weight_percent == 86.34
     assert paper.gradient_mass()[5].low == 93.80 and paper.gradient_mass()[5].method == "trim-h"

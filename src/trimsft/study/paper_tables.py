@@ -1,22 +1,48 @@
 """The paper's appendix tables from a token table, and scores, with the paper's numbers beside ours, in percent."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from trimsft import lab, paper
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
+from trimsft.objectives.paper import Setting
+from trimsft.report.analysis import Writer
+from trimsft.report.figures import Drawing, category_bars
 from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
+from trimsft.report.tables.scores import in_order
+from trimsft.study import paper
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.statistics.weighting import REGIONS
 from trimsft.tokens.table import TokenTable
 
-CATEGORY_SETTING = paper.Setting(1.0, 1.0)  # the paper's for its table of categories
+CATEGORY_SETTING = Setting(1.0, 1.0)  # the paper's for its table of categories
 Row = dict[str, Value]
+
+
+def write_paper_tables(writer: Writer) -> None:
+    """Write what a report has with the paper's numbers beside: tables of the first run's tokens, scores of all."""
+    if writer.tables:
+        label, table = next(iter(writer.tables.items()))
+        examples = table.metadata.get("data", {}).get("rows", "unknown")
+        model = "/".join(Path(table.metadata.get("model", "unknown model")).parts[-2:])  # what tells folders apart
+        about = f"{label} ({model}), {len(table):,} tokens of {examples} examples."
+        writer.write(*(make(table, about) for make in (weights, masses, categories)))
+        writer.draw(category_figure(table), "categories")
+    names = [str(table.metadata.get("model", "")) for table in writer.tables.values()]
+    names += [run.trained_from for run in writer.runs]
+    known = next(filter(None, map(paper_model, names)), None)
+    writer.write(scores({run.label: run for run in writer.runs if run.scores}, known), disagreements())
+
+
+def category_figure(table: TokenTable) -> Drawing:
+    """Draw token categories at the paper's setting, with its shares beside."""
+    theirs = {row.category: (row.ratio, row.sft_mass, row.trim_mass) for row in paper.token_categories()}
+    return category_bars(table, theirs, **CATEGORY_SETTING._asdict())
 
 
 def weights(table: TokenTable, about: str) -> Records:
@@ -93,12 +119,6 @@ def disagreements() -> Records:
     names = ("kind", "label", "line", "what", "printed", "expected", "why")
     rows = [{name: getattr(entry, name) for name in names} for entry in paper.disagreements()]
     return Records("paper_disagreements", "Where the paper disagrees with itself", rows)
-
-
-def in_order(benchmarks: Iterable[str]) -> list[str]:
-    """As in the paper, then from easy to hard; others follow by name."""
-    usual = [*paper.scores("main")[0].scores, *lab.TIERS]
-    return sorted(benchmarks, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
 def metrics_of(score: BenchmarkScore) -> list[str]:
