@@ -16,8 +16,8 @@ from trimsft import paper
 from trimsft.errors import RunError
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
-from trimsft.report.rendering import escape_markdown
 from trimsft.report.tables import paper as paper_tables
+from trimsft.tables import escape_markdown
 from trimsft.tokens.table import TokenTable, read_token_table, writing
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]

@@ -22,7 +22,7 @@ from trimsft.report.figures import Drawing
 from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
 from trimsft.report.figures.style import PRINT_FORMATS, STYLE
-from trimsft.report.records import csv_of
+from trimsft.tables import csv_of
 from trimsft.tokens.statistics.calibration import BINS, Bin, Calibration
 from trimsft.tokens.statistics.groups import by_tenth
 from trimsft.tokens.table import TokenTable, read_token_table

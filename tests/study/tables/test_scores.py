@@ -4,7 +4,6 @@ import pytest
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
 from trimsft import paper
-from trimsft.report.rendering import render
 from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.scores import (
@@ -20,6 +19,7 @@ from trimsft.study.tables.scores import (
     score_rows,
 )
 from trimsft.study.tables.summaries import labels_of, mean_difference, paired, summarise
+from trimsft.tables import render
 
 
 def table_rows(found, study="main", resamples=20):

@@ -8,8 +8,8 @@ import numpy as np
 from trimsft import lab, paper
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import Interval
-from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
+from trimsft.tables import Records, Value
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.statistics.weighting import REGIONS
