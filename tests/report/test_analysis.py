@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from trimsft.report.rendering import escape_markdown
 
 from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval, make_telemetry
@@ -15,9 +16,10 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
-from trimsft.report.rendering import escape_markdown
+from trimsft.report.tables import paper as paper_tables
 from trimsft.study import paper, paper_tables
 from trimsft.study.paper_tables import write_paper_tables
+from trimsft.tables import escape_markdown
 from trimsft.tokens.table import TokenTable, read_token_table, writing
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from trimsft.report.records import csv_of
 
 from tests.tokens.tiny import make_table
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES
@@ -21,9 +22,9 @@ from trimsft.report.figures import Drawing
 from trimsft.report.figures.bars import draw_categories
 from trimsft.report.figures.curves import FEWEST
 from trimsft.report.figures.style import PRINT_FORMATS, STYLE
-from trimsft.report.records import csv_of
 from trimsft.study import paper
 from trimsft.study.paper_tables import category_figure
+from trimsft.tables import csv_of
 from trimsft.tokens.statistics.calibration import BINS, Bin, Calibration
 from trimsft.tokens.statistics.groups import by_tenth
 from trimsft.tokens.table import TokenTable, read_token_table

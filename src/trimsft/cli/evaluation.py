@@ -46,8 +46,8 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         typer.echo(json.dumps(evaluated.as_json()))
         return
     from trimsft.evaluate.records import read_scores
-    from trimsft.report.rendering import to_rich
     from trimsft.report.tables.scores import group_tables, summary_table
+    from trimsft.tables import to_rich
 
     name = Path(settings.model).name
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")

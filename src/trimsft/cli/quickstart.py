@@ -15,11 +15,11 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.evaluate.records import load_run
 from trimsft.intervals import Interval
 from trimsft.lab import TIERS
-from trimsft.report.table import DOWN, UP
 from trimsft.study.cells import BASE, Cell, method_name
 from trimsft.study.quickstart import QuickstartOutcome, QuickstartSettings
 from trimsft.study.quickstart.following import next_commands
 from trimsft.study.quickstart.scores import BASELINE, GREEDY, SAMPLED, Results, describe
+from trimsft.tables import DOWN, UP
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -55,8 +55,8 @@ def show_outcomes(outcomes: Iterable[StudyOutcome], console: Console) -> None:
 
 def show_sweep(outcome: SweepOutcome, console: Console) -> None:
     """The table, what it says, where the rest is."""
-    from trimsft.report.rendering import to_rich
     from trimsft.study.sweeps.writing import conclusions, sweep_table
+    from trimsft.tables import to_rich
 
     if outcome.swept is None:
         return

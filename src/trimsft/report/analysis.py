@@ -18,12 +18,11 @@ from trimsft.options import unknown_name
 from trimsft.report import figures
 from trimsft.report.course import moments_shown, read_course
 from trimsft.report.page.sweep import Sweep, read_sweep
-from trimsft.report.records import Records
-from trimsft.report.rendering import escape_markdown
 from trimsft.report.runs import Run, checked_parameters, read_runs
 from trimsft.report.tables import tokens as token_tables
 from trimsft.report.tables.scores import in_order
 from trimsft.runs.files import write_whole
+from trimsft.tables import Records, escape_markdown
 from trimsft.tokens.statistics.calibration import calibration
 from trimsft.tokens.statistics.gaps import Movement, movement
 from trimsft.tokens.statistics.groups import by_tenth

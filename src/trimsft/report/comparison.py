@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
-from trimsft.report.rendering import FORMATS, render
-from trimsft.report.table import Table
 from trimsft.runs import write_whole
+from trimsft.tables import FORMATS, Table, render
 
 if TYPE_CHECKING:
     from trimsft.evaluate.compare import Comparison

@@ -15,6 +15,7 @@ from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
 from trimsft.report.tables.scores import in_order
 from trimsft.study import paper
+from trimsft.tables import Records, Value
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import category_intervals, mass_intervals, weight_intervals
 from trimsft.tokens.statistics.weighting import REGIONS

@@ -1,9 +1,10 @@
 """Rows of scores: ours beside the paper's, the pattern where it has no counterpart, pairs over seeds."""
 
 import pytest
+from trimsft.report.rendering import render
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
-from trimsft.report.rendering import render
+from trimsft import paper
 from trimsft.study import paper
 from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES
@@ -20,6 +21,7 @@ from trimsft.study.tables.scores import (
     score_rows,
 )
 from trimsft.study.tables.summaries import labels_of, mean_difference, paired, summarise
+from trimsft.tables import render
 
 
 def table_rows(found, study="main", resamples=20):

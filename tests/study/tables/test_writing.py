@@ -14,13 +14,13 @@ from tests.study.made_up_scores import cell, folder_of, main_results, results, w
 from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.figures import style
-from trimsft.report.latex import to_latex
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import SCALES
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.scores import numbers_of, our_table, pattern_table, score_rows
 from trimsft.study.tables.summaries import summarise
 from trimsft.study.tables.writing import write_study
+from trimsft.tables import to_latex
 
 TRIM = "lab/trim-margin1.5-bandwidth0.8/seed1"
 LAB = replace(SCALES["lab"], benchmarks=("easy", "hard"))
@@ -190,7 +190,7 @@ def test_the_latex_compiles_and_fits_the_page(tmp_path):
     summaries = summarise(main_results(1), resamples=20)
     rows = score_rows(summaries, ["average"], numbers_of("main"))
     tables = [our_table("average@8 & more", summaries, rows, ["100 %"]), pattern_table(summaries, rows)]
-    body = "\n".join(to_latex(table, fit=True) for table in tables)
+    body = "\n".join(to_latex(table) for table in tables)
     packages = r"\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx,textcomp}"
     (tmp_path / "t.tex").write_text(rf"{packages}\begin{{document}}{body}\end{{document}}")
     words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]

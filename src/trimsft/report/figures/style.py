@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from trimsft.data.visible import visible
 from trimsft.intervals import Interval
 from trimsft.report.colours import METHOD_LINES, NEUTRAL, Line, name_of
-from trimsft.report.records import csv_of
 from trimsft.runs.files import write_whole
+from trimsft.tables import csv_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from trimsft.objectives import Objective
-from trimsft.report.records import Records, Value
+from trimsft.tables import Records, Value
 from trimsft.tokens.statistics.calibration import Calibration, calibration
 from trimsft.tokens.statistics.gaps import QUANTILES, Movement
 from trimsft.tokens.statistics.groups import Group, by_category, by_end, ending, per_example

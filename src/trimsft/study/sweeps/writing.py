@@ -20,10 +20,7 @@ from typing import Any
 
 from trimsft.report.figures import Drawing, Spread, ablation_curves, field_curves, score_map
 from trimsft.report.figures.style import spread_percent
-from trimsft.report.latex import to_latex
 from trimsft.report.page.build import write_report
-from trimsft.report.rendering import escape_markdown, render
-from trimsft.report.table import Cell, Table
 from trimsft.runs.files import write_whole
 from trimsft.study.cells import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
@@ -31,6 +28,7 @@ from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, by_object
 from trimsft.study.tables.notes import unanswered_note
 from trimsft.study.tables.summaries import Summary, percent_text, trainings
 from trimsft.study.tables.writing import markdown_images, write_flat, write_json
+from trimsft.tables import Cell, Table, escape_markdown, render, to_latex
 
 
 def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: str = "") -> list[Path]:
@@ -43,7 +41,7 @@ def write_sweep(swept: Swept, out: Path, *, notes: Sequence[str] = (), command: 
     parts = [render(table, "markdown").rstrip(), *map(escape_markdown, sentences), *markdown_images(figures)]
     files = [
         write_whole(out / "sweep.md", ("\n\n".join(parts) + "\n").encode()),
-        write_whole(out / "sweep.tex", to_latex(table, fit=True).encode()),
+        write_whole(out / "sweep.tex", to_latex(table).encode()),
         write_flat(out / "sweep.csv", rows, first=["objective", *fields_of(swept)]),
         write_json(out / "sweep.json", record),
     ]

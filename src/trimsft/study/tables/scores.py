@@ -16,9 +16,11 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
 from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, points
+from trimsft.report.tables.paper import paper_model
 from trimsft.study import cells, paper
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
+from trimsft.tables import DOWN, UP, Cell, Table, mark_best, points
 
 STAND_IN = "Qwen2.5-Math-1.5B"  # the model of all of the paper's studies but Table 1 and Figure 2
 DEFAULT_BAND = (MARGIN, BANDWIDTH)  # trimSFT's in Table 1

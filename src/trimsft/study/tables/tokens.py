@@ -17,8 +17,11 @@ import numpy as np
 from trimsft.intervals import Array, Interval
 from trimsft.objectives import TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
+from trimsft.paper import HIGH_WEIGHT, Setting
 from trimsft.report.records import Records, Value
 from trimsft.report.table import Cell, Table, rounded
+from trimsft.report.tables import paper as paper_tables
+from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences
 from trimsft.study import paper_tables
 from trimsft.study.cells import BASE, method_name
@@ -26,6 +29,7 @@ from trimsft.study.paper_tables import paper_model
 from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN
 from trimsft.study.tables.variance import OPEN, verdict_of
+from trimsft.tables import Cell, Records, Table, Value, rounded
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.intervals import (
     PAPER_MASS,

@@ -27,8 +27,8 @@ from typing import TypeAlias
 import numpy as np
 
 from trimsft.intervals import Array, Interval, bias_corrected, resampled_means
-from trimsft.report.table import rounded
 from trimsft.study.tables.summaries import Summary, in_common
+from trimsft.tables import rounded
 
 Setting: TypeAlias = tuple[float, float]  # (margin, bandwidth)
 PARTS = ("margin", "bandwidth", "interaction", "residual", "shared")

@@ -27,11 +27,6 @@ from trimsft.errors import RunError
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
-from trimsft.report.latex import to_latex
-from trimsft.report.records import csv_of
-from trimsft.report.rendering import escape_markdown, render, to_text
-from trimsft.report.table import Cell as TableCell
-from trimsft.report.table import Table
 from trimsft.runs.files import write_whole
 from trimsft.study.cells import BASE, Cell
 from trimsft.study.folder import StudyFolder
@@ -51,6 +46,8 @@ from trimsft.study.tables.notes import (
 )
 from trimsft.study.tables.summaries import Results, Summaries, labels_of, load_results, summarise
 from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
+from trimsft.tables import Cell as TableCell
+from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
 from trimsft.tokens.stored import open_token_table
 from trimsft.tokens.table import TokenTable
 
@@ -272,7 +269,7 @@ class _Writer:
         return [
             write_whole(Path(f"{name}.md"), ("\n\n".join(parts) + "\n").encode()),
             write_whole(Path(f"{name}.txt"), "\n".join(map(to_text, self._printed(tables))).encode()),
-            write_whole(Path(f"{name}.tex"), "\n".join(to_latex(table, fit=True) for table in tables).encode()),
+            write_whole(Path(f"{name}.tex"), "\n".join(to_latex(table) for table in tables).encode()),
             write_flat(Path(f"{name}.csv"), rows),
             write_json(Path(f"{name}.json"), record),
             *figures,

@@ -1,0 +1,370 @@
+r"""Tables: cells that show rounded numbers and hold the figures behind them, and the formats they are written in.
+
+    >>> table = Table("", ("run", "gsm8k"), ((Cell("SFT"), Cell.of(Interval(0.412, 0.386, 0.439))),))
+    >>> print(render(table, "markdown"), end="")  # or terminal, latex, csv, json
+    | run | gsm8k |
+    | --- | ---: |
+    | SFT | 41.2 \[38.6, 43.9\] |
+
+Names of models, runs and problems may hold anything, so every text is escaped for the format it goes to. Terminal,
+Markdown and LaTeX show the same rounded numbers; JSON and CSV hold the figures unrounded, shares from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from trimsft.data.visible import single_line
+from trimsft.intervals import Interval
+from trimsft.options import unknown_name
+from trimsft.runs.files import write_whole
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+Value: TypeAlias = str | float | int | None
+UP, DOWN = "↑", "↓"
+NOTHING = "-"  # shown where there is no value
+_WIDEST_WORD = 14  # columns of a terminal that a word takes before it may be folded
+
+
+def rounded(value: float, digits: int, sign: str = "") -> str:
+    """Return the number as text, without a negative zero; nothing for NaN."""
+    return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # -0 + 0 is 0
+
+
+def points(share: float) -> str:
+    """Return a difference of two shares in percentage points, with its sign."""
+    return rounded(100 * share, 1, "+")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text to show, and the unrounded figures behind it for the formats that programs read."""
+
+    text: str  # a name, which may be anything, or a rounded number; empty where there is nothing to show
+    spread: str = ""  # the interval, as shown
+    marker: str = ""  # an arrow where a difference is significant
+    bold: bool = False
+    data: Interval | float | None = None  # None for text
+
+    @classmethod
+    def of(
+        cls, interval: Interval | None, marker: str = "", *, sign: str = "", bold: bool = False, scale: int = 100
+    ) -> Cell:
+        """Make a cell of a share and its interval in percent (or times another `scale`); empty for None."""
+        if interval is None:
+            return cls("")
+        value, low, high = (rounded(scale * end, 1, sign) for end in (interval.value, interval.low, interval.high))
+        return cls(value, f"[{low}, {high}]", marker, bold, interval)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under a header."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    left: tuple[int, ...] = (0,)  # columns of names; numbers are aligned to the right
+
+    def __post_init__(self) -> None:
+        for cells in self.rows:
+            if len(cells) != len(self.header):
+                raise ValueError(f"rows: must have {len(self.header)} cells as the header has, got {len(cells)}")
+
+
+@dataclass(frozen=True)
+class Records:
+    """A table of unrounded values by column name.
+
+    Columns x_ours, x_low and x_high beside each other are one for readers: 3.14 [2.90, 3.41].
+    """
+
+    name: str  # the name of its files
+    title: str
+    rows: Sequence[Mapping[str, Value]]  # one or more, all with the same columns
+    notes: Sequence[str] = ()
+    digits: Mapping[str, int] = field(default_factory=dict)  # by column or its name without _ours and the like; else 2
+    shown: int | None = None  # how many rows readers see; the CSV has all
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows[0])
+
+    def text(self, row: Mapping[str, Value], column: str, sign: str = "") -> str:
+        """Return a value as readers see it; nothing where there is none."""
+        value = row[column]
+        if value is None or isinstance(value, str):
+            return value or ""
+        if isinstance(value, int):
+            return f"{value:,}"
+        digits = self.digits.get(column, self.digits.get(column.rpartition("_")[0], 2))
+        return "" if math.isnan(value) else f"{round(value, digits) + 0.0:{sign},.{digits}f}"
+
+    def spread(self, row: Mapping[str, Value], column: str) -> str:
+        """Return the interval of x_ours, where there is one and it has a width."""
+        stem = column.removesuffix("_ours")
+        if f"{stem}_low" not in row or stem == column:
+            return ""
+        low, high = (self.text(row, f"{stem}_{end}") for end in ("low", "high"))
+        return f"[{low}, {high}]" if low and high and low != high else ""
+
+    def is_end(self, column: str) -> bool:
+        """Tell whether a column is an end of the interval of another."""
+        stem, _, end = column.rpartition("_")
+        return end in ("low", "high") and f"{stem}_ours" in self.rows[0]
+
+    def table(self) -> Table:
+        """Return the table that readers see."""
+        kept = [column for column in self.columns if not self.is_end(column)]
+        shown = self.rows[: self.shown]
+        notes = list(self.notes)
+        if len(shown) < len(self.rows):
+            notes.append(f"{len(self.rows) - len(shown):,} more rows are in {self.name}.csv.")
+        return Table(
+            self.title,
+            tuple(column.replace("_", " ") for column in kept),
+            tuple(tuple(Cell(self.text(row, name), self.spread(row, name)) for name in kept) for row in shown),
+            tuple(notes),
+            tuple(n for n, name in enumerate(kept) if any(isinstance(row[name], str) for row in self.rows)),
+        )
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write NAME.md and NAME.csv; return both."""
+        text = f"# {escape_markdown(self.title)}\n\n{render(replace(self.table(), title=''), 'markdown')}"
+        return [
+            write_whole(folder / f"{self.name}.md", text.encode()),
+            write_whole(folder / f"{self.name}.csv", csv_of(self.columns, [list(row.values()) for row in self.rows])),
+        ]
+
+
+def mark_best(
+    rows: Sequence[Sequence[Cell]],
+    *,
+    groups: Sequence[str] | None = None,
+    best: Callable[[Iterable[float]], float] = max,
+    also_ties: bool = True,
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return the rows with the best number of each column in bold, and all that are shown as the same number.
+
+    Args:
+        groups: a name for each row; rows of different names are not compared.
+        also_ties: mark a column, too, where all numbers of a group are shown as the same.
+    """
+    groups = groups or [""] * len(rows)
+    shown: dict[tuple[str, int], list[float]] = {}
+    for group, cells in zip(groups, rows, strict=True):
+        for column, cell in enumerate(cells):
+            if cell.data is not None:
+                shown.setdefault((group, column), []).append(float(cell.text))
+
+    def is_best(group: str, column: int, cell: Cell) -> bool:
+        values = shown.get((group, column), [])
+        is_marked = cell.data is not None and (also_ties or len(set(values)) > 1)
+        return is_marked and float(cell.text) == best(values)
+
+    return tuple(
+        tuple(replace(cell, bold=is_best(group, column, cell)) for column, cell in enumerate(cells))
+        for group, cells in zip(groups, rows, strict=True)
+    )
+
+
+def render(table: Table, form: str) -> str:
+    """Return the table as text in one of `FORMATS`."""
+    if form not in FORMATS:
+        raise unknown_name("format", form, tuple(FORMATS))
+    return FORMATS[form](table)
+
+
+def to_rich(table: Table) -> Group:
+    """Return the table for a console of 80 columns or more: wrapped between words, names never cut."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=Text(single_line(table.title)), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    for number, name in enumerate(table.header):
+        texts = [name, *(f"{cells[number].text} {cells[number].spread}" for cells in table.rows)]
+        longest = max((len(word) for text in texts for word in single_line(text).split()), default=0)
+        shown.add_column(
+            Text(single_line(name)),
+            justify="left" if number in table.left else "right",
+            overflow="fold",
+            min_width=min(longest, _WIDEST_WORD),
+        )
+    for cells in table.rows:
+        parts = [
+            [
+                (single_line(cell.text) or NOTHING, "bold" if cell.bold else ""),
+                (cell.marker, "bold"),
+                (cell.spread, "dim"),
+            ]
+            for cell in cells
+        ]
+        shown.add_row(*(Text(" ").join(Text(text, style) for text, style in cell if text) for cell in parts))
+    return Group(shown, *(Text(single_line(note), style="dim") for note in table.notes))
+
+
+def to_terminal(table: Table, **options: Any) -> str:
+    """Return the table as wide and as coloured as the terminal allows, or as rich's `options` of a console say."""
+    from rich.console import Console
+
+    console = Console(highlight=False, **options)
+    with console.capture() as captured:
+        console.print(to_rich(table))
+    return captured.get()
+
+
+def to_text(table: Table) -> str:
+    """Return the table as on a terminal of 80 columns without colours, for a file."""
+    lines = to_terminal(table, width=80, color_system=None).splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    def cell_text(cell: Cell) -> str:
+        text = escape_markdown(cell.text) or NOTHING
+        return _joined(f"**{text}**" if cell.bold else text, cell.marker, escape_markdown(cell.spread))
+
+    alignment = ["---" if n in table.left else "---:" for n in range(len(table.header))]
+    rows = [map(escape_markdown, table.header), alignment, *(map(cell_text, cells) for cells in table.rows)]
+    lines = [f"**{escape_markdown(table.title)}**", ""] if table.title.strip() else []
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    for note in table.notes:
+        lines += ["", escape_markdown(note)]
+    return "\n".join(lines) + "\n"
+
+
+_MARKDOWN = re.compile(
+    r"""[\\`*_{}\[\]<>#|~$]    # emphasis, code, links, headings, cells, formulas
+    |&(?=[#\w])                 # entities
+    |(?<!\w)@(?=\w)             # mentions
+    |:(?=//|[\w+-]+:)           # addresses, which become links, and :smile:
+    """,
+    re.VERBOSE,
+)
+
+
+def escape_markdown(text: str) -> str:
+    """Return the text on one line such that GitHub shows it letter by letter."""
+    return _MARKDOWN.sub(r"\\\g<0>", single_line(text))
+
+
+def to_latex(table: Table) -> str:
+    """Return a table for booktabs and graphicx, with its caption and notes, never wider than the page."""
+
+    def cell_text(cell: Cell) -> str:
+        text, spread = escape_latex(cell.text or NOTHING), escape_latex(cell.spread)
+        if cell.data is not None:  # a number has a minus, not a hyphen
+            text, spread = (part.replace("-", "$-$") for part in (text, spread))
+        bold = rf"\textbf{{{text}}}" if cell.bold else text
+        return _joined(bold, escape_latex(cell.marker), rf"{{\scriptsize {spread}}}" if spread else "")
+
+    columns = "".join("l" if n in table.left else "r" for n in range(len(table.header)))
+    header, *rows = [map(escape_latex, table.header), *(map(cell_text, cells) for cells in table.rows)]
+    lines = [
+        r"% needs \usepackage{booktabs,graphicx}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape_latex(table.title)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        " & ".join(header) + r" \\",
+        r"\midrule",
+        *(" & ".join(row) + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}}",
+        *(rf"\par\footnotesize {escape_latex(note)}" for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = {
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "[": "{[}",  # after the end of a row it would be read as an option
+    UP: r"$\uparrow$",
+    DOWN: r"$\downarrow$",
+}
+
+
+def escape_latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in single_line(text))
+
+
+def to_json(table: Table) -> str:
+    """Return lists in the order of the table: names may repeat."""
+
+    def record(cell: Cell) -> dict[str, Any]:
+        if cell.data is None:
+            return {"text": cell.text} if cell.text else {"value": None}
+        if not isinstance(cell.data, Interval):
+            return {"value": cell.data}
+        return {**cell.data.as_dict(), "best": cell.bold, "significant": bool(cell.marker)}
+
+    rows = [[record(cell) for cell in cells] for cells in table.rows]
+    whole = {"title": table.title, "header": list(table.header), "rows": rows, "notes": list(table.notes)}
+    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Return one line a row; a column with intervals becomes four: the value, low, high, significant."""
+    spreads = [any(isinstance(cells[n].data, Interval) for cells in table.rows) for n in range(len(table.header))]
+
+    def values(cell: Cell, spread: bool) -> list[str | float]:
+        if isinstance(cell.data, Interval):
+            return [cell.data.value, cell.data.low, cell.data.high, str(bool(cell.marker)).lower()]
+        return [single_line(cell.text) if cell.data is None else cell.data, *[""] * (3 if spread else 0)]
+
+    header: list[str] = []
+    for name, spread in zip(map(single_line, table.header), spreads, strict=True):
+        header += [name, *(f"{name} {part}" for part in ("low", "high", "significant") if spread)]
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(header)
+    for cells in table.rows:
+        writer.writerow([value for cell, spread in zip(cells, spreads, strict=True) for value in values(cell, spread)])
+    return target.getvalue()
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Return a CSV of unrounded values: numbers with six digits, nothing for None and NaN."""
+
+    def written(value: object) -> object:
+        if not isinstance(value, float):
+            return value
+        return "" if math.isnan(value) else f"{value + 0.0:.6g}"  # -0 + 0 is 0
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([written(value) for value in values] for values in rows)
+    return text.getvalue().encode()
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "terminal": to_terminal,
+    "markdown": to_markdown,
+    "latex": to_latex,
+    "csv": to_csv,
+    "json": to_json,
+}
