@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trimsft.objectives import PARAMETERS, AutoTrim, TokenStats
 from trimsft.runs import JsonLines
 from trimsft.runs.parsing import checked
+from trimsft.runs.records import TelemetryLine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,28 +27,12 @@ MOST_MOMENTS = 200  # that a page carries of one training
 _HALF = math.sqrt(2 * math.log(2))  # a Gaussian is one half so many bandwidths from its middle
 
 
-@dataclass(frozen=True)
-class Logged:
-    """A line of telemetry.jsonl, as far as it is drawn; None is what an objective or an older version does not log."""
+@dataclass(frozen=True, kw_only=True)
+class Logged(TelemetryLine):
+    """A line of telemetry.jsonl, and what `read_course` computes from it."""
 
-    step: int = 0
-    loss: float | None = None
-    nll: float | None = None
-    mean_token_accuracy: float | None = None
-    gap_p05: float | None = None
-    gap_p25: float | None = None
-    gap_p50: float | None = None
-    gap_p75: float | None = None
-    gap_p95: float | None = None
-    effective_ratio: float | None = None
-    skipped: float | None = None
-    mass_middle: float | None = None
-    eos_weight: float | None = None
-    gate: float | None = None
-    exponent: float | None = None
-    missing_support: float | None = None
     counts_from: float | None = None
-    """The gap from which on a token has a weight of one half at least; `read_course` computes it."""
+    """The gap from which on a token has a weight of one half at least."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ def test_an_objective_that_adapts_shows_gate_and_exponent(tmp_path) -> None:
     auto = make_telemetry(tmp_path / "auto", "auto-trim", gate=[1.0, 0.2, 0.0], exponent=[1.0, 2.0, 3.0])
     trim = make_telemetry(tmp_path / "trim", "trim", skipped=[0.1, 0.2, 0.3])
     page = page_of(tmp_path, {"AutoTrim": auto, "TrimSFT": trim})
-    moves = ["gate x", "exponent a", "gap with weight 1/2"]
-    assert panels(page) == ["loss", "nll", *moves, "effective ratio", "gap: median"]
+    moves = ["gate x", "exponent a"]
+    assert panels(page) == ["loss", "nll", *moves, "gap: median", "effective ratio", "gap with weight 1/2"]
     drawing = page.html.split('id="training"')[1].split("</figure>")[0]
     for line, times in (("line-auto-trim", 7), ("line-trim", 5)):
         # wide, narrow, and the legend
@@ -27,7 +27,7 @@ def test_an_objective_that_adapts_shows_gate_and_exponent(tmp_path) -> None:
 
 def test_fixed_objectives_show_what_they_have(tmp_path) -> None:
     page = page_of(tmp_path, {"SFT": make_telemetry(tmp_path / "sft", "sft", gap_p05=[-3.0])})
-    assert panels(page) == ["loss", "nll", "effective ratio", "gap: 5 % are below", "gap: median"]
+    assert panels(page) == ["loss", "nll", "gap: 5 % are below", "gap: median", "effective ratio"]
     assert "exponent" not in page.html.split('id="training"')[1].split("</section>")[0]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from trimsft.report.colours import Objectives, lines_of
 from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, shown
+from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.tokens.statistics.calibration import BINS, Calibration
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.groups import Group
@@ -15,22 +16,11 @@ from trimsft.tokens.table import TokenTable
 
 FEWEST = 30  # bins with fewer tokens say nothing that a reader should see; the CSV has them all
 _POINTS = 400
-TELEMETRY_PANELS = {
-    "loss": "weighted loss",
-    "nll": "nll",
-    "mean_token_accuracy": "token accuracy",
-    "gap_p50": "median logit gap",
-    "effective_ratio": "effective ratio $R_{eff}$",
-    "skipped": "skipped rows",
-    "mass_middle": "gradient mass in the band",
-    "eos_weight": "weight of eos",
-}
+_LABELS = figures_of(TelemetryLine, "label")
+TELEMETRY_PANELS = {name: _LABELS[name] for name in figures_of(TelemetryLine, "figure")}
 """Fields of `telemetry.jsonl` that are drawn, and how they are called."""
-ADAPTING_PANELS = {
-    "gate": "gate $x$",
-    "exponent": "exponent $a$",
-    "missing_support": "missing support",
-    "counts_from": "gap with weight 1/2",
+ADAPTING_PANELS = {name: _LABELS[name] for name in figures_of(TelemetryLine, "adapts")} | {
+    "counts_from": "gap with weight 1/2"
 }
 """Drawn below them where a run has a gate."""
 

@@ -7,19 +7,9 @@ from typing import Any
 from trimsft.report.course import Logged
 from trimsft.report.page.charts import Curve, course_chart, legend_mark, run_lines
 from trimsft.report.runs import Run
+from trimsft.runs.records import TelemetryLine, figures_of
 
-PANELS = {
-    "loss": "loss",
-    "nll": "nll",
-    "gate": "gate x",
-    "exponent": "exponent a",
-    "missing_support": "missing support",
-    "counts_from": "gap with weight 1/2",
-    "effective_ratio": "effective ratio",
-    "gap_p05": "gap: 5 % are below",
-    "gap_p50": "gap: median",
-    "gap_p95": "gap: 95 % are below",
-}
+PANELS = figures_of(TelemetryLine, "page") | {"counts_from": "gap with weight 1/2"}
 """Fields of `Logged` that the page draws, and how it calls them."""
 _FINEST = 300  # points of a line
 
