@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trimsft.report.rendering import escape_markdown
 
 from tests.evaluate.graded import score_of
 from tests.report.page.pages import make_eval, make_telemetry
@@ -16,7 +15,6 @@ from tests.tokens.tiny import make_table
 from trimsft.errors import RunError
 from trimsft.report.analysis import write_analysis
 from trimsft.report.figures import style
-from trimsft.report.tables import paper as paper_tables
 from trimsft.study import paper, paper_tables
 from trimsft.study.paper_tables import write_paper_tables
 from trimsft.tables import escape_markdown

@@ -12,7 +12,6 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from trimsft.report.records import csv_of
 
 from tests.tokens.tiny import make_table
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES

@@ -11,7 +11,6 @@ from trimsft.intervals import Interval
 from trimsft.objectives.paper import Setting
 from trimsft.report.analysis import Writer
 from trimsft.report.figures import Drawing, category_bars
-from trimsft.report.records import Records, Value
 from trimsft.report.runs import Run
 from trimsft.report.tables.scores import in_order
 from trimsft.study import paper

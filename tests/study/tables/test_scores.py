@@ -1,10 +1,8 @@
 """Rows of scores: ours beside the paper's, the pattern where it has no counterpart, pairs over seeds."""
 
 import pytest
-from trimsft.report.rendering import render
 
 from tests.study.made_up_scores import SHIFTS, cell, exact, main_results, results
-from trimsft import paper
 from trimsft.study import paper
 from trimsft.study.scales import PAPER
 from trimsft.study.studies import STUDIES

@@ -18,7 +18,6 @@ from trimsft.evaluate.records import GradedBy
 from trimsft.evaluate.scores import BenchmarkScore, GroupScore, macro
 from trimsft.intervals import RESAMPLES, Interval
 from trimsft.lab import TIERS
-from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, rounded
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded
 
 _MANY = 0.1  # of the answers: more than an interval is wide

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
-from trimsft.report.table import DOWN, UP, Cell, Table, mark_best, points
-from trimsft.report.tables.paper import paper_model
 from trimsft.study import cells, paper
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings

@@ -17,11 +17,6 @@ import numpy as np
 from trimsft.intervals import Array, Interval
 from trimsft.objectives import TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
-from trimsft.paper import HIGH_WEIGHT, Setting
-from trimsft.report.records import Records, Value
-from trimsft.report.table import Cell, Table, rounded
-from trimsft.report.tables import paper as paper_tables
-from trimsft.report.tables.paper import paper_model
 from trimsft.report.tables.tokens import confidences
 from trimsft.study import paper_tables
 from trimsft.study.cells import BASE, method_name
