@@ -1,14 +1,15 @@
-r"""Reading one LaTeX or code-like expression: text to tokens to a tree of plain tuples.
+r"""Read one LaTeX or code-like expression: text to tokens to a tree of plain tuples.
 
     >>> read(r"3\sqrt{x}")
     ('mul', ('num', Fraction(3, 1)), ('call', 'sqrt', ('sym', 'x')))
     >>> read("0.25")  # a decimal carries the worth of its last digit
     ('num', Fraction(1, 4), Fraction(1, 100))
 
-Nothing is computed here. What is not understood raises `Unreadable` and is left to math-verify.
+Nothing is computed here. `Unreadable` is raised for notation that is not understood.
 """
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -21,50 +22,39 @@ MAX_TREE_DEPTH = 150
 
 
 class Unreadable(Exception):
-    """This reader does not know the notation, or the text is past its limits."""
+    """The notation is unknown here, or the text is past the limits."""
 
 
 _TOKEN = re.compile(
     r"\s+|\\[A-Za-z]+|\\.|\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+(?:[eE][+-]?\d{1,6})?|[A-Za-z]+|.", re.DOTALL
 )
-_NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min"
+_NAMES = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt gcd lcm max min abs floor"
 _FUNCTIONS = {name: name for name in _NAMES.split()} | {
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log10", "abs": "abs", "floor": "floor",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log10",
 }  # fmt: skip
+_WORDS = {"np": "np", "math": "np", "infinity": "\\infty", "inf": "\\infty", "oo": "\\infty", "pi": "\\pi"}
 _CLOSERS = {
     "(": ")", "[": "]", "{": "}", "\\{": "\\}", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil", "|": "|",
 }  # fmt: skip
+_ROUNDED = {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}
 _SYMBOLS = """
-alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega
+alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega
 Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell infty emptyset odot mho angle triangle
 """
-_GREEK = frozenset(_SYMBOLS.split())
-_DECORATIONS = "dot ddot hat bar vec tilde overline underline mathbb mathcal"
+_SYMBOL_COMMANDS = {"\\" + name for name in _SYMBOLS.split()}
+_DECORATIONS = "text dot ddot hat bar vec tilde overline underline mathbb mathcal"
 _ACCENTS = {"\\" + name for name in _DECORATIONS.split()}
 _OPAQUE = set("fghFGH")
+"""Letters that a bracket after them makes the names of unknown functions."""
 _PLAIN_FRACTION = re.compile(r"\\frac(?:\{\d+\}|\d)(?:\{\d+\}|\d)")
 _DEGREE: Tree = ("div", ("sym", "\\pi"), ("num", Fraction(180)))
-_STOPS = {
-    "\\over",
-    "\\choose",
-    "+",
-    "-",
-    ")",
-    "]",
-    "}",
-    "\\}",
-    "\\rfloor",
-    "\\rceil",
-    ",",
-    "/",
-    "\\cdot",
-    "\\times",
-    "*",
-}
+_STOPS = r"+ - * / ^ _ ! ' | = < > : ; , % & ) ] } \} \rfloor \rceil \cdot \times \over \choose"
+_NO_FACTOR = {"", *_STOPS.split()}
+"""Tokens that cannot begin the second factor of a product without a sign; the empty one is the end."""
 
 
 def read(text: str) -> Tree:
-    """The tree of a whole expression."""
+    """Return the tree of a whole expression."""
     reader = _Reader(text)
     tree = reader.fraction()
     if reader.peek():
@@ -77,39 +67,28 @@ def read(text: str) -> Tree:
     return tree
 
 
-def _last_digit(decimal: str) -> Fraction:
-    """What one more in the last digit of a decimal is worth."""
-    digits, _, exponent = decimal.lower().partition("e")
-    return Fraction(10) ** (int(exponent or 0) - len(digits.partition(".")[2]))
-
-
 def _tokens_of(text: str) -> list[str]:
-    """Tokens without spacing; runs of letters are cut into function names and single letters."""
+    """Return tokens without spacing; runs of letters are cut into function names and single letters."""
     tokens: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
-        if token.isspace():
-            continue
         if token[0].isdecimal() and sum(c.isdecimal() for c in token) > MAX_DIGITS:
             raise Unreadable("too many digits")
-        tokens.extend(_letters(token) if token[0].isalpha() else [token])
+        if token in _FUNCTIONS:
+            tokens.append("\\" + token)
+        elif token in _WORDS:
+            tokens.append(_WORDS[token])
+        elif token[0].isalpha():
+            tokens.extend(token)
+        elif not token.isspace():
+            tokens.append(token)
         if len(tokens) > MAX_TOKENS:
             raise Unreadable("too many tokens")
     return tokens
 
 
-def _letters(run: str) -> list[str]:
-    if run in _FUNCTIONS or run == "pi":
-        return ["\\" + run]
-    if run == "np" or run == "math":
-        return ["np"]
-    if run in ("infinity", "inf", "oo"):
-        return ["\\infty"]
-    return list(run)
-
-
 class _Reader:
-    """Recursive descent; `MAX_DEPTH` of `normalize` keeps the recursion shallow."""
+    """Read by recursive descent; `MAX_DEPTH` of `clean` keeps the recursion shallow."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens_of(text)
@@ -122,64 +101,49 @@ class _Reader:
     def take(self, expected: str | None = None) -> str:
         token = self.peek()
         if not token or (expected is not None and token != expected):
-            raise Unreadable(f"expected {expected or 'more'}, found {token or 'the end'}")
+            raise Unreadable(f"expected {expected or 'more'}, got {token or 'the end'}")
         self.at += 1
         return token
 
-    def sum(self) -> Tree:
-        terms = [self.signed()]
-        while self.peek() in ("+", "-"):
-            terms.append(self.signed())
-        return terms[0] if len(terms) == 1 else ("add", *terms)
-
     def fraction(self) -> Tree:
-        r"""All of a group: a sum, or two of them with `\over` or `\choose` in between."""
+        r"""Read all of a group: a sum, or two of them with `\over` or `\choose` in between."""
         above = self.sum()
         if self.peek() not in ("\\over", "\\choose"):
             return above
         is_fraction = self.take() == "\\over"
         return ("div", above, self.sum()) if is_fraction else ("call", "binom", above, self.sum())
 
-    def signed(self) -> Tree:
-        negative = False
+    def sum(self) -> Tree:
+        terms = [self.signed(self.product)]
         while self.peek() in ("+", "-"):
-            negative ^= self.take() == "-"
-        term = self.product()
-        return ("neg", term) if negative else term
+            terms.append(self.signed(self.product))
+        return terms[0] if len(terms) == 1 else ("add", *terms)
+
+    def signed(self, read_unsigned: Callable[[], Tree]) -> Tree:
+        is_negative = False
+        while self.peek() in ("+", "-"):
+            is_negative ^= self.take() == "-"
+        tree = read_unsigned()
+        return ("neg", tree) if is_negative else tree
 
     def product(self) -> Tree:
-        tree = self.mixed() or self.power()
+        whole = self.peek()
+        if whole.isdecimal() and _PLAIN_FRACTION.match("".join(self.tokens[self.at + 1 : self.at + 8])):
+            self.take()  # a mixed number, 1\frac{2}{3}
+            tree: Tree = ("add", ("num", Fraction(int(whole))), self.power())
+        else:
+            tree = self.power()
         while True:
             token = self.peek()
-            if token in ("\\cdot", "\\times", "*"):
+            if token in ("\\cdot", "\\times", "*", "/"):
                 self.take()
-                tree = ("mul", tree, self.operand())
-            elif token == "/":
-                self.take()
-                tree = ("div", tree, self.operand())
-            elif token and self.starts_factor(token):
-                if token[-1].isdecimal() and self.tokens[self.at - 1][-1].isdecimal():
-                    raise Unreadable("two numbers side by side are no product")
-                tree = ("mul", tree, self.power())
-            else:
+                tree = ("div" if token == "/" else "mul", tree, self.signed(self.power))
+            elif token in _NO_FACTOR:
                 return tree
-
-    def operand(self) -> Tree:
-        if self.peek() in ("+", "-"):
-            sign = self.take()
-            return ("neg", self.operand()) if sign == "-" else self.operand()
-        return self.power()
-
-    def starts_factor(self, token: str) -> bool:
-        return token not in _STOPS and token not in ("^", "_", "!", "'", "|", "=", "<", ">", ":", ";", "%", "&")
-
-    def mixed(self) -> Tree | None:
-        r"""`1\frac{2}{3}` and nothing else."""
-        whole, rest = self.peek(), self.tokens[self.at + 1 : self.at + 8]
-        if not whole.isdecimal() or not _PLAIN_FRACTION.match("".join(rest)):
-            return None
-        self.take()
-        return ("add", ("num", Fraction(int(whole))), self.power())
+            elif token[-1].isdecimal() and self.tokens[self.at - 1][-1].isdecimal():
+                raise Unreadable("two numbers side by side are no product")
+            else:
+                tree = ("mul", tree, self.power())
 
     def power(self) -> Tree:
         tree = self.postfix(self.atom())
@@ -202,17 +166,14 @@ class _Reader:
         return tree
 
     def argument(self) -> Tree:
-        """What a root or `^` takes without braces: one number, one letter, one command. Nobody means 2 0 by 2^10."""
-        token = self.peek()
-        if token == "{":
-            return self.group()
-        if token == "-":  # x^-2, as code writes it
+        """Read what a root or `^` takes without braces: 2^10 is meant as 2^{10}, whatever TeX would set."""
+        if self.peek() == "-":  # x^-2, as code writes it
             self.take()
             return ("neg", self.argument())
         return self.atom()
 
     def digit(self) -> Tree:
-        r"""What \frac takes without braces: one digit, one letter, one command."""
+        r"""Read what \frac takes without braces: one digit, one letter, one command."""
         token = self.peek()
         if token.isdecimal() and len(token) > 1:
             self.tokens[self.at] = token[1:]
@@ -229,8 +190,8 @@ class _Reader:
         token = self.peek()
         if token in ("(", "[", "{", "\\{"):
             return self.group()
-        if token in ("\\lfloor", "\\lceil", "|"):
-            return ("call", {"\\lfloor": "floor", "\\lceil": "ceil", "|": "abs"}[token], self.group())
+        if token in _ROUNDED:
+            return ("call", _ROUNDED[token], self.group())
         if token[:1].isdecimal() or (token[:1] == "." and len(token) > 1):
             return self.number()
         if token == "\\frac":
@@ -249,7 +210,7 @@ class _Reader:
         return self.symbol()
 
     def series(self) -> Tree:
-        r"""`\sum_{k=1}^{n} k^2`: the bound letter, both bounds, and one term."""
+        r"""Read `\sum_{k=1}^{n} k^2`: the bound letter, both bounds, and one term."""
         kind = self.take()[1:]
         self.take("_")
         self.take("{")
@@ -265,63 +226,57 @@ class _Reader:
 
     def number(self) -> Tree:
         token = self.take()
-        if abs(int(re.split("[eE]", token)[-1] if "e" in token.lower() else 0)) > MAX_EXPONENT:
+        digits, _, exponent = token.lower().partition("e")
+        if abs(int(exponent or 0)) > MAX_EXPONENT:
             raise Unreadable("exponent of a decimal")
-        value = Fraction(token)
+        value, places = Fraction(token), len(digits.partition(".")[2])
         if self.peek() == "." and self.peek(1) in ("", "/", ")", "}", "*"):
             self.take()  # -1./3, as code writes it
-        if self.peek() == "\\overline" or (self.peek() == "." and self.peek(1) == "\\overline"):
+        if self.peek(self.peek() == ".") == "\\overline":
             self.at += self.peek() == "."
-            return self.repeating(token, value)
+            return ("num", value + self.repeating(places))
         if self.peek() == "_":
-            return ("sym", f"{token}_{self.subscript()}")  # a numeral in another base is compared as written
-        return ("num", value) if token.isdecimal() else ("num", value, _last_digit(token))
+            self.take()
+            return ("sym", f"{token}_{self.raw()}")  # a numeral in another base is compared as written
+        last_digit = Fraction(10) ** (int(exponent or 0) - places)
+        return ("num", value) if token.isdecimal() else ("num", value, last_digit)
 
-    def repeating(self, token: str, value: Fraction) -> Tree:
+    def repeating(self, places: int) -> Fraction:
+        r"""Read the period of `0.1\overline{6}`, which begins after so many places."""
         self.take("\\overline")
         self.take("{")
         digits = self.take()
         self.take("}")
         if not digits.isdecimal():
             raise Unreadable("overline over no digits")
-        places = len(token.partition(".")[2])
-        return ("num", value + Fraction(int(digits), (10 ** len(digits) - 1) * 10**places))
+        return Fraction(int(digits), (10 ** len(digits) - 1) * 10**places)
 
     def function(self) -> Tree:
         name = _FUNCTIONS[self.take()[1:]]
         if name == "sqrt":
-            return self.root()
-        base, exponent = self.mark("_"), self.mark("^")
-        arguments = self.arguments()
-        tree: Tree = ("call", name, *arguments) if base is None else ("call", "logbase", base, *arguments)
-        if exponent == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan"):
+            if self.peek() != "[":
+                return ("call", "sqrt", self.argument())
+            degree = self.group()
+            return ("call", "root", self.argument(), degree)
+        marks: dict[str, Tree] = {}
+        for sign in ("_", "^"):
+            if self.peek() == sign:
+                self.take()
+                marks[sign] = self.argument()
+        arguments = self.arguments() if self.peek() in ("(", "{", "[", "\\{") else [self.factors()]
+        tree: Tree = ("call", "logbase", marks["_"], *arguments) if "_" in marks else ("call", name, *arguments)
+        if marks.get("^") == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan"):
             return ("call", "arc" + name, *arguments)
-        return tree if exponent is None else ("pow", tree, exponent)
+        return ("pow", tree, marks["^"]) if "^" in marks else tree
 
-    def mark(self, sign: str) -> Tree | None:
-        """The base or the exponent of a function, where it has one."""
-        if self.peek() != sign:
-            return None
-        self.take()
-        return self.argument()
-
-    def root(self) -> Tree:
-        if self.peek() != "[":
-            return ("call", "sqrt", self.argument())
-        self.take()
-        degree = self.sum()
-        self.take("]")
-        return ("call", "root", self.argument(), degree)
+    def factors(self) -> Tree:
+        r"""Read what a function without brackets applies to: all of \sin 2x."""
+        tree = self.power()
+        while self.peek() not in _NO_FACTOR and self.peek()[1:] not in _FUNCTIONS:
+            tree = ("mul", tree, self.power())
+        return tree
 
     def arguments(self) -> list[Tree]:
-        if self.peek() in ("(", "{", "[", "\\{"):
-            return self.listed()
-        factors = self.power()
-        while (token := self.peek()) and self.starts_factor(token) and token[1:] not in _FUNCTIONS:
-            factors = ("mul", factors, self.power())
-        return [factors]
-
-    def listed(self) -> list[Tree]:
         closer = _CLOSERS[self.take()]
         arguments = [self.sum()]
         while self.peek() == ",":
@@ -333,31 +288,26 @@ class _Reader:
     def symbol(self) -> Tree:
         name = self.name()
         if self.peek() == "_":
-            name += "_" + self.subscript()
+            self.take()
+            name += "_" + self.raw()
         while self.peek() == "'" or self.tokens[self.at : self.at + 4] == ["^", "{", "'", "}"]:
             self.at += 1 if self.peek() == "'" else 4
             name += "'"
         at_number = self.peek(1).isdecimal() and self.peek(2) == ")"
         if self.peek() == "(" and not name[1:2].isalpha() and (name[0] in _OPAQUE or at_number):
-            return ("fn", name, *self.listed())
+            return ("fn", name, *self.arguments())
         return ("sym", name)
 
     def name(self) -> str:
         token = self.take()
-        if token.isalpha() and len(token) == 1:
-            return token
-        if token == "\\text" or token in _ACCENTS:
+        if token in _ACCENTS:
             return token + self.raw()
-        if token == "\\pi" or token[1:] in _GREEK:
+        if token in _SYMBOL_COMMANDS or (len(token) == 1 and token.isalpha()):
             return token
         raise Unreadable(f"unknown {token}")
 
-    def subscript(self) -> str:
-        self.take("_")
-        return self.raw()
-
     def raw(self) -> str:
-        """The text of a braced group or of one token, as a name."""
+        """Read a braced group or one token as a name."""
         if self.peek() != "{":
             return self.take()  # 52_16 is meant as base 16, whatever TeX would set
         parts: list[str] = []

@@ -1,4 +1,4 @@
-"""The value of an expression's tree: exact where it is rational, else to 150 digits or more, at sample points.
+"""Evaluate an expression's tree: exactly where it is rational, else to 150 digits or more, at sample points.
 
 Two expressions are equal when they agree wherever they are sampled. Symbols take random values, the
 same for the same name, so this decides identities without rewriting anything. An evaluation notes how far the
@@ -29,14 +29,14 @@ PRECISION = 800  # bits
 MP.prec = PRECISION
 _LOCK = threading.RLock()  # mpmath changes the precision of its context while it computes
 _GUARD = 128  # bits that rounding may cost, apart from what sizes cost
+_MOST_PASSES = 3
 MAX_BITS = 20_000
 MAX_PRECISION = 12_000
 MAX_FACTORIAL = 2_050
 MAX_TERMS = 1_000
-_MOST_PASSES = 3
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
-_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
+_FUEL_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
 class TooLarge(Exception):
@@ -44,7 +44,7 @@ class TooLarge(Exception):
 
 
 class Undefined(Exception):
-    """No value at this point: a division by zero, a logarithm of zero."""
+    """There is no value at this point: a division by zero, a logarithm of zero."""
 
 
 @contextmanager
@@ -57,18 +57,18 @@ def computing(precision: int) -> Iterator[None]:
 @contextmanager
 def one_comparison() -> Iterator[None]:
     """Bound all evaluations of a comparison together."""
-    token = _LEFT.set([COMPARISON_FUEL])
+    token = _FUEL_LEFT.set([COMPARISON_FUEL])
     try:
         yield
     finally:
-        _LEFT.reset(token)
+        _FUEL_LEFT.reset(token)
 
 
 def evaluate(*trees: Tree, point: int = 0, kind: str = "positive") -> tuple[list[Value], int]:
     """Return the values at one sample point, and the bits that were enough to tell them apart."""
     precision = PRECISION
     for _ in range(_MOST_PASSES):
-        at, values, undefined = Evaluation(point, kind, precision), [], None
+        at, values, undefined = _Evaluation(point, kind, precision), [], None
         try:
             values = [at(tree) for tree in trees]
         except Undefined as error:
@@ -84,13 +84,11 @@ def evaluate(*trees: Tree, point: int = 0, kind: str = "positive") -> tuple[list
     raise TooLarge("more digits than are computed")
 
 
-class Evaluation:
-    """One evaluation of trees at one sample point."""
+class _Evaluation:
+    """Evaluate trees at one sample point."""
 
     def __init__(self, point: int, kind: str, precision: int) -> None:
-        self.point = point
-        self.kind = kind
-        self.precision = precision
+        self.point, self.kind, self.precision = point, kind, precision
         self.fuel = FUEL
         self.bound: dict[str, Fraction] = {}  # letters of sums and products
         self.is_exact = True
@@ -115,49 +113,55 @@ class Evaluation:
         if kind in ("sum", "prod"):
             return self._series(*tree)
         arguments = [self._value(child) for child in tree[(2 if kind in ("call", "fn") else 1) :]]
-        by_integer = kind == "pow" and _exact(arguments[1]) and arguments[1].denominator == 1
-        self._burn(arguments, kind in ("call", "pow") and not by_integer)
-        self.reach = max(self.reach, *map(_reach, arguments))
+        self._burn(arguments, kind == "call" or (kind == "pow" and not _is_integer(arguments[1])))
+        self._note(*arguments)
         if kind == "fn":
             digits = self.precision // 7  # half of them
             return self._random(tree[1] + "".join(MP.nstr(MP.mpmathify(inexact(v)), digits) for v in arguments))
         value = _checked(_CALLS[tree[1]](*arguments) if kind == "call" else _OPERATIONS[kind](*arguments))
         self.is_exact &= _exact(value) and all(map(_exact, arguments))
         if kind in ("mul", "div", "pow"):
-            self.reach = max(self.reach, _reach(value))  # no zero is left over here: what is small is meant
+            self._note(value)  # no zero is left over here: what is small is meant
         elif kind == "call" and tree[1] in _EXPONENTIAL:
             self.reach = max(self.reach, 2 * int(abs(inexact(arguments[0]))))
         value = _without_residue(value)
-        self.reach = max(self.reach, _reach(value))
+        self._note(value)
         return value
 
     def _series(self, kind: str, name: str, low: Tree, high: Tree, term: Tree) -> Value:
         first, last = self._value(low), self._value(high)
-        if not all(_exact(bound) and bound.denominator == 1 for bound in (first, last)):
+        if not (_is_integer(first) and _is_integer(last)):
             raise Undefined("bounds of a sum that are no integers")
         if last - first > MAX_TERMS:
             raise TooLarge("terms")
-        outside, value = self.bound.get(name), Fraction(int(kind == "prod"))
+        outside, value = self.bound, Fraction(int(kind == "prod"))
         for number in range(int(first), int(last) + 1):
-            self.bound[name] = Fraction(number)
+            self.bound = outside | {name: Fraction(number)}
             value = _checked(_OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term)))
             self._burn([value], False)
             value = _without_residue(value)
-            self.reach = max(self.reach, _reach(value))
-        self.bound.pop(name, None)
-        if outside is not None:
-            self.bound[name] = outside
+            self._note(value)
+        self.bound = outside
         return value
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
         bits = sum(v.numerator.bit_length() + v.denominator.bit_length() for v in arguments if _exact(v))
         cost = 1 + bits // 500 + (12 * self.precision**2 // PRECISION**2 if is_transcendental else 0)
         self.fuel -= cost
-        left = _LEFT.get()
+        left = _FUEL_LEFT.get()
         if left is not None:
             left[0] -= cost
         if self.fuel < 0 or (left is not None and left[0] < 0):
             raise TooLarge("too many operations")
+
+    def _note(self, *values: Value) -> None:
+        """Note how far from 1 the sizes of values are."""
+        for value in values:
+            if _exact(value):
+                size = max(value.numerator.bit_length(), value.denominator.bit_length())
+            else:
+                size = abs(int(MP.mag(value))) if value else 0
+            self.reach = max(self.reach, size if value else 0)
 
     def _symbol(self, name: str) -> Value:
         if name in self.bound:
@@ -171,7 +175,7 @@ class Evaluation:
         return -value if negative else value
 
     def _random(self, name: str) -> Value:
-        """A number in [0.3, 2.3) that depends on the name and the point alone."""
+        """Return a number in [0.3, 2.3) that depends on the name and the point alone."""
         digest = hashlib.sha256(f"{self.point}:{name}".encode()).digest()[:16]
         return MP.mpf(3) / 10 + 2 * MP.ldexp(int.from_bytes(digest, "big"), -128)
 
@@ -182,6 +186,15 @@ _EXPONENTIAL = {"exp", "sinh", "cosh", "tanh"}
 
 def _exact(value: Value) -> bool:
     return isinstance(value, Fraction)
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value, Fraction) and value.denominator == 1
+
+
+def inexact(value: Value) -> Value:
+    """Return the value as a float of mpmath, to the precision of the moment."""
+    return MP.mpf(value.numerator) / value.denominator if _exact(value) else value
 
 
 def _without_residue(value: Value) -> Value:
@@ -214,30 +227,23 @@ def close(first: Value, second: Value, precision: int, relative: float = 0.0, ab
         return bool(abs(first - second) <= max(MP.mpf(relative) * size, absolute, _rounding() * size))
 
 
-def inexact(value: Value) -> Value:
-    return MP.mpf(value.numerator) / value.denominator if _exact(value) else value
-
-
 def _checked(value: Value) -> Value:
+    """Return a value that is finite and not too large."""
     if _exact(value):
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
             raise TooLarge("more digits than are kept")
-        return value
-    if not MP.isfinite(value):
+    elif not MP.isfinite(value):
         raise Undefined("not finite")
-    if value and abs(MP.mag(value)) > MAX_BITS:
+    elif value and abs(MP.mag(value)) > MAX_BITS:
         raise TooLarge("too large or too small")
     return value
 
 
-def _reach(value: Value) -> int:
-    if _exact(value):
-        return max(abs(value.numerator).bit_length(), value.denominator.bit_length()) if value else 0
-    return abs(int(MP.mag(value))) if value else 0
+# ---- operations and functions
 
 
 def _either(function: Callable[..., Value]) -> Callable[..., Value]:
-    """The function of exact numbers where all are, else of inexact ones."""
+    """Apply a function to exact numbers where all are, else to inexact ones."""
 
     def apply(*values: Value) -> Value:
         return function(*(values if all(map(_exact, values)) else map(inexact, values)))
@@ -246,27 +252,27 @@ def _either(function: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _power(base: Value, exponent: Value) -> Value:
-    if _exact(exponent) and exponent.denominator == 1 and _exact(base):
+    if _is_integer(exponent) and _exact(base):
         if base == 0 and exponent < 0:
             raise Undefined("division by zero")
         bits = max(base.numerator.bit_length(), base.denominator.bit_length())
         if base not in (0, 1, -1) and bits * abs(exponent) > MAX_BITS + bits:
             raise TooLarge("power")
         return base ** int(exponent % 2 if base in (1, -1) else exponent)
-    base = inexact(base)
+    base, power = inexact(base), inexact(exponent)
     if base == 0:
-        if MP.re(inexact(exponent)) <= 0:
+        if MP.re(power) <= 0:
             raise Undefined("0 to a power that is not positive")
         return Fraction(0)
-    if abs(inexact(exponent)) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
+    if abs(power) * (abs(MP.log(abs(base))) + 7) > MAX_BITS:
         raise TooLarge("power")
     if _exact(exponent) and exponent.denominator % 2 and exponent.denominator > 1 and MP.im(base) == 0 and base < 0:
-        return (-1) ** exponent.numerator * MP.power(-base, inexact(exponent))  # x^{2/3} is real, as a root is
-    return MP.power(base, inexact(exponent))
+        return (-1) ** exponent.numerator * MP.power(-base, power)  # x^{2/3} is real, as a root is
+    return MP.power(base, power)
 
 
 def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
-    if _exact(radicand) and _exact(degree) and degree.denominator == 1 and 2 <= degree <= 64:
+    if _exact(radicand) and _is_integer(degree) and 2 <= degree <= 64:
         if radicand >= 0:
             parts = [_integer_root(n, int(degree)) for n in (radicand.numerator, radicand.denominator)]
             if None not in parts:
@@ -287,19 +293,17 @@ def _integer_root(number: int, degree: int) -> int | None:
 
 
 def _factorial(number: Value) -> Value:
-    if _exact(number) and number.denominator == 1 and number < 0:
+    if _is_integer(number) and number < 0:
         raise Undefined("factorial of a negative number")
-    if abs(inexact(number)) > MAX_FACTORIAL:
+    if not _is_integer(number) or number > MAX_FACTORIAL:  # the gamma function takes minutes to many digits
         raise TooLarge("factorial")
-    if not _exact(number) or number.denominator != 1:
-        raise TooLarge("factorial of what is no integer")  # the gamma function takes minutes to many digits
     return Fraction(math.factorial(int(number)))
 
 
 def _binom(n: Value, k: Value) -> Value:
-    if all(_exact(v) and v.denominator == 1 and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
+    if all(_is_integer(v) and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
         return Fraction(math.comb(int(n), int(k)))
-    if not _exact(k) or k.denominator != 1 or not 0 <= k <= 64:
+    if not _is_integer(k) or not 0 <= k <= 64:
         raise TooLarge("binomial")
     factors = (inexact(n) - at for at in range(int(k)))
     return functools.reduce(operator.mul, factors, MP.mpf(1)) / math.factorial(int(k))
@@ -332,19 +336,9 @@ def _real(name: str) -> Callable[[Value], Value]:
     return apply
 
 
-def _ratio(above: str, below: str) -> Callable[[Value], Value]:
-    """Return the quotient of two functions, which has no value where the lower one is zero but for rounding."""
-
-    def apply(value: Value) -> Value:
-        numerator = MP.mpf(1) if above == "one" else _real(above)(value)
-        return divided(numerator, _without_residue(_real(below)(value)))
-
-    return apply
-
-
 def _integers(function: Callable[..., int]) -> Callable[..., Value]:
     def apply(*values: Value) -> Value:
-        if not all(_exact(v) and v.denominator == 1 for v in values):
+        if not all(map(_is_integer, values)):
             raise Undefined("not integers")
         return Fraction(function(*map(int, values)))
 
@@ -352,13 +346,22 @@ def _integers(function: Callable[..., int]) -> Callable[..., Value]:
 
 
 divided = _either(operator.truediv)
+_sin, _cos = _real("sin"), _real("cos")
+
+
+def _over(above: Value, below: Value) -> Value:
+    """Return a quotient, which has no value where `below` is zero but for rounding."""
+    return divided(above, _without_residue(below))
+
+
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": _either(lambda *values: functools.reduce(operator.add, values)),
     "neg": operator.neg, "mul": _either(operator.mul), "div": divided, "pow": _power,
 }  # fmt: skip
 _CALLS: dict[str, Callable[..., Value]] = {
     **{name: _real(name) for name in ("sin", "cos", "sinh", "cosh", "tanh", "exp")},
-    "tan": _ratio("sin", "cos"), "cot": _ratio("cos", "sin"), "sec": _ratio("one", "cos"), "csc": _ratio("one", "sin"),
+    "tan": lambda v: _over(_sin(v), _cos(v)), "sec": lambda v: _over(MP.mpf(1), _cos(v)),
+    "cot": lambda v: _over(_cos(v), _sin(v)), "csc": lambda v: _over(MP.mpf(1), _sin(v)),
     "arcsin": _real("asin"), "arccos": _real("acos"), "arctan": _real("atan"),
     "ln": _log, "log": _log, "log10": lambda v: _log(v, Fraction(10)), "logbase": lambda base, v: _log(v, base),
     "sqrt": _root, "root": _root, "abs": abs, "floor": _floor, "ceil": lambda v: -_floor(-v),
@@ -368,11 +371,11 @@ _CALLS: dict[str, Callable[..., Value]] = {
 
 
 class Names(NamedTuple):
-    """What stands in trees, by name."""
+    """Names that stand in trees."""
 
     symbols: frozenset[str]  # without constants, and without the letters of sums and products
     calls: frozenset[str]
-    functions: frozenset[str]  # those that nobody knows, as in f(x)
+    functions: frozenset[str]  # unknown ones, as in f(x)
 
     @property
     def has_unknowns(self) -> bool:
@@ -380,7 +383,7 @@ class Names(NamedTuple):
 
 
 def names_in(*trees: Tree) -> Names:
-    """The names of symbols, calls and unknown functions in these trees."""
+    """Return the names of symbols, calls and unknown functions in these trees."""
     names: dict[str, set[str]] = {"sym": set(), "call": set(), "fn": set()}
     pending = list(trees)
     while pending:
@@ -393,7 +396,7 @@ def names_in(*trees: Tree) -> Names:
             names["call"] |= inside.calls | {"sum"}
             names["fn"] |= inside.functions
             pending += node[2:4]
-            continue
-        pending.extend(child for child in node[1:] if isinstance(child, tuple))
+        else:
+            pending.extend(child for child in node[1:] if isinstance(child, tuple))
     symbols = names["sym"] - _CONSTANTS.keys()
     return Names(frozenset(symbols), frozenset(names["call"]), frozenset(names["fn"]))
