@@ -21,7 +21,7 @@ COPY src src
 COPY tools tools
 COPY recipes recipes
 COPY examples examples
-RUN pip install -c constraints.txt . && trimsft --version
+RUN pip install -c constraints.txt '.[all]' && trimsft --version
 
 # whatever user it runs as: models, compiled kernels and figures' fonts are kept in the mounted folder or in /tmp
 ENV HOME=/tmp HF_HOME=/data/.cache/huggingface TRITON_CACHE_DIR=/tmp/triton MPLCONFIGDIR=/tmp/matplotlib

@@ -25,9 +25,11 @@ DEVELOPMENT = $(VENV)/.development
 DOCS = $(VENV)/.docs
 PACKAGE = $(VENV)/.package
 endif
+NEWEST_PYTHON = build/newest/bin/python
+NEWEST = build/newest/.development
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart notebook test soak coverage browser check audit docs package test-gpu figures clean
+.PHONY: help quickstart notebook test test-newest soak coverage browser check audit docs package test-gpu figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -46,6 +48,10 @@ notebook: $(RUNTIME) ## examples/tour.ipynb, cell by cell, on the lab's model: a
 test: check ## everything that needs no GPU: static checks, then the tests
 	@command -v chromedriver >/dev/null || echo "No chromedriver: the page is not tested in a browser. 'make browser' installs Chromium, as root on Debian."
 	$(RUN) pytest -m "not gpu and not soak" --numprocesses $(JOBS) --dist worksteal
+
+# transformers warns of names that TRL still uses
+test-newest: $(NEWEST) ## the tests with the newest releases of everything but torch, in an environment of their own
+	$(NEWEST_PYTHON) -m pytest -m "not gpu and not soak" -W ignore::FutureWarning --numprocesses $(JOBS) --dist worksteal
 
 # the table is the result: it stands in docs/reliability.md
 soak: $(DEVELOPMENT) ## the fault campaign: kills, full disks, damaged files, hostile input; half an hour, see docs/reliability.md
@@ -84,7 +90,7 @@ package: $(PACKAGE) ## wheel and sdist in dist/, checked, and the quickstart fro
 	$(RUN) build --outdir dist
 	$(RUN) twine check --strict dist/*
 	$(PYTHON) -m venv build/empty
-	build/empty/bin/python -m pip install --quiet -c $(CONSTRAINTS) dist/*.whl
+	build/empty/bin/python -m pip install --quiet -c $(CONSTRAINTS) "$$(echo dist/*.whl)[all]"
 	cd build/empty && bin/trimsft quickstart --fast --out quickstart
 
 figures: $(RUNTIME) ## draw the figures of the documentation again
@@ -101,7 +107,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
-	@$(PIP) install -c $(CONSTRAINTS) -e .
+	@$(PIP) install -c $(CONSTRAINTS) -e '.[all]'
 	@touch $@
 
 # the extra's packages without trimsft's own: the reference is read from the source, so the site needs no torch
@@ -118,3 +124,9 @@ $(VENV)/.package: | $(VENV)/bin/python
 $(VENV)/.development: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@$(PIP) install -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@ $(VENV)/.runtime
+
+$(NEWEST): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -m venv build/newest
+	@grep -E '^(torch|triton)[<=]' $(CONSTRAINTS) >build/newest/constraints.txt
+	@$(NEWEST_PYTHON) -m pip install --quiet --upgrade -c build/newest/constraints.txt -e '.[dev]'
+	@touch $@

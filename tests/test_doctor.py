@@ -1,4 +1,4 @@
-"""What doctor says of a machine: each thing that commands need, whether it is here, and the remedy."""
+"""What `doctor` says of a machine: each thing that commands need, whether it is here, and the remedy."""
 
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
@@ -9,10 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from trimsft import cli
-from trimsft.doctor import needs
-from trimsft.doctor.needs import Need, examine_needs
+from trimsft.cli.doctor import Need, check_needs
 
-NEEDED = ["trl==1.16.*", "transformers<5.20,>=5.17", "numpy>=1.26", "vllm==0.32.*; extra == 'vllm'"]
+NEEDED = [
+    "numpy>=1.26",
+    "trl<2,>=1.16; extra == 'all'",
+    "trl<2,>=1.16; extra == 'train'",
+    "transformers<6,>=5.16; extra == 'models'",
+    "transformers<6,>=5.16; extra == 'train'",
+    "vllm==0.32.*; extra == 'vllm'",
+    "ruff>=0.15; extra == 'dev'",
+]
 HERE = {"trl": "1.16.2", "transformers": "5.17.0", "numpy": "2.4.6", "vllm": "0.32.1"}
 Usage = namedtuple("Usage", "total used free")
 
@@ -23,10 +30,10 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.packages: dict[str, str] = dict(HERE)
         self.patch = monkeypatch.setattr
-        self.patch(needs, "requires", lambda name: NEEDED)
-        self.patch(needs, "version", self._version)
-        self.patch(needs, "has_flash_attention", lambda: True)
-        self.patch(needs, "why_unreachable", lambda: None)
+        self.patch("trimsft.cli.doctor.requires", lambda name: NEEDED)
+        self.patch("trimsft.cli.doctor.version", self._version)
+        self.patch("trimsft.train.attention.has_flash_attention", lambda: True)
+        self.patch("trimsft.hub.why_unreachable", lambda: None)
         self.patch("huggingface_hub.get_token", lambda: "a token")
         self.patch("shutil.disk_usage", lambda folder: Usage(100 * 2**30, 0, 100 * 2**30))
         self.patch("torch.cuda.is_available", lambda: True)
@@ -46,7 +53,7 @@ def machine(monkeypatch) -> Machine:
 
 
 def found() -> dict[str, Need]:
-    return {need.name: need for need in examine_needs()}
+    return {need.name: need for need in check_needs()}
 
 
 def test_a_machine_that_has_everything_needs_no_remedy(machine: Machine) -> None:
@@ -58,11 +65,12 @@ def test_a_machine_that_has_everything_needs_no_remedy(machine: Machine) -> None
 @pytest.mark.parametrize(
     ("name", "here", "verdict", "remedy"),
     [
-        ("trl", "1.15.0", "wrong", "pip install 'trl==1.16.*'"),
-        ("transformers", "5.20.0", "wrong", "pip install 'transformers<5.20,>=5.17'"),
+        ("trl", "1.15.0", "wrong", "pip install 'trl<2,>=1.16'"),
+        ("trl", None, "optional", "pip install 'trimsft[train]'"),
+        ("transformers", "6.0.0", "wrong", "pip install 'transformers<6,>=5.16'"),
         ("numpy", None, "wrong", "pip install 'numpy>=1.26'"),
-        ("vllm", "0.31.0", "wrong", "trimsft needs vllm==0.32.*: pip install 'vllm==0.32.*'"),
-        ("vllm", None, "optional", "eval generates with transformers, or a server"),
+        ("vllm", "0.31.0", "wrong", "pip install 'vllm==0.32.*'"),
+        ("vllm", None, "optional", "pip install 'trimsft[vllm]'"),
     ],
 )
 def test_packages_outside_their_window_are_named(machine: Machine, name, here, verdict, remedy) -> None:
@@ -74,9 +82,9 @@ def test_packages_outside_their_window_are_named(machine: Machine, name, here, v
 
 def changed(machine: Machine, change: str) -> None:
     if change == "flash":
-        machine.patch(needs, "has_flash_attention", lambda: False)
+        machine.patch("trimsft.train.attention.has_flash_attention", lambda: False)
     elif change == "offline":
-        machine.patch(needs, "why_unreachable", lambda: "no route")
+        machine.patch("trimsft.hub.why_unreachable", lambda: "no route")
     elif change == "no token":
         machine.patch("huggingface_hub.get_token", lambda: None)
     elif change == "full":
@@ -113,8 +121,8 @@ def test_from_its_source_versions_are_not_checked(machine: Machine) -> None:
     def absent(name: str) -> Any:
         raise PackageNotFoundError(name)
 
-    machine.patch(needs, "requires", absent)
-    assert found()["packages"].verdict == "optional" and found()["vllm"].verdict == "ok"
+    machine.patch("trimsft.cli.doctor.requires", absent)
+    assert found()["packages"].verdict == "optional"
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     assert found()["packages"].remedy.removesuffix(" in a clone of its repository") in readme
 
@@ -124,8 +132,8 @@ def test_the_command_ends_by_what_it_finds(verdict, code: int, monkeypatch) -> N
     need = Need(name="trl", here="1.0", verdict=verdict, remedy="pip install 'trl==1.16.*'")
     facts = {"python": "3", "trimsft": "0", "torch": "2", "triton": None, "checks": []}
     facts["auto"] = {"backend": "chunked", "because": "torch sees no CUDA device"}
-    monkeypatch.setattr("trimsft.doctor.needs.examine_needs", lambda: [need])
-    monkeypatch.setattr("trimsft.doctor.backends.examine", lambda: dict(facts))
+    monkeypatch.setattr("trimsft.cli.doctor.check_needs", lambda: [need])
+    monkeypatch.setattr("trimsft.cli.doctor.check_backends", lambda: dict(facts))
     result = CliRunner().invoke(cli.app, ["doctor"], catch_exceptions=False)
     assert result.exit_code == code and "triton           not installed\n" in result.stdout
     assert f"trl              1.0 ({verdict})\n                   pip install 'trl==1.16.*'\n" in result.stdout

@@ -1,6 +1,6 @@
 """Axolotl with AutoTrim, as a plugin.
 
-pip install --no-deps ./trimsft                                  # beside Axolotl; it pins other versions
+pip install ./trimsft                                            # beside Axolotl: the core needs torch and numpy
 PYTHONPATH=examples/frameworks axolotl train examples/frameworks/axolotl.yaml
 """
 

@@ -1,6 +1,6 @@
 """LLaMA-Factory with AutoTrim: its own entry point takes callbacks.
 
-pip install --no-deps ./trimsft                                  # beside LLaMA-Factory; it pins other versions
+pip install ./trimsft                                            # beside LLaMA-Factory: the core needs torch and numpy
 python examples/frameworks/llamafactory_train.py settings.yaml   # what llamafactory-cli train takes
 """
 

@@ -1,6 +1,6 @@
 """ms-swift with AutoTrim, as an external plugin.
 
-    pip install --no-deps ./trimsft                                  # beside ms-swift; it pins other versions
+    pip install ./trimsft                                            # beside ms-swift: the core needs torch and numpy
     swift sft --external_plugins examples/frameworks/swift_plugin.py --callbacks trimsft \\
         --use_logits_to_keep false --model MODEL --dataset train.jsonl
 """

@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 from trimsft.errors import HungUp, Interrupted, Stopped
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
-_RAISED = {signal.SIGINT: Interrupted, signal.SIGTERM: Stopped, signal.SIGHUP: HungUp}
+_RAISED = {signal.SIGINT: Interrupted, signal.SIGTERM: Stopped}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _RAISED[signal.SIGHUP] = HungUp
 
 
 def heed(handler: Handler) -> dict[int, Handler]:

@@ -22,9 +22,9 @@ from tools.soak.children import ROOT
 
 def all_kinds() -> list[Kind]:
     """Every kind of fault, in the order of the table."""
-    from tools.soak import crowds, damage, disks, inputs, kills, leaks, ranks, servers, signals
+    from tools.soak import crowds, damage, disks, inputs, kills, signals
 
-    modules = (kills, signals, disks, damage, inputs, servers, ranks, crowds, leaks)
+    modules = (kills, signals, disks, damage, inputs, crowds)
     return [kind for module in modules for kind in module.KINDS]
 
 

@@ -111,9 +111,7 @@ class Children:
             self._server.wait(30)
             self._server.stdout.close()
 
-    def fork(
-        self, words: Sequence[str], folder: Path, log: str = "log", *, shards: bool = False, **environment: str
-    ) -> Child:
+    def fork(self, words: Sequence[str], folder: Path, log: str = "log", **environment: str) -> Child:
         """`trimsft WORDS` in a folder, forked with everything imported."""
         place = _open_log(folder, log)
         request = {
@@ -122,7 +120,6 @@ class Children:
             "folder": str(folder),
             "out": str(place.with_suffix(".out")),
             "err": str(place.with_suffix(".err")),
-            "shards": shards,
         }
         with self._lock:
             server = self._start_server()

@@ -2,7 +2,7 @@
 
 A request is a line of JSON on stdin, the reply the number of the process:
 
-    {"words": ["tokens", ...], "environment": {"RANK": "0"}, "folder": "/...", "out": "", "err": "", "shards": false}
+    {"words": ["tokens", ...], "environment": {"RANK": "0"}, "folder": "/...", "out": "", "err": ""}
 
 What is forked leaves the loop and ends as `python -m trimsft` does, with everything that Python does at its end. Its
 parent dies at once, so that it becomes a child of the campaign (see children.py).
@@ -57,20 +57,7 @@ def _become(request: dict[str, Any]) -> None:
         file = os.open(path, how)
         os.dup2(file, number)
         os.close(file)
-    if request["shards"]:
-        _shard_on_cpu()
     sys.argv = ["trimsft", *request["words"]]
-
-
-def _shard_on_cpu() -> None:
-    """Tell accelerate, which ignores FSDP where there is no accelerator, that gloo belongs to one."""
-    from accelerate.state import DistributedType, PartialState
-
-    from trimsft.train import TrimSFTConfig
-
-    os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
-    TrimSFTConfig._begin_on_cpu = lambda _: None  # type: ignore[method-assign]
-    PartialState._prepare_backend = lambda *_, **__: ("gloo", DistributedType.MULTI_GPU)
 
 
 if __name__ == "__main__" and serve():

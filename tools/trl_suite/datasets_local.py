@@ -77,35 +77,6 @@ def toolcall(config: str, i: int) -> Row:
     return {"messages": messages, "tools": json.dumps([{"type": "function", "function": tool}])}
 
 
-def picture(i: int) -> Any:
-    """A small image of its own size and colours, from a seed."""
-    import numpy
-    from PIL import Image
-
-    noise = numpy.random.default_rng(i)
-    height, width = noise.integers(32, 64, size=2)
-    return Image.fromarray(noise.integers(0, 256, size=(height, width, 3), dtype=numpy.uint8))
-
-
-def zen_image(config: str, i: int) -> Row:
-    head, tail = sentence(i)
-    question, answer = user(f"Which picture belongs to '{head}'?"), assistant(head + tail)
-    if config == "conversational_language_modeling":
-        return {"messages": [question, answer], "image": picture(i)}
-    return {"prompt": [question], "completion": [answer], "image": picture(i)}
-
-
-def zen_multi_image(config: str, i: int) -> Row:
-    """No picture, one or two, so that a batch of one may hold text alone."""
-    row = zen_image(config, i)
-    row.pop("image")
-    pictures = [picture(100 * i + k) for k in range(i % 3)]
-    row["prompt"] = [{"role": "user", "content": [{"type": "image", "text": None}] * len(pictures)}]
-    row["prompt"][0]["content"] += [{"type": "text", "text": f"Compare the pictures of case {i}."}]
-    row["completion"] = [{"role": "assistant", "content": [{"type": "text", "text": f"They differ, case {i}."}]}]
-    return row | {"images": pictures}
-
-
 def imdb(config: str, i: int) -> Row:
     head, tail = sentence(i)
     return {"text": head + tail, "label": i % 2}
@@ -130,28 +101,9 @@ DATASETS: dict[str, tuple[Any, list[str], int]] = {
     ),
     "trl-internal-testing/harmony": (harmony, ["language_modeling", "prompt_completion"], TRAIN_ROWS),
     "trl-internal-testing/toolcall": (toolcall, ["language_modeling"], TRAIN_ROWS),
-    "trl-internal-testing/zen-image": (
-        zen_image,
-        ["conversational_language_modeling", "conversational_prompt_completion"],
-        TRAIN_ROWS,
-    ),
-    "trl-internal-testing/zen-multi-image": (zen_multi_image, ["conversational_prompt_completion"], TRAIN_ROWS),
     "trl-internal-testing/dolly-chatml-sft": (dolly, ["default"], TRAIN_ROWS),
     "stanfordnlp/imdb": (imdb, ["default"], 100),
 }
-
-
-def features_of(rows: list[Row]) -> Any:
-    """Columns of pictures are declared, as a table of their bytes would not be read back as pictures."""
-    from datasets import Dataset, Image, List
-
-    plain = [{k: v for k, v in row.items() if k not in ("image", "images")} for row in rows]
-    features = Dataset.from_list(plain).features
-    if "image" in rows[0]:
-        features["image"] = Image()
-    if "images" in rows[0]:
-        features["images"] = List(Image())
-    return features
 
 
 def write_dataset(folder: Path, name: str) -> None:
@@ -165,6 +117,6 @@ def write_dataset(folder: Path, name: str) -> None:
         listing += [f"- config_name: {config}", "  data_files:"]
         rows = [make(config, i) for i in range(train_rows + max(TEST_ROWS, train_rows // 10))]
         for split, part in (("train", rows[:train_rows]), ("test", rows[train_rows:])):
-            Dataset.from_list(part, features=features_of(rows)).to_parquet(folder / config / f"{split}.parquet")
+            Dataset.from_list(part).to_parquet(folder / config / f"{split}.parquet")
             listing += [f"  - split: {split}", f"    path: {config}/{split}.parquet"]
     (folder / "README.md").write_text("\n".join([*listing, "---", ""]))

@@ -18,13 +18,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import datasets_local, models_local
 from .compare import compare, summary
-from .hub import build_hub
 
 HERE = Path(__file__).resolve().parent
 TRAINERS = ("trl", "trimsft")
 PACKAGES = ("trl", "transformers", "torch", "accelerate", "datasets", "peft", "pytest")
-OPTIONAL = ("torchvision", "pillow", "liger-kernel", "bitsandbytes", "pytest-datadir")
+OPTIONAL = ("liger-kernel", "bitsandbytes", "pytest-datadir")
 
 
 def run_suite(trainer: str, tests: Path, work: Path, expression: str) -> dict[str, Any]:
@@ -60,6 +60,24 @@ def run_suite(trainer: str, tests: Path, work: Path, expression: str) -> dict[st
     if not report.exists():
         sys.exit(f"the run with {trainer} left no report; its output is in {log}")
     return json.loads(report.read_text())
+
+
+def build_hub(folder: Path) -> None:
+    """Write what the suite would download, once: hub/ is a cache of models, datasets/ holds folders."""
+    import datasets
+    import transformers
+
+    if (folder / "complete").exists():
+        return
+    datasets.disable_progress_bars()  # of some fifty small files
+    transformers.utils.logging.disable_progress_bar()
+    for name in models_local.TEXT_MODELS:
+        models_local.write_text_model(folder / "hub", name)
+    models_local.write_remote_model(folder / "hub")
+    models_local.write_tokenizer_only(folder / "hub")
+    for name in datasets_local.DATASETS:
+        datasets_local.write_dataset(folder / "datasets" / name, name)
+    (folder / "complete").write_text("")
 
 
 def versions() -> dict[str, str]:

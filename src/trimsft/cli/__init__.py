@@ -8,20 +8,33 @@ import signal
 import sys
 from typing import Any
 
-from trimsft.errors import FAILED
+from trimsft.errors import FAILED, REFUSED
 from trimsft.signals import end_at_once, heed
+
+EXTRAS = {
+    "train": "train", "data": "train", "watch": "train", "tokens": "models", "export": "models", "eval": "eval",
+    "compare": "report", "report": "report", "recipes": "cli", "doctor": "cli",
+}  # fmt: skip
+"""The extra of pyproject.toml with what a command needs; of all others `study`."""
 
 
 def main() -> None:
-    """The program `trimsft`."""
+    """Run the program `trimsft`."""
     heed(end_at_once)  # before anything is imported that takes time
     os.environ["PYTHONSAFEPATH"] = "1"  # a process that it starts imports nothing from the current folder
     if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries fill a log file; our own lines stay
-    from trimsft.cli.commands import app
-
     try:
+        from trimsft.cli.commands import app
+
         app(prog_name="trimsft")
+    except ModuleNotFoundError as error:
+        if (error.name or __name__).startswith("trimsft"):
+            raise
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        install = f"pip install 'trimsft[{EXTRAS.get(command, 'study')}]'"
+        print(f"trimsft: the package {error.name} is not installed; {install}", file=sys.stderr)  # noqa: T201
+        sys.exit(REFUSED)
     except OSError as error:  # what is printed cannot be: all else ends within its command
         from trimsft.cli.ending import tell
 

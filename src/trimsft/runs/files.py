@@ -7,7 +7,6 @@ log.keep_until(lambda record: record["step"] > restored_step)
 
 import contextlib
 import errno
-import fcntl
 import glob
 import gzip
 import hashlib
@@ -22,6 +21,11 @@ from typing import Any
 
 from trimsft.errors import DataError, RunError, WriteError, one_line
 from trimsft.runs.parsing import ParseError, parse_json
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 SMALL_FILE = 16 * 2**20
 SAMPLE = 64 * 2**10
@@ -74,6 +78,8 @@ def _remove_strays(path: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
+    if fcntl is None:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # held by another, or a file system without locks

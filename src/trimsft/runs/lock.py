@@ -103,7 +103,8 @@ class RunLock:
         self.release()
 
 
-os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.clear)  # filelock closes the child's descriptors itself
 
 
 def holder_of(path: Path) -> Holder | None:

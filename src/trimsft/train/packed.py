@@ -30,7 +30,7 @@ BEGINNING = 16
 
 MOST_CHANGE, IN_FLOAT32 = 0.05, 1e-4
 """How far log-likelihoods may move, on average, in units of their spread. Rounding moves those of SmolLM2 by 4e-3 in
-bfloat16 and 9e-7 in float32, texts that see each other by 0.44 and more (benchmarks/packed_texts.py)."""
+bfloat16 and 9e-7 in float32, texts that see each other by 0.44 and more (docs/guides/packing.md)."""
 
 
 class PacksTexts:

@@ -1,1 +1,0 @@
-"""Cost against size: how time and memory of each part of the package grow with what it is given."""
