@@ -27,8 +27,8 @@ import torch
 from measuring import machine
 
 from trimsft import SFT, patch
-from trimsft.data.encoding import encode_pairs, load_tokenizer
-from trimsft.data.readers import read_file
+from trimsft.data.encode import encode_pairs, load_tokenizer
+from trimsft.data.load import read_file
 from trimsft.data.templates import choose_template
 from trimsft.models import load_model
 from trimsft.train.packed import MASK, POSITIONS, change_between, relative
