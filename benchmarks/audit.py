@@ -33,8 +33,8 @@ from trimsft.audit.records import AuditFolder
 from trimsft.audit.run import audit
 from trimsft.audit.source import read_source
 from trimsft.audit.suspects import Found, find_suspects
-from trimsft.data.encoding import load_tokenizer
-from trimsft.data.readers import read_file
+from trimsft.data.encode import load_tokenizer
+from trimsft.data.load import read_file
 from trimsft.lab import FineTuning, base_model_path, training_rows
 from trimsft.runs import write_whole
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import trimsft
 from trimsft import lab
-from trimsft.data.encoding import encode_pairs, load_tokenizer
+from trimsft.data.encode import encode_pairs, load_tokenizer
 from trimsft.data.templates import choose_template
 from trimsft.models import load_model
 

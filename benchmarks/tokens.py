@@ -24,7 +24,7 @@ from measuring import machine
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config
 
-from trimsft.data.encoding import Encoder
+from trimsft.data.encode import Encoder
 from trimsft.data.templates import choose_template
 from trimsft.tokens.heads import Batch
 from trimsft.tokens.passes import WINDOW, make_batches

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner, Result
 
 from trimsft import cli, export_model, lab
-from trimsft.data.encoding import load_tokenizer
+from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError, WriteError
 from trimsft.models import load_model
 

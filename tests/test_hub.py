@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from trimsft import hub
-from trimsft.data.encoding import load_tokenizer
+from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
 from trimsft.models import load_config
 

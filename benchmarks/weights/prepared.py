@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.weights.training import Pair
-from trimsft.data.encoding import encode_pairs, encode_prompts, load_tokenizer
-from trimsft.data.readers import read_file
+from trimsft.data.encode import encode_pairs, encode_prompts, load_tokenizer
+from trimsft.data.load import read_file
 from trimsft.data.templates import choose_template
 from trimsft.runs.files import written_beside
 

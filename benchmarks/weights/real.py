@@ -115,7 +115,7 @@ def _save(path: Path, facts: Mapping[str, Any], written: Mapping[str, Any]) -> N
 
 def grade(options: argparse.Namespace) -> None:
     """Grades of files that --results has already are kept."""
-    from trimsft.data.encoding import load_tokenizer
+    from trimsft.data.encode import load_tokenizer
     from trimsft.grading import Grader
 
     prepared, tokenizer = Prepared.load(options.prepared), load_tokenizer(options.model)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.weights.conditions import Condition, condition
 from benchmarks.weights.stacked import StackedModel
 from benchmarks.weights.training import Examples, Pair, make_batch, token_stats
-from trimsft.data.encoding import encode_pairs, encode_prompts, load_tokenizer
+from trimsft.data.encode import encode_pairs, encode_prompts, load_tokenizer
 from trimsft.data.templates import choose_template
 from trimsft.lab import TIERS, benchmark
 from trimsft.lab.arithmetic import draw_problems

@@ -108,7 +108,7 @@ def _refuse_quantised(config: Any, model: str) -> None:
 
 def _load_tokenizer(weights: str, base: str | None) -> Any:
     """Of an adapter the one beside it, which training puts there, or else its base's."""
-    from trimsft.data.encoding import load_tokenizer
+    from trimsft.data.encode import load_tokenizer
 
     if base is None:
         return load_tokenizer(weights)

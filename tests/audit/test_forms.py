@@ -12,7 +12,7 @@ from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.test_forms import CHAT
 from trimsft.audit.run import audit
 from trimsft.audit.spans import row_spans
-from trimsft.data.trl_rows import TrlEncoder
+from trimsft.data.chat import TrlEncoder
 from trimsft.tokens.models import Rendering
 from trimsft.tokens.table import read_token_table
 

@@ -15,7 +15,7 @@ from benchmarks.weights import arena, conditions, prepared, real, tasks
 from benchmarks.weights.conditions import NAMED, Condition, condition
 from benchmarks.weights.objectives import EVERY, named_objectives, parse_objective, reference_of, table_name
 from benchmarks.weights.tables import difference, mean_over, over_conditions, percent
-from trimsft.data.encoding import encode_texts, load_tokenizer
+from trimsft.data.encode import encode_texts, load_tokenizer
 from trimsft.lab import base_model_path
 from trimsft.objectives import OBJECTIVES, AutoTrim, TrimSFT
 

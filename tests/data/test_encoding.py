@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encoding import Encoder, checked_rows, count_cut, load_tokenizer
+from trimsft.data.encode import DataConfig, Encoder, checked_rows, count_cut, encode, load_tokenizer, measure_lengths
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
-from trimsft.data.training_data import DataConfig, encode, measure_lengths
 from trimsft.errors import DataError, UsageError
 
 from .toys import CHAT, ROWS, make_tokenizer, split

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from trimsft.data.forms import find_form
-from trimsft.data.rows import DataConfig, load_rows
+from trimsft.data.formats import find_form
+from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import DataError
 
 from .toys import ROWS, local, write

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.data.readers import list_files, read_file
-from trimsft.data.rows import DataConfig, load_rows
+from trimsft.data.load import DataConfig, list_files, load_rows, read_file
 from trimsft.errors import DataError
 
 ROWS = [{"problem": "a", "solution": "b"}, {"problem": "é\u2028x\x85y", "solution": 'say "hi",\nthen go'}]

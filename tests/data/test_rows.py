@@ -14,8 +14,8 @@ import pytest
 from datasets import Dataset
 from transformers import HfArgumentParser
 
-from trimsft.data.rows import NUMINA, DataConfig, load_rows
-from trimsft.data.training_data import encode, load_training_data
+from trimsft.data.encode import encode, load_training_data
+from trimsft.data.load import NUMINA, DataConfig, load_rows
 from trimsft.errors import DataError, UsageError
 
 from .toys import CHAT, ROWS, local, make_tokenizer, split, write

@@ -12,9 +12,9 @@ from datasets import Dataset, disable_progress_bars, load_dataset
 
 from tests.data.toys import make_tokenizer, write
 from tests.train.tiny import make_config, make_model
-from trimsft.data.forms import as_known_rows
-from trimsft.data.rows import DataConfig, load_rows, plain_rows
-from trimsft.data.trl_rows import TrlEncoder
+from trimsft.data.chat import TrlEncoder
+from trimsft.data.formats import as_known_rows
+from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 
 disable_progress_bars()

@@ -11,8 +11,7 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.data.readers import read_file
-from trimsft.data.training_data import (
+from trimsft.data.encode import (
     LengthReport,
     OverlapReport,
     find_overlap,
@@ -20,6 +19,7 @@ from trimsft.data.training_data import (
     measure_lengths,
     read_benchmarks,
 )
+from trimsft.data.load import read_file
 from trimsft.errors import DataError
 
 from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write

@@ -14,8 +14,8 @@ from tests.tokens.tiny import make_folder
 from tests.train.tiny import make_config, make_model
 from trimsft.audit.run import audit
 from trimsft.audit.settings import AuditSettings
-from trimsft.data.rows import load_rows, plain_rows
-from trimsft.data.trl_rows import TrlEncoder
+from trimsft.data.chat import TrlEncoder
+from trimsft.data.load import load_rows, plain_rows
 from trimsft.errors import DataError
 from trimsft.tokens.write import write_token_table
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from trimsft.data.rows import DataConfig
+from trimsft.data.load import DataConfig
 
 SHARED = Path(__file__).parents[3] / "shared"
 needs_shared = pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="the shared data is not here")

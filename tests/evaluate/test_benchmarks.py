@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, Features, List, Value
 
-from trimsft.data.readers import read_file
+from trimsft.data.load import read_file
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.benchmarks import BENCHMARKS, describe_source, from_hub, load_benchmark
 from trimsft.evaluate.problems import Problem, benchmark_name, fingerprint, read_problems, write_problems

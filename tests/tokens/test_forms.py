@@ -11,8 +11,8 @@ from tests.data.toys import write
 from tests.tokens.tiny import ROWS, make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import load_training_data
+from trimsft.data.encode import load_training_data
+from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.tokens.measure import TokenSettings, read_rows
 from trimsft.tokens.table import read_token_table

@@ -13,10 +13,9 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
-from trimsft.data.encoding import Encoder
-from trimsft.data.rows import DataConfig
+from trimsft.data.encode import Encoder, encode
+from trimsft.data.load import DataConfig
 from trimsft.data.templates import choose_template
-from trimsft.data.training_data import encode
 from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
 from trimsft.tokens import heads, passes, write

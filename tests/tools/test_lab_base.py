@@ -19,7 +19,7 @@ from tools.lab_base.pretrain import Pretraining, batches, main
 from tools.lab_base.probe import _answer, complete, first_piece, gap_figures
 from tools.lab_base.tokenizer import build_backend, build_tokenizer, render_prompt, split
 from trimsft import lab
-from trimsft.data.encoding import encode_prompts, encode_texts
+from trimsft.data.encode import encode_prompts, encode_texts
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.head import IGNORED
 from trimsft.lab.arithmetic import TIERS, draw_problems

@@ -7,8 +7,8 @@ from datasets import Dataset, IterableDataset
 
 from tests.data.toys import ROWS, make_tokenizer
 from tests.train.tiny import make_config, make_model
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import encode
+from trimsft.data.encode import encode
+from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
 

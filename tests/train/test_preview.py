@@ -13,8 +13,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.data.toys import CHAT, make_tokenizer
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import encode, measure_lengths
+from trimsft.data.encode import encode, measure_lengths
+from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.train.preview import Preview, examine, show
 

@@ -11,9 +11,8 @@ from datasets import Dataset
 from tests.train.tiny import PAIRS, make_batch, make_model, make_ours, make_tokenizer
 from tests.train.tiny_run import make_data, make_fields
 from trimsft import patch
-from trimsft.data.encoding import load_tokenizer
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import load_training_data
+from trimsft.data.encode import load_tokenizer, load_training_data
+from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, RunError, UsageError
 from trimsft.objectives.family import PAlpha
 from trimsft.objectives.reference import ASFT, ProximalSFT

@@ -18,8 +18,7 @@ from trimsft.audit.records import AuditFolder, Suspect
 from trimsft.audit.settings import HARMLESS, AuditSettings
 from trimsft.audit.source import Source, as_line, read_source
 from trimsft.audit.suspects import Found, find_suspects
-from trimsft.data.encoding import load_tokenizer
-from trimsft.data.reference import fingerprint_rows
+from trimsft.data.encode import fingerprint_rows, load_tokenizer
 from trimsft.errors import RunError, UsageError, counted
 from trimsft.runs import environment, find_weights
 from trimsft.runs.files import written_beside

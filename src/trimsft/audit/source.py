@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimsft.audit.settings import AuditSettings
-from trimsft.data.forms import as_known_file
-from trimsft.data.readers import FileRows, is_text, list_files, read_file
-from trimsft.data.rows import DataConfig
+from trimsft.data.load import DataConfig, FileRows, as_known_file, is_text, list_files, read_file
 from trimsft.errors import DataError
 from trimsft.tokens.measure import read_rows
 from trimsft.tokens.settings import TokenSettings

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from trimsft.data.trl_rows import TrlEncoder
+from trimsft.data.chat import TrlEncoder
 from trimsft.tokens.models import Rendering
 
 Span = tuple[int, int]

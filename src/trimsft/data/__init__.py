@@ -1,9 +1,9 @@
 """How a problem becomes tokens, for training, evaluation and the token table alike.
 
-readers         a file         -> rows, each with the line it began on
-rows            `DataConfig`   -> a dataset of checked rows
+formats         the forms of rows, by their columns
+load            settings       -> rows of files or of the hub, checked; overlap with benchmarks
 templates       a problem      -> a prompt
-encoding        a row          -> prompt and completion tokens, truncated; also `load_tokenizer`
-training_data                  -> input_ids and labels for the trainer; overlap with benchmarks, lengths
+encode          a row          -> tokens and labels, truncated; also `load_tokenizer`, lengths, references
+chat            rows of messages and other forms of TRL -> tokens
 visible         the other way: what tokens say, with nothing hidden
 """

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimsft.data.encoding import encode_prompts, encode_texts
+from trimsft.data.encode import encode_prompts, encode_texts
 from trimsft.data.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from trimsft.data.encoding import load_tokenizer
+from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark

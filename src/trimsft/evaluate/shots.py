@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trimsft.data.readers import is_text
+from trimsft.data.load import is_text
 from trimsft.data.templates import ChatTemplate, PromptTemplate, TextTemplate
 from trimsft.errors import DataError, UsageError
 from trimsft.evaluate.problems import read_rows

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trimsft.data.encoding import Example
+from trimsft.data.encode import Example
 from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.head.embedding import check_product, has_adapter, is_plain
 from trimsft.head.statistics import TokenStatistics, token_statistics

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.forms import PAIR, find_form
-from trimsft.data.rows import DataConfig, load_rows, plain_rows
+from trimsft.data.formats import PAIR, find_form
+from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
 from trimsft.tokens.parts import parts_folder

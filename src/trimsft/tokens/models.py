@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from trimsft.data.encoding import Keep
+from trimsft.data.encode import Keep
 from trimsft.errors import UsageError
 from trimsft.models import load_config
 from trimsft.runs import RunDirectory, fingerprint_folder

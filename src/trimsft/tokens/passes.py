@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from trimsft.data.encoding import Encoder, Example, count_cut
+from trimsft.data.encode import Encoder, Example, count_cut
 from trimsft.data.visible import TokenTexts
 from trimsft.tokens.categories import categorise
 from trimsft.tokens.heads import Batch, Look, Reader

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimsft.data.rows import NUMINA
+from trimsft.data.load import NUMINA
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.options import check_options, option

@@ -18,10 +18,9 @@ from typing import Any
 
 import torch
 
-from trimsft.data.encoding import Encoder, checked_rows, load_tokenizer
-from trimsft.data.reference import fingerprint_rows
+from trimsft.data.chat import check_chats
+from trimsft.data.encode import Encoder, checked_rows, fingerprint_rows, load_tokenizer
 from trimsft.data.templates import choose_template, resolve_template_name
-from trimsft.data.trl_rows import check_chats
 from trimsft.errors import UsageError, and_more, counted
 from trimsft.models import load_model
 from trimsft.runs import environment, find_weights
@@ -61,7 +60,7 @@ def write_token_table(
     Args:
         model: a model folder, a run directory that has trained one, a name of the hub; or a model in memory, with its
             tokenizer, which stays on its device and in its dtype.
-        rows: in any form of `trimsft.data.forms`; rendered and masked as `trimsft train` does.
+        rows: in any form of `trimsft.data.formats`; rendered and masked as `trimsft train` does.
         batch_tokens: most tokens, padding included, that go through the model at once (a longer row goes alone).
         device: auto is every GPU there is, a process for each, else cpu; or one, or a list. The model runs in float32
             on the CPU, else in its own dtype. A rank of torchrun or accelerate takes its own GPU and its share.

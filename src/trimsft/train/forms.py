@@ -1,4 +1,4 @@
-"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.data.forms`, as the commands read them.
+"""What `TrimSFTTrainer` takes beside TRL's own forms: rows of `trimsft.data.formats`, as the commands read them.
 
     TrimSFTTrainer(model, args, train_dataset=Dataset.from_list([{"problem": "1+1?", "solution": "2"}]))
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from datasets import Dataset, List
 
-from trimsft.data.forms import KNOWN, as_known, at, find_form, has_trl_form
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import encode
-from trimsft.data.trl_rows import TrlEncoder, check_chats
+from trimsft.data.chat import TrlEncoder, check_chats
+from trimsft.data.encode import encode
+from trimsft.data.formats import KNOWN, as_known, at, find_form, has_trl_form
+from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.data.reference import COLUMN
+from trimsft.data.encode import COLUMN
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train.patching import inside_peft

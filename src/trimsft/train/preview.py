@@ -23,8 +23,7 @@ from rich.text import Text
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
-from trimsft.data.encoding import Keep, kept_window
-from trimsft.data.training_data import LengthReport, measure_lengths
+from trimsft.data.encode import Keep, LengthReport, kept_window, measure_lengths
 from trimsft.data.visible import TokenTexts, spaced
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED

@@ -10,7 +10,7 @@ from datasets import Dataset
 from torch import Tensor
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from trimsft.data.reference import COLUMN
+from trimsft.data.encode import COLUMN
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED
 from trimsft.objectives import OBJECTIVES, Objective, needs_of

@@ -23,8 +23,8 @@ from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
 from trl import get_peft_config, get_quantization_config
 
-from trimsft.data.readers import list_files
-from trimsft.data.reference import table_of
+from trimsft.data.encode import table_of
+from trimsft.data.load import list_files
 from trimsft.errors import RunError, TrimSFTError, UsageError, WriteError, one_line
 from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective

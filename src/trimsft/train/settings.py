@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 import torch
 from trl import ModelConfig, SFTConfig, TrlParser
 
-from trimsft.data.encoding import load_tokenizer as load_plain_tokenizer
-from trimsft.data.rows import DataConfig
-from trimsft.data.training_data import Encoded, load_training_data
+from trimsft.data.encode import Encoded, load_training_data
+from trimsft.data.encode import load_tokenizer as load_plain_tokenizer
+from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets

@@ -19,9 +19,7 @@ from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.data.encoding import Keep
-from trimsft.data.reference import COLUMN
-from trimsft.data.training_data import LengthReport, measure_lengths
+from trimsft.data.encode import COLUMN, Keep, LengthReport, measure_lengths
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.train.adapting import RestoreObjective, fixed_parts
@@ -79,7 +77,7 @@ class TrimSFTTrainer(
         args: the settings; those of a parent class are taken over with objective="trim".
         data_collator: makes a batch of rows; by default TRL's.
         train_dataset: rows of text, of prompt and completion, of messages, or tokenised ones, as in TRL; or of problem
-            and solution, of alpaca or sharegpt (`trimsft.data.forms`), rendered as `trimsft train` does by default.
+            and solution, of alpaca or sharegpt (`trimsft.data.formats`), rendered as `trimsft train` does by default.
         eval_dataset: held-out rows, or several sets of them by name.
         processing_class: the tokenizer or processor; by default the model's.
         compute_loss_func: a loss in place of the objective; only with objective="sft".

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from trimsft.data.encoding import load_tokenizer
+from trimsft.data.encode import load_tokenizer
 from trimsft.evaluate.engines.base import Engine
 from trimsft.evaluate.engines.local import LocalModel
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trimsft.data.encoding import load_tokenizer
+from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
 from trimsft.evaluate.engines.base import (
     Completion,

@@ -33,7 +33,7 @@ logger = logging.getLogger("trimsft")
 
 def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()) -> None:
     """Read settings as training and evaluation would, also of these cells; look whether files and names are there."""
-    from trimsft.data.readers import list_files
+    from trimsft.data.load import list_files
     from trimsft.evaluate.benchmarks import find_file, refuse_unused_folder
 
     for cell in cells:
@@ -60,7 +60,7 @@ def check_settings(scale: Scale, folder: StudyFolder, cells: Iterable[Cell] = ()
 
 def check_at_hand(scale: Scale) -> None:
     """Find every model and read every benchmark: what is nowhere would otherwise fail in each cell."""
-    from trimsft.data.encoding import load_tokenizer
+    from trimsft.data.encode import load_tokenizer
     from trimsft.evaluate.benchmarks import load_benchmark
 
     for model in scale.models.values():

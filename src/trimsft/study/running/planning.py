@@ -129,7 +129,7 @@ def _count_problems(scale: Scale, name: str) -> int:
 
 def _count_tokens(scale: Scale, settings: Settings, gpus: int) -> float:
     """Return the tokens that go through the model in training; `max_steps` goes before `num_train_epochs`."""
-    from trimsft.data.rows import load_rows
+    from trimsft.data.load import load_rows
 
     args, data = settings.args, settings.data
     rows = scale.rows or (len(load_rows(data)) if data.is_local else data.sample or ROWS)

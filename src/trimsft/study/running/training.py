@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trimsft import lab
-from trimsft.data.encoding import checked_rows
-from trimsft.data.readers import read_file
+from trimsft.data.encode import checked_rows
+from trimsft.data.load import read_file
 from trimsft.errors import UsageError, one_line
 from trimsft.lab import FineTuning
 from trimsft.runs.files import write_whole
@@ -130,7 +130,7 @@ def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[lis
 
 def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, Any]]:
     """Rows of the training data, drawn once."""
-    from trimsft.data.rows import load_rows, plain_rows
+    from trimsft.data.load import load_rows, plain_rows
 
     data = settings.data
     if scale.is_lab:

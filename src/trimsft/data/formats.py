@@ -14,11 +14,9 @@ Nothing heavy is imported here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trimsft.data.readers import FileRows
-from trimsft.errors import DataError, and_more
+from trimsft.errors import DataError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -85,22 +83,13 @@ def columns_of(form: str) -> tuple[str, ...]:
 # ---- forms of others become ours
 
 
-def as_known_file(rows: FileRows, pair: tuple[str, str]) -> FileRows:
-    """The rows of a file, those in the form of others converted; each keeps its place."""
-    convert = _CONVERTERS.get(find_form(rows.columns, pair) or "")
-    if convert is None:
-        return rows
-    places = (f"{rows.path}, {rows.unit} {number}" for number in rows.numbers)
-    return replace(rows, records=[at(place, convert, row) for place, row in zip(places, rows.rows(), strict=True)])
-
-
 def as_known(dataset: Any, where: str, pair: tuple[str, str] = ("problem", "solution")) -> Any:
     """A dataset with one form only, which is problem-solution or one of TRL's; others come back as they are."""
     form = find_form(dataset.column_names or (), pair)
-    if form in _CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
-        return dataset.map(_CONVERTERS[form], remove_columns=dataset.column_names)
-    if form in _CONVERTERS:
-        rows = [at(f"{where}, row {number}", _CONVERTERS[form], row) for number, row in enumerate(dataset)]
+    if form in CONVERTERS and not hasattr(dataset, "num_rows"):  # a stream
+        return dataset.map(CONVERTERS[form], remove_columns=dataset.column_names)
+    if form in CONVERTERS:
+        rows = [at(f"{where}, row {number}", CONVERTERS[form], row) for number, row in enumerate(dataset)]
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         return type(dataset).from_dict(columns, on_mixed_types="use_json")  # else every tool gets all tools' arguments
     others = [name for name in dataset.column_names or () if name in _other_columns(form)]
@@ -118,8 +107,8 @@ def as_known_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[str, list[Row]]:
     """The form of rows in memory, by the first of them, and the rows, those in the form of others converted."""
     given = list(rows)
     form = (find_form(list(given[0])) if given else None) or PAIR
-    if form in _CONVERTERS:
-        converted = [at(f"row {number}", _CONVERTERS[form], row) for number, row in enumerate(given)]
+    if form in CONVERTERS:
+        converted = [at(f"row {number}", CONVERTERS[form], row) for number, row in enumerate(given)]
         return as_known_rows(converted)
     kept = (*_ALL[form], *_BESIDE.get(form, ()))
     return form, [{name: row[name] for name in kept if row.get(name) is not None} for row in given]
@@ -174,7 +163,7 @@ def _from_sharegpt(row: Mapping[str, Any]) -> Row:
     return {"messages": messages, **({"tools": row["tools"] or None} if "tools" in row else {})}
 
 
-_CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
+CONVERTERS: dict[str, Callable[[Mapping[str, Any]], Row]] = {"alpaca": _from_alpaca, "sharegpt": _from_sharegpt}
 
 
 # ---- what the columns must hold
@@ -202,18 +191,6 @@ def _held(feature: Any) -> str:
     if isinstance(inner, Json) or (isinstance(inner, Mapping) and "role" in inner):
         return "messages"
     return "token ids" if str(getattr(inner, "dtype", "")).startswith(("int", "uint")) else ""
-
-
-def refuse_gaps(rows: FileRows) -> None:
-    """A row without what its form needs would break somewhere inside TRL."""
-    columns = columns_of(find_form(rows.columns) or "")
-    if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in columns):
-        return  # the file's own counts say so, without reading it
-    values = zip(*(rows.column(name) for name in columns), strict=True)
-    empty = [number for number, row in zip(rows.numbers, values, strict=True) if any(map(is_nothing, row))]
-    if empty:
-        more = and_more(len(empty), "rows")
-        raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(columns)} is missing or empty{more}")
 
 
 def is_nothing(value: Any) -> bool:

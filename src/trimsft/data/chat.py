@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from trimsft.data.forms import at
+from trimsft.data.formats import at
 from trimsft.errors import DataError, UsageError, one_line
 
 Row = Mapping[str, Any]
