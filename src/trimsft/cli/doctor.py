@@ -219,7 +219,7 @@ def _check_backend(backend: Any, dtype: torch.dtype, device: torch.device) -> di
     expected = [loss.detach(), *torch.autograd.grad(loss, exact)]
     inputs = [hidden.requires_grad_(), weight.requires_grad_()]
     try:
-        loss = linear_cross_entropy(*inputs, labels, objective, skip_below=0.0, backend=backend).loss
+        loss = linear_cross_entropy(inputs[0], inputs[1], labels, objective, skip_below=0.0, backend=backend).loss
         actual = [loss.detach(), *torch.autograd.grad(loss, inputs)]
     except BackendUnavailable as error:
         return {**check, "verdict": "not here", "reason": one_line(error)}
