@@ -18,8 +18,8 @@ from fractions import Fraction
 from itertools import pairwise
 
 from trimsft.grading.expression import Tree
-from trimsft.grading.leaves import tree_of
 from trimsft.grading.shapes import Shape
+from trimsft.grading.single_values import tree_of
 from trimsft.grading.values import MP, PRECISION, TooLarge, Undefined, Value, computing, evaluate, inexact, names_in
 
 _BITS = 600  # to which ends are rounded, so that one number computed in two ways is one end
