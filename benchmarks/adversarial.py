@@ -83,18 +83,18 @@ def main() -> None:
     options = parser.parse_args()
     seconds: dict[str, float] = {}
     accepted = 0
-    with Grader() as grader:
-        for kind, make in KINDS.items():
-            numbers = range(1, options.each + 1)
-            items = [(rf"\boxed{{{make(n)}}}", GOLDS[n % len(GOLDS)], Rules(), False) for n in numbers]
-            started = time.perf_counter()
-            accepted += sum(grade.correct for grade in grader.grade_many(items))
-            seconds[kind] = time.perf_counter() - started
-        voters = [KINDS["integral"](n + options.each) for n in range(1, 10)]
-        grader.grade_many([(rf"\boxed{{{answer}}}", "5", Rules(), False) for answer in voters])
+    grader = Grader()
+    for kind, make in KINDS.items():
+        numbers = range(1, options.each + 1)
+        items = [(rf"\boxed{{{make(n)}}}", GOLDS[n % len(GOLDS)], Rules(), False) for n in numbers]
         started = time.perf_counter()
-        cluster(voters, grader.equivalent)
-        vote = time.perf_counter() - started
+        accepted += sum(grade.correct for grade in grader.grade_many(items))
+        seconds[kind] = time.perf_counter() - started
+    voters = [KINDS["integral"](n + options.each) for n in range(1, 10)]
+    grader.grade_many([(rf"\boxed{{{answer}}}", "5", Rules(), False) for answer in voters])
+    started = time.perf_counter()
+    cluster(voters, grader.equivalent)
+    vote = time.perf_counter() - started
     for kind in sorted(seconds, key=seconds.__getitem__, reverse=True)[:SHOWN]:
         print(f"{1000 * seconds[kind] / options.each:8.1f} ms  {kind}")
     answers, total = len(KINDS) * options.each, sum(seconds.values())

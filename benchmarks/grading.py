@@ -37,7 +37,7 @@ from published import DUMPS, boxed_text, sources
 from trimsft.evaluate.benchmarks import load_benchmark
 from trimsft.evaluate.problems import Problem
 from trimsft.grading import GRADER_VERSION, Grader, Rules
-from trimsft.grading.boxes import extract_all
+from trimsft.grading.answers import extract_answer
 from trimsft.grading.grader import Item
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -82,18 +82,18 @@ def golds(data: Path) -> dict[str, Any]:
     """Golds that are not graded as they should be: none, but for neighbours that are the same value."""
     counts: Counter[str] = Counter()
     accepted = []
-    with Grader() as grader:
-        for file in sorted(data.glob("*.jsonl")):
-            for what, pairs in variants(load_benchmark(file)).items():
-                items = [_item(problem, answer) for problem, answer in pairs]
-                right = [found.correct for found in grader.grade_many(items)]
-                counts[what] += len(right)
-                counts[f"{what} accepted"] += sum(right)
-                same = [answer == problem.answer for problem, answer in pairs]
-                if what == "next":
-                    counts["next, the same text"] += sum(same)
-                    found = [pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal]
-                    accepted += [[problem.answer, answer] for problem, answer in found]
+    grader = Grader()
+    for file in sorted(data.glob("*.jsonl")):
+        for what, pairs in variants(load_benchmark(file)).items():
+            items = [_item(problem, answer) for problem, answer in pairs]
+            right = [found.correct for found in grader.grade_many(items)]
+            counts[what] += len(right)
+            counts[f"{what} accepted"] += sum(right)
+            same = [answer == problem.answer for problem, answer in pairs]
+            if what == "next":
+                counts["next, the same text"] += sum(same)
+                found = [pair for pair, ok, equal in zip(pairs, right, same, strict=True) if ok and not equal]
+                accepted += [[problem.answer, answer] for problem, answer in found]
     return {**counts, "accepted neighbours": accepted}
 
 
@@ -126,13 +126,13 @@ def hostile() -> dict[str, Any]:
     found: dict[str, Any] = {"answers": len(STATIC), "golds": len(GOLDS)}
     for kind in ("strict", "qwen"):
         slowest, accepted = (0.0, ""), []
-        with Grader(kind=kind) as grader:
-            for name, answer in STATIC.items():
-                for gold in GOLDS:
-                    started = time.perf_counter()
-                    grade = grader.grade(rf"\boxed{{{answer}}}", gold)
-                    slowest = max(slowest, (time.perf_counter() - started, f"{name} against {gold}"))
-                    accepted += [f"{name} against {gold}"] if grade.correct else []
+        grader = Grader(kind=kind)
+        for name, answer in STATIC.items():
+            for gold in GOLDS:
+                started = time.perf_counter()
+                grade = grader.grade(rf"\boxed{{{answer}}}", gold)
+                slowest = max(slowest, (time.perf_counter() - started, f"{name} against {gold}"))
+                accepted += [f"{name} against {gold}"] if grade.correct else []
         found[kind] = {"slowest_seconds": round(slowest[0], 2), "slowest": slowest[1], "accepted": accepted}
     return found
 
@@ -175,15 +175,15 @@ def speed(items: list[Item]) -> dict[str, Any]:
     found: dict[str, Any] = {"responses": len(items)}
     for kind in ("strict", "qwen"):
         started = time.perf_counter()
-        with Grader(kind=kind) as grader:
-            statuses = Counter(grade.status for grade in grader.grade_many(items))
-            found[f"{kind}_seconds"] = round(time.perf_counter() - started, 2)
+        grader = Grader(kind=kind)
+        statuses = Counter(grade.status for grade in grader.grade_many(items))
+        found[f"{kind}_seconds"] = round(time.perf_counter() - started, 2)
         found[f"{kind}_statuses"] = dict(statuses)
     sample = random.Random(1).sample(items, min(2000, len(items)))
-    with Grader() as grader:
-        started = time.perf_counter()
-        ours = [grader.grade(text, gold, rules) for text, gold, rules, _ in sample]
-        seconds = time.perf_counter() - started
+    grader = Grader()
+    started = time.perf_counter()
+    ours = [grader.grade(text, gold, rules) for text, gold, rules, _ in sample]
+    seconds = time.perf_counter() - started
     started = time.perf_counter()
     theirs = [bool(verify(parse(f"${gold}$"), parse(text))) for text, gold, _, _ in sample]
     plain = time.perf_counter() - started
@@ -205,16 +205,16 @@ def cases(folder: Path) -> dict[str, Any]:
     """math-verify's own cases: as they stand in a box, and with prose first reduced to what math-verify extracts."""
     agree: Counter[str] = Counter()
     differences = []
-    with Grader() as grader:
-        for gold, answer, expected in test_cases(folder):
-            agree["cases"] += 1
-            plain_gold = extract_all(gold) or _without_dollars(gold)
-            as_is = answer if "\\boxed" in answer else rf"\boxed{{{_without_dollars(answer)}}}"
-            agree["as_is"] += grader.grade(as_is, plain_gold).correct == expected
-            grade = grader.grade(rf"\boxed{{{_reduced(answer)}}}", _reduced(gold))
-            agree["reduced"] += grade.correct == expected
-            if grade.correct != expected:
-                differences.append([gold[:80], answer[-80:], expected, grade.status])
+    grader = Grader()
+    for gold, answer, expected in test_cases(folder):
+        agree["cases"] += 1
+        plain_gold = extract_answer(gold, several=True) or _without_dollars(gold)
+        as_is = answer if "\\boxed" in answer else rf"\boxed{{{_without_dollars(answer)}}}"
+        agree["as_is"] += grader.grade(as_is, plain_gold).correct == expected
+        grade = grader.grade(rf"\boxed{{{_reduced(answer)}}}", _reduced(gold))
+        agree["reduced"] += grade.correct == expected
+        if grade.correct != expected:
+            differences.append([gold[:80], answer[-80:], expected, grade.status])
     return {**agree, "such_as": differences[:SHOWN]}
 
 
@@ -242,7 +242,7 @@ def _without_dollars(text: str) -> str:
 
 def _reduced(text: str) -> str:
     if "\\boxed" in text:
-        return extract_all(text) or text
+        return extract_answer(text, several=True) or text
     plain = _without_dollars(text)
     found = [piece for piece in parse(text) if isinstance(piece, str)]
     prose = len(plain) >= 40 or re.search(r"[A-Za-z]{4} .*\$", plain)
@@ -256,8 +256,8 @@ def beside_qwen(options: argparse.Namespace, clones: dict[str, Path]) -> dict[st
     command = [options.qwen_python, str(ROOT / "benchmarks" / "qwen_verdicts.py"), str(options.qwen.resolve())]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     theirs = [json.loads(line) for line in ran.stdout.splitlines()]
-    with Grader(kind="qwen") as grader:
-        ours = grader.grade_many([(pair["text"], pair["gold"], Rules(), False) for pair in pairs])
+    grader = Grader(kind="qwen")
+    ours = grader.grade_many([(pair["text"], pair["gold"], Rules(), False) for pair in pairs])
     counts: dict[str, Counter[str]] = {}
     such_as = []
     for pair, verdict, grade in zip(pairs, theirs, ours, strict=True):

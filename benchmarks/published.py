@@ -165,10 +165,8 @@ def main() -> None:
     clones = sources(options.source)
     with tempfile.TemporaryDirectory() as temporary:
         root = options.keep or Path(temporary)
-        with Grader() as strict, Grader(kind="qwen") as lenient:
-            results = [
-                check(dump, clones[dump.source], strict, lenient, root) for dump in DUMPS if dump.source in clones
-            ]
+        strict, lenient = Grader(), Grader(kind="qwen")
+        results = [check(dump, clones[dump.source], strict, lenient, root) for dump in DUMPS if dump.source in clones]
     report = {"grader_version": GRADER_VERSION, "results": results}
     if options.out:
         options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -121,16 +121,16 @@ def grade(options: argparse.Namespace) -> None:
     prepared, tokenizer = Prepared.load(options.prepared), load_tokenizer(options.model)
     results = json.loads(options.results.read_text()) if options.results.exists() else {"models": []}
     have = {one["file"] for one in results["models"]}
-    with Grader() as grader:
-        for path in sorted(options.folder.glob("*.npz")):
-            if path.name in have:
-                continue
-            with np.load(path) as arrays:
-                facts = json.loads(str(arrays["facts"]))
-                written = {name: arrays[name] for name in arrays if name != "facts"}
-            scores = {name: _grades(ids, name, prepared, tokenizer, grader) for name, ids in written.items()}
-            results["models"].append({"file": path.name, **facts, "benchmarks": scores})
-            write_whole(options.results, (json.dumps(results) + "\n").encode())
+    grader = Grader()
+    for path in sorted(options.folder.glob("*.npz")):
+        if path.name in have:
+            continue
+        with np.load(path) as arrays:
+            facts = json.loads(str(arrays["facts"]))
+            written = {name: arrays[name] for name in arrays if name != "facts"}
+        scores = {name: _grades(ids, name, prepared, tokenizer, grader) for name, ids in written.items()}
+        results["models"].append({"file": path.name, **facts, "benchmarks": scores})
+        write_whole(options.results, (json.dumps(results) + "\n").encode())
     print(show(results["models"]))
 
 

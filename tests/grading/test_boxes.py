@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from trimsft.grading import extract_answer
-from trimsft.grading.boxes import extract_all
+from trimsft.grading.answers import extract_answer
 
 MEGABYTE = 1_000_000
 
@@ -37,7 +36,7 @@ def test_last_balanced_box(response: str, answer: str | None) -> None:
     ],
 )  # fmt: skip
 def test_boxes_that_follow_each_other_are_one_answer(response: str, answer: str | None) -> None:
-    assert extract_all(response) == answer
+    assert extract_answer(response, several=True) == answer
 
 
 class Counted(str):
@@ -63,7 +62,7 @@ def work(response: str) -> int:
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        extract_all(Counted(response))
+        extract_answer(Counted(response), several=True)
     finally:
         sys.settrace(before)
     return lines + Counted.copied

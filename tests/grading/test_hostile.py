@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from trimsft.grading import Grader, Rules
 from trimsft.grading import grader as module
-from trimsft.grading.compare import compare
-from trimsft.grading.normalize import MAX_ANSWER, clean
+from trimsft.grading.clean import MAX_ANSWER, clean
+from trimsft.grading.compare_shapes import compare
 from trimsft.grading.qwen import extract_answer as extract_leniently
 
 GOLDS = ["5", "x", "(1,2)", r"\{1,2\}", "y=2x+1", r"\begin{pmatrix}1&2\end{pmatrix}", "x<3", r"\text{even}", "1,000"]
@@ -79,7 +79,8 @@ def test_a_bug_costs_one_answer_and_is_told(monkeypatch: pytest.MonkeyPatch) -> 
         return gold == "8"
 
     monkeypatch.setattr(module, "compare", stumble)
-    with Grader() as own, pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
+    own = Grader()
+    with pytest.warns(UserWarning, match=r"'6' against '7' ended in KeyError: 'seven'\. It counts"):
         found = own.grade_many([(r"\boxed{6}", "7", Rules(), False), (r"\boxed{9}", "8", Rules(), False)])
     assert [grade.status for grade in found] == ["unparsable", "correct"]
 

@@ -1,15 +1,17 @@
 r"""Comparing is a pure function, bounded by counting: no clock, no process, no memory of what was compared before."""
 
 import random
+import subprocess
+import sys
 import time
 
 import pytest
 
 from trimsft.grading import Rules
-from trimsft.grading.compare import compare
-from trimsft.grading.leaves import number_of, tree_of
-from trimsft.grading.normalize import clean
+from trimsft.grading.clean import clean
+from trimsft.grading.compare_shapes import compare
 from trimsft.grading.shapes import shape_of
+from trimsft.grading.single_values import number_of, tree_of
 
 SECONDS = 5  # of processor time, on a slow machine; none takes a tenth of one here, and unbounded ones never end
 GOLDS = [
@@ -81,3 +83,33 @@ def test_a_verdict_does_not_depend_on_earlier_ones() -> None:
 def test_values_far_apart_in_size_are_told_apart(one: str, other: str, are_equal: bool) -> None:
     assert bool(compare(clean(one), clean(other), Rules())) is are_equal
     assert bool(compare(clean(other), clean(one), Rules())) is are_equal
+
+
+PURE = r"""
+import os, subprocess, sys, threading, time
+from trimsft.grading import Grader, Rules
+
+def forbidden(*_, **__):
+    raise AssertionError("a process, a thread or a clock")
+
+os.fork = os.posix_spawn = subprocess.Popen = threading.Thread.start = forbidden
+time.time = time.monotonic = time.perf_counter = time.process_time = forbidden
+sys.modules |= {"sympy": None, "math_verify": None}
+PAIRS = [
+    (r"\frac12", "0.5", "correct"), ("x^2-1", "(x-1)(x+1)", "correct"), ("5", "6", "wrong"),
+    (r"\int_0^1 2x dx", "1", "unparsable"), (r"\sum_{k=1}^{\infty}\frac{1}{2^k}", "1", "unparsable"),
+    (r"\sum_{k=1}^{9999} \frac{1}{k^{k}}", "2", "unparsable"), ("(((", "2", "unparsable"),
+]
+for kind in ("strict", "qwen"):
+    grader = Grader(kind=kind)
+    items = [(rf"\boxed{{{answer}}}", gold, Rules(), False) for answer, gold, _ in PAIRS]
+    statuses = [grade.status for grade in grader.grade_many(items)]
+    grader.equivalent(r"\lim_{x\to 0} x", "0")
+    assert kind == "qwen" or statuses == [status for *_, status in PAIRS], statuses
+assert not [name for name in sys.modules if name.split(".")[0] in ("latex2sympy2_extended", "antlr4", "torch")]
+"""
+
+
+def test_mathematics_needs_no_process_no_clock_no_sympy() -> None:
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", PURE], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, "")

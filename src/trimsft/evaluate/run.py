@@ -96,7 +96,7 @@ def evaluate(
             evaluations = {task.name: task.prepare(engine) for task in unfinished}
         if left:
             kind = cast(Literal["strict", "qwen"], "strict" if scorer else settings.grader)
-            grader = held.enter_context(Grader(kind=kind, scorer=scorer))
+            grader = Grader(kind=kind, scorer=scorer)
         for task in left:
             if task in unfinished:
                 on_start(task.name, evaluations[task.name].prompts)

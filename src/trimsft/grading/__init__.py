@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any
 from trimsft.grading.rules import GRADER_VERSION, Grade, Grading, Rules
 
 if TYPE_CHECKING:
-    from trimsft.grading.boxes import extract_answer
-    from trimsft.grading.grader import Grader, grade
-    from trimsft.grading.own import Scorer, load_scorer
+    from trimsft.grading.grader import Grader, Scorer, grade, load_scorer
 
-__all__ = [
-    "GRADER_VERSION", "Grade", "Grader", "Grading", "Rules", "Scorer", "extract_answer", "grade", "load_scorer",
-]  # fmt: skip
-
-_HOMES = {"extract_answer": "boxes", "Grader": "grader", "grade": "grader", "Scorer": "own", "load_scorer": "own"}
+__all__ = ["GRADER_VERSION", "Grade", "Grader", "Grading", "Rules", "Scorer", "grade", "load_scorer"]
 
 
 def __getattr__(name: str) -> Any:
-    """The grader brings mpmath along; who only reads settings or problems does not wait for it."""
-    if name not in _HOMES:
+    """Import the grader when it is first used: reading settings or problems does not wait for mpmath."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.grader"), name)

@@ -1,33 +1,34 @@
-r"""Grading a response against a gold: find the answer, clean both, compare, and say how it ended.
+r"""Grade a response against a gold: find the answer, clean both, compare, and say how it ended.
 
     >>> grade(r"so it is \boxed{\frac12}.", "0.5")
     Grade(correct=True, status='correct', answer='\\frac12')
     >>> grade(r"\boxed{3}", ("2", "3")).correct
     True
 
-All is decided in this process, within limits that count characters, nodes and digits, so that a verdict does not
-depend on the machine. Patterns of anybody's alone are run in a process of their own (`patterns.py`).
+Limits count characters, nodes and digits, so that a verdict does not depend on the machine; a search for a user's
+pattern alone is bounded by processor time.
 """
 
 from __future__ import annotations
 
-import atexit
-import unicodedata
+import hashlib
+import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
-from trimsft.errors import UsageError, one_line
+import regex  # type: ignore[import-untyped]
+
+from trimsft import own_code
+from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.grading import qwen
-from trimsft.grading.boxes import extract_all, extract_answer
-from trimsft.grading.compare import compare
-from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
-from trimsft.grading.own import Scorer
-from trimsft.grading.patterns import PatternSearch
+from trimsft.grading.answers import extract_answer, same_text, stated_choice, stated_text
+from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
+from trimsft.grading.compare_shapes import compare
 from trimsft.grading.rules import GRADER_VERSION, LETTERS, Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
-from trimsft.grading.texts import same_text, stated_choice, stated_text
 
 Kind = Literal["strict", "qwen"]
 Gold = str | tuple[str, ...] | list[str]
@@ -40,12 +41,12 @@ _OF_MATHEMATICS = ("multiple", "tolerance", "absolute", "unit")
 
 
 class Grader:
-    """Grades responses; a context manager, because patterns are searched for in a process."""
+    """Grade responses, and remember what was decided."""
 
     def __init__(self, *, kind: Kind = "strict", seconds: float = 1.5, scorer: Scorer | None = None) -> None:
         """Set up a grader; `seconds` of processor time bound the search for a pattern in one response.
 
-        A `scorer` of one's own takes the place of all rules.
+        A user's `scorer` takes the place of all rules.
         """
         if not 0 < seconds <= 600:
             raise ValueError(f"seconds={seconds!r}: expected a number in (0, 600]")
@@ -57,21 +58,10 @@ class Grader:
         self.uses_rules = scorer is None
         self.seconds = seconds
         self._scorer = scorer
-        self._patterns = PatternSearch()
         self._slow_patterns: dict[str, int] = {}
         self._cache: dict[tuple[str, str, Rules], Status] = {}
         self.ignored_rules: set[str] = set()
         """Fields of `Rules` that problems declared and this kind of grader has no use for."""
-
-    def __enter__(self) -> Grader:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the process of the patterns; a later grade starts it again."""
-        self._patterns.close()
 
     def grade(self, response: str, gold: Gold, rules: Rules = _DEFAULT, *, truncated: bool = False) -> Grade:
         """Return the verdict on one response; of several golds any will do."""
@@ -82,7 +72,7 @@ class Grader:
         if self._scorer is not None:
             grades = [self._scorer.grade(response, one, truncated) for one in golds]
             return next((grade for grade in grades if grade.correct), grades[0])
-        rules = self._used(rules)
+        rules = self._applicable(rules)
         try:
             answer = self._answer(response, golds, rules, truncated)
         except TimeoutError:
@@ -98,21 +88,21 @@ class Grader:
         return [self.grade(response, gold, rules, truncated=truncated) for response, gold, rules, truncated in items]
 
     def equivalent(self, a: str, b: str, rules: Rules = _DEFAULT) -> bool:
-        """Whether two answers count as one vote: each must be correct when the other is the gold."""
+        """Return whether two answers count as one vote: each must be correct when the other is the gold."""
         if self._scorer is not None:
             return same_text(a, b)
-        rules = self._used(rules)
+        rules = self._applicable(rules)
         return self._status(a, b, rules) == "correct" and self._status(b, a, rules) == "correct"
 
-    def _used(self, rules: Rules) -> Rules:
-        """The rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
+    def _applicable(self, rules: Rules) -> Rules:
+        """Return the rules that apply: the lenient grader has its own mathematics, and notes what it leaves out."""
         if self.kind == "strict" or rules == _DEFAULT:
             return rules
         self.ignored_rules |= {name for name in _OF_MATHEMATICS if getattr(rules, name) != getattr(_DEFAULT, name)}
         return Rules(grading=rules.grading, choices=rules.choices)
 
-    def _answer(self, response: str, golds: Sequence[str], rules: Rules, truncated: bool) -> str | None:
-        """The answer as the model wrote it; raises `TimeoutError` where a pattern takes too long to find it."""
+    def _answer(self, response: str, golds: tuple[str, ...], rules: Rules, truncated: bool) -> str | None:
+        """Return the answer as the model wrote it; raise `TimeoutError` where a pattern takes too long to find it."""
         grading = rules.grading
         if grading.kind == "choice":
             return stated_choice(response, rules.choices)
@@ -125,76 +115,56 @@ class Grader:
         if self.kind == "qwen":
             return qwen.extract_answer(response)
         several = rules.multiple or any("," in gold and shape_of(clean(gold)).kind == "list" for gold in golds)
-        return extract_all(response) if several else extract_answer(response)
+        return extract_answer(response, several)
 
     def _find(self, pattern: str, response: str) -> str | None:
+        """Return what the one group of a pattern holds where it matches last and holds something."""
+        answer = ""
         try:
-            return self._patterns.find(pattern, response, self.seconds)
-        except TimeoutError:
+            for match in regex.finditer(pattern, response, timeout=self.seconds):
+                answer = (match[1] or "").strip() or answer
+        except (TimeoutError, MemoryError):
             slow = self._slow_patterns[pattern] = self._slow_patterns.get(pattern, 0) + 1
             if slow < _MOST_SLOW:
-                raise
+                raise TimeoutError from None
             took = f"took more than {self.seconds:g} s on each of {slow} responses"
             hint = "simplify it: a repetition within a repetition, (a+)+, may take for ever"
             raise UsageError(took, field="pattern", value=pattern, hint=hint) from None
+        return answer[: MAX_ANSWER + 1] or None
 
     def _status(self, gold: str, answer: str, rules: Rules) -> Status:
         question = (gold, answer, rules)
         status = self._cache.get(question)
         if status is None:
-            judged = _lenient if self.kind == "qwen" else _strict
-            if not rules.grading.is_mathematics:
-                judged = _as_text
             try:
-                status = judged(gold, answer, rules)
+                verdict = self._verdict(gold, answer, rules)
             except Exception as error:  # whatever a model has written, the other answers are graded
                 warnings.warn(
                     f"grading: {answer[:200]!r} against {gold[:200]!r} ended in "
                     f"{type(error).__name__}: {one_line(error)}. It counts as unparsable; please report it",
                     stacklevel=2,
                 )
-                status = "unparsable"
+                verdict = None
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
+            status = "unparsable" if verdict is None else "correct" if verdict else "wrong"
             self._cache[question] = status
         return status
 
-
-def _strict(gold: str, answer: str, rules: Rules) -> Status:
-    """Return the verdict by the rules of docs/grading.md."""
-    if gold.strip() == answer.strip():
-        return "correct"
-    if _too_complex(answer) or _too_complex(gold):
-        return "unparsable"
-    gold, answer = clean(gold), clean(answer)
-    return _named(compare(gold, answer, rules) if answer else None)
-
-
-def _lenient(gold: str, answer: str, rules: Rules) -> Status:
-    """Return the verdict by the lenient rules; `answer` is stripped, `rules` are the default."""
-    if _too_complex(answer) or _too_complex(gold):
-        return "unparsable"
-    return _named(qwen.math_equal(answer, qwen.strip(qwen.strip(gold))))
-
-
-def _as_text(gold: str, answer: str, rules: Rules) -> Status:
-    """Return the verdict on a letter, or on a text."""
-    if rules.grading.kind == "choice" and (len(answer) != 1 or answer not in LETTERS):
-        return "unparsable"
-    return _named(same_text(gold, answer, rules.grading.ignore_case))
-
-
-def _named(verdict: bool | None) -> Status:
-    if verdict is None:
-        return "unparsable"
-    return "correct" if verdict else "wrong"
-
-
-def _too_complex(text: str) -> bool:
-    """Whether an answer is longer or deeper nested than any that is read."""
-    # a character may stand for many
-    is_long = len(text) > MAX_ANSWER or len(unicodedata.normalize("NFKC", text)) > MAX_ANSWER
-    return is_long or depth_of(text) > MAX_DEPTH
+    def _verdict(self, gold: str, answer: str, rules: Rules) -> bool | None:
+        """Return whether an answer is the gold by the rules of docs/grading.md; None where it cannot be read."""
+        if not rules.grading.is_mathematics:
+            if rules.grading.kind == "choice" and (len(answer) != 1 or answer not in LETTERS):
+                return None
+            return same_text(gold, answer, rules.grading.ignore_case)
+        if self.kind == "strict" and gold.strip() == answer.strip():
+            return True
+        if is_too_complex(answer) or is_too_complex(gold):
+            return None
+        if self.kind == "qwen":
+            return qwen.math_equal(answer, qwen.strip(qwen.strip(gold)))
+        answer = clean(answer)
+        return compare(clean(gold), answer, rules) if answer else None
 
 
 def grade(
@@ -206,6 +176,54 @@ def grade(
 
 @cache
 def _shared_grader() -> Grader:
-    shared = Grader()
-    atexit.register(shared.close)
-    return shared
+    return Grader()
+
+
+# ---- scorers of users
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A user's function of a response and its gold, in place of all rules; `version` follows from the code of its file.
+
+    def score(response: str, gold: str) -> bool: ...
+    def score(response: str, gold: str) -> tuple[bool, str | None]: ...    # and the answer, by which samples vote
+
+    It runs in this process, without limits of time or memory: it is the user's own code, and never that of a file.
+    """
+
+    name: str
+    version: str
+    function: Callable[[str, str], Any]
+
+    def grade(self, response: str, gold: str, truncated: bool) -> Grade:
+        """Return the function's verdict; what it raises, or returns by mistake, ends the grading in one line."""
+        try:
+            said = self.function(response, gold)
+        except Exception as error:
+            where = f"on the response {response[:80]!r} to the gold {gold[:80]!r}"
+            raise TrimSFTError(f"{self.name} failed {where} ({type(error).__name__}: {one_line(error)})") from error
+        correct, answer = said if isinstance(said, tuple) and len(said) == 2 else (said, response.strip())
+        is_verdict = isinstance(correct, bool | int | float) or type(correct).__name__ in ("bool", "bool_")  # numpy's
+        if not is_verdict or correct not in (0, 1) or not (isinstance(answer, str) or answer is None):
+            returns = "True or False, or a pair of that and the answer (a text, or None)"
+            raise TrimSFTError(f"{self.name} must return {returns}, got {said!r:.200}")
+        if correct and answer is None:
+            raise TrimSFTError(f"{self.name} must return an answer where it returns True, got {said!r}")
+        if answer is None:
+            return Grade(False, "truncated" if truncated else "no_answer", None)
+        return Grade(bool(correct), "correct" if correct else "wrong", answer)
+
+
+def load_scorer(name: str) -> Scorer:
+    """Load the function of that name, from the current folder or an installed package; this runs its module."""
+    own_code.require_reference(name, field="grader", example="my_module:score")
+    function = own_code.load_attribute(name, field="grader")
+    try:
+        inspect.signature(function).bind("response", "gold")
+    except (TypeError, ValueError):
+        hint = "name a function of a response and its gold"
+        raise UsageError(f"{name!r} grades no responses", field="grader", hint=hint) from None
+    codes = own_code.fingerprints(own_code.source_files(name, function))
+    version = hashlib.sha256("".join(codes).encode()).hexdigest()[:12] if codes else "unknown"
+    return Scorer(name, version, function)

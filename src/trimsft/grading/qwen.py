@@ -14,10 +14,10 @@ this package's evaluator in place of sympy.
 import math
 import re
 
-from trimsft.grading.leaves import same_value, tree_of
-from trimsft.grading.normalize import MAX_ANSWER, MAX_DEPTH, clean, depth_of
+from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
 from trimsft.grading.rules import Rules
 from trimsft.grading.shapes import split_outside
+from trimsft.grading.single_values import same_value, tree_of
 from trimsft.grading.units import NUMBERS, closes_at
 from trimsft.grading.values import names_in
 
@@ -85,7 +85,7 @@ def _last_box(rest: str) -> str:
 def strip(text: str) -> str:
     """Without units, names, percent signs and spacing."""
     original = text = text.strip()
-    if len(text) > MAX_ANSWER or depth_of(text) > MAX_DEPTH:
+    if is_too_complex(text):
         return text
     text = _ARRAY.sub(r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
     for old, new in _RESPELLED:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -19,9 +18,12 @@ from trimsft.errors import UsageError, one_line
 from trimsft.options import unknown_name
 
 Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "unparsable"]
-
+GradingKind = Literal["math", "exact", "choice", "regex"]
+GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
 GRADER_VERSION = "6"  # raised whenever a grade may change: caches and stored samples carry it
-
+LETTERS = "ABCDEFGHIJ"  # of choices
+LONGEST_PATTERN = 1000
+EXAMPLE = "#### (-?[0-9.,]+)"  # for the solutions of GSM8K
 DECIMAL_TOLERANCE = 1e-6
 """Relative; between a decimal and an exact value that is no integer, as in 0.3333333 and 1/3."""
 
@@ -31,17 +33,8 @@ class Grade:
     """The verdict on one response."""
 
     correct: bool
-    status: Status  # correct | wrong | no_answer | truncated | timeout | unparsable; only the first is correct
+    status: Status  # only `correct` is correct
     answer: str | None  # the answer as the model wrote it, None where there is none
-
-
-GradingKind = Literal["math", "exact", "choice", "regex"]
-GRADING_KINDS: tuple[GradingKind, ...] = get_args(GradingKind)
-LETTERS = "ABCDEFGHIJ"
-"""What choices are called."""
-LONGEST_PATTERN = 1000
-EXAMPLE = "#### (-?[0-9.,]+)"
-"""The pattern of GSM8K's solutions."""
 
 
 @dataclass(frozen=True)
@@ -61,42 +54,40 @@ class Grading:
             raise unknown_name("grading", str(self.kind), GRADING_KINDS)
         if self.compare not in ("math", "exact"):
             raise unknown_name("compare", str(self.compare), ("math", "exact"))
-        if self.kind == "regex" and self.pattern is None:
-            raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
-        if self.kind != "regex" and self.pattern is not None:
-            raise UsageError(f"has no effect on grading {self.kind!r}", field="pattern", value=self.pattern)
-        if self.kind != "regex" and self.compare != "math":
-            raise UsageError(f"has no effect on grading {self.kind!r}", field="compare", value=self.compare)
-        if self.pattern is not None:
+        has_no_effect = {
+            "pattern": self.kind != "regex" and self.pattern is not None,
+            "compare": self.kind != "regex" and self.compare != "math",
+            "ignore_case": self.ignore_case and self.kind != "exact" and self.compare != "exact",
+        }
+        for field in (field for field, is_idle in has_no_effect.items() if is_idle):
+            raise UsageError(f"has no effect on grading {self.kind!r}", field=field, value=getattr(self, field))
+        if self.kind == "regex":
             _check_pattern(self.pattern)
-        if self.ignore_case and not self.compares_text:
-            raise UsageError(f"has no effect on grading {str(self)!r}", field="ignore_case", value=True)
-
-    @property
-    def compares_text(self) -> bool:
-        """Whether an answer must be the gold's text, but for spacing."""
-        return self.kind == "exact" or self.compare == "exact"
 
     @property
     def is_mathematics(self) -> bool:
-        """Whether answers are compared as mathematics, so that units and tolerances matter."""
-        return self.kind in ("math", "regex") and not self.compares_text
+        """Return whether answers are compared as mathematics, so that units and tolerances matter."""
+        return self.kind in ("math", "regex") and self.compare == "math"
 
     def __str__(self) -> str:
         how = f" {self.pattern!r} compared as {self.compare}" if self.kind == "regex" else ""
         return f"{self.kind}{how}{' without case' if self.ignore_case else ''}"
 
 
-def _check_pattern(pattern: str) -> None:
-    """Refuse a pattern that cannot be used; whether it is slow, a process finds out that can be killed."""
+def _check_pattern(pattern: str | None) -> None:
+    """Refuse a pattern that cannot be used; whether it is slow is seen where it is used."""
+    import regex  # type: ignore[import-untyped]
+
+    if pattern is None:
+        raise UsageError("is missing for grading 'regex'", field="pattern", hint=f"such as {EXAMPLE!r}")
     if len(pattern) > LONGEST_PATTERN:
         problem = f"must have at most {LONGEST_PATTERN:,} characters"
         raise UsageError(problem, field="pattern", value=f"{pattern[:40]}...")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            groups = re.compile(pattern).groups
-    except (re.error, RecursionError, OverflowError) as error:
+            groups = regex.compile(pattern).groups
+    except (regex.error, RecursionError, OverflowError) as error:
         problem = f"is no regular expression ({one_line(error)})"
         raise UsageError(problem, field="pattern", value=pattern) from error
     if groups != 1:

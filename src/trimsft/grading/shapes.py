@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from trimsft.grading.leaves import number_of, rounds_to, same_leaf, same_value, tree_of
-from trimsft.grading.normalize import key
+from trimsft.grading.clean import key
 from trimsft.grading.rules import Rules
+from trimsft.grading.single_values import number_of, rounds_to, same_leaf, same_value, tree_of
 from trimsft.grading.units import split_unit
 from trimsft.grading.values import names_in
 

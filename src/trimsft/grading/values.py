@@ -12,7 +12,7 @@ import hashlib
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
@@ -36,6 +36,7 @@ MAX_FACTORIAL = 2_050
 MAX_TERMS = 1_000
 FUEL = 6_000  # elementary operations allowed per evaluation; large rationals cost more
 COMPARISON_FUEL = 40_000  # and per comparison of two answers, whatever lists and sample points they have
+_NOTHING: Mapping[str, Fraction] = {}
 _FUEL_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
@@ -64,11 +65,13 @@ def one_comparison() -> Iterator[None]:
         _FUEL_LEFT.reset(token)
 
 
-def evaluate(*trees: Tree, point: int = 0, kind: str = "positive") -> tuple[list[Value], int]:
+def evaluate(
+    *trees: Tree, point: int = 0, kind: str = "positive", known: Mapping[str, Fraction] = _NOTHING
+) -> tuple[list[Value], int]:
     """Return the values at one sample point, and the bits that were enough to tell them apart."""
     precision = PRECISION
     for _ in range(_MOST_PASSES):
-        at, values, undefined = _Evaluation(point, kind, precision), [], None
+        at, values, undefined = _Evaluation(point, kind, precision, known), [], None
         try:
             values = [at(tree) for tree in trees]
         except Undefined as error:
@@ -87,10 +90,10 @@ def evaluate(*trees: Tree, point: int = 0, kind: str = "positive") -> tuple[list
 class _Evaluation:
     """Evaluate trees at one sample point."""
 
-    def __init__(self, point: int, kind: str, precision: int) -> None:
+    def __init__(self, point: int, kind: str, precision: int, known: Mapping[str, Fraction]) -> None:
         self.point, self.kind, self.precision = point, kind, precision
         self.fuel = FUEL
-        self.bound: dict[str, Fraction] = {}  # letters of sums and products
+        self.known = dict(known)  # values of letters: those of sums and products, too
         self.is_exact = True
         self.reach = 0  # largest binary exponent seen, of either sign
 
@@ -134,14 +137,14 @@ class _Evaluation:
             raise Undefined("bounds of a sum that are no integers")
         if last - first > MAX_TERMS:
             raise TooLarge("terms")
-        outside, value = self.bound, Fraction(int(kind == "prod"))
+        outside, value = self.known, Fraction(int(kind == "prod"))
         for number in range(int(first), int(last) + 1):
-            self.bound = outside | {name: Fraction(number)}
+            self.known = outside | {name: Fraction(number)}
             value = _checked(_OPERATIONS["add" if kind == "sum" else "mul"](value, self._value(term)))
             self._burn([value], False)
             value = _without_residue(value)
             self._note(value)
-        self.bound = outside
+        self.known = outside
         return value
 
     def _burn(self, arguments: list[Value], is_transcendental: bool) -> None:
@@ -164,8 +167,8 @@ class _Evaluation:
             self.reach = max(self.reach, size if value else 0)
 
     def _symbol(self, name: str) -> Value:
-        if name in self.bound:
-            return self.bound[name]
+        if name in self.known:
+            return self.known[name]
         if name in _CONSTANTS:
             return +_CONSTANTS[name]
         if self.kind == "integer":  # each of 2 to 41 once, in an order that depends on the name

@@ -12,13 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from trimsft.grading.choices import Choice, choice_of
+from trimsft.grading.answers import Choice, choice_of
+from trimsft.grading.clean import clean, key
 from trimsft.grading.expression import Tree
-from trimsft.grading.leaves import either, points, same_leaf, same_value, tree_of, tree_readings, word_of
-from trimsft.grading.normalize import clean, key
 from trimsft.grading.rules import Rules
 from trimsft.grading.sets import FLIPPED, same_set
 from trimsft.grading.shapes import Shape, readings, shape_of
+from trimsft.grading.single_values import either, points, same_leaf, same_value, tree_of, tree_readings, word_of
 from trimsft.grading.values import (
     TooLarge,
     Undefined,

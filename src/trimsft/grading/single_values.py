@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
+from trimsft.grading.clean import key
 from trimsft.grading.expression import Tree, Unreadable, read
-from trimsft.grading.normalize import key
 from trimsft.grading.rules import DECIMAL_TOLERANCE, Rules
 from trimsft.grading.units import PERCENT, Unit, name_of_words, split_unit, unit_of
 from trimsft.grading.values import Names, TooLarge, Undefined, close, evaluate, inexact, names_in, one_comparison

@@ -260,6 +260,12 @@ def depth_of(text: str) -> int:
     return deepest
 
 
+def is_too_complex(text: str) -> bool:
+    """Return whether a text is longer or deeper nested than any that is read."""
+    # a character may stand for many
+    return max(len(text), len(unicodedata.normalize("NFKC", text))) > MAX_ANSWER or depth_of(text) > MAX_DEPTH
+
+
 def key(text: str) -> str:
     """The text without spacing, for equality; a space between digits stays, as `1 2` is not 12."""
     return _NOT_BETWEEN_DIGITS.sub("", text)
