@@ -26,8 +26,7 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Con
 
 from trimsft.data.encode import Encoder
 from trimsft.data.templates import choose_template
-from trimsft.tokens.heads import Batch
-from trimsft.tokens.passes import WINDOW, make_batches
+from trimsft.tokens.forward import Batch, make_batches
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import BATCH_TOKENS, write_token_table
 
@@ -93,11 +92,8 @@ class Bench:
         with self.device:
             self.model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
         template = choose_template("auto", self.tokenizer)
-        self.batches: list[Batch] = []
-        for start in range(0, len(self.rows), WINDOW):
-            examples = Encoder(self.tokenizer, template).examples(self.rows[start : start + WINDOW], first=start)
-            pinned = self.device.type == "cuda"
-            self.batches += make_batches(examples, options.batch_tokens, filler=0, pinned=pinned)
+        examples, pinned = Encoder(self.tokenizer, template).examples(self.rows), self.device.type == "cuda"
+        self.batches: list[Batch] = list(make_batches(examples, options.batch_tokens, pinned=pinned))
         self.trained = sum(len(batch.labels) for batch in self.batches)
         self.total = sum(len(example) for batch in self.batches for example in batch.examples)
 
@@ -146,7 +142,7 @@ class Bench:
     def warm_up(self) -> None:
         """Kernels are compiled and chosen once, whoever runs first."""
         everything, self.batches = self.batches, [self.batches[0], self.batches[-1]]
-        rows, self.rows = self.rows, self.rows[:WINDOW]
+        rows, self.rows = self.rows, self.rows[:256]
         for masked in (True, False):
             self.plain(masked=masked)
         self.sliced()

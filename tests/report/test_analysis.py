@@ -18,7 +18,7 @@ from trimsft.report.figures import style
 from trimsft.study import paper, paper_tables
 from trimsft.study.paper_tables import write_paper_tables
 from trimsft.tables import escape_markdown
-from trimsft.tokens.table import TokenTable, read_token_table, writing
+from trimsft.tokens.table import SCHEMA, TokenTable, read_token_table, write_table
 
 TEXTS = [["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "$", "."] * 3, [" so", " x", " =", " 2", "."] * 4]
 
@@ -126,8 +126,7 @@ def test_what_is_missing_is_left_out_and_said(tmp_path: Path) -> None:
     table = make_table(tmp_path / "one.parquet", TEXTS)
     other = make_table(tmp_path / "other" / "tokens.parquet", TEXTS[:1])
     make_eval(tmp_path / "scored", "amc", [3])
-    with writing(tmp_path / "empty.parquet", {}):
-        pass
+    write_table(tmp_path / "empty.parquet", SCHEMA.empty_table(), {})
     runs = {"Base": table, "Other|data": other.parent, "Scored": tmp_path / "scored"}
     runs["Empty"] = tmp_path / "empty.parquet"
     done = write_analysis(tmp_path / "out", runs, parameters={"margin": 3.0}, write_more=write_paper_tables)

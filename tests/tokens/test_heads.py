@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.tokens import tiny
 from trimsft.errors import UsageError
 from trimsft.models import load_model
-from trimsft.tokens.heads import Reader
+from trimsft.tokens.forward import Reader
 from trimsft.tokens.write import write_token_table
 
 
@@ -47,7 +47,7 @@ def test_a_head_that_was_trained_beside_an_adapter_counts(folder: Path, tmp_path
     reader = Reader(model)
     ids = torch.arange(3, 12)[None]
     with torch.no_grad():
-        hidden, logits = reader._hidden_states(ids, None), model(ids).logits
+        hidden, logits = reader.hidden_states(ids, None), model(ids).logits
     torch.testing.assert_close(hidden @ reader.head.weight.T, logits)
 
 
@@ -61,4 +61,4 @@ def test_a_head_that_does_more_than_multiply_is_refused(folder: Path) -> None:
     head.weight = model.lm_head.weight
     model.lm_head = head
     with pytest.raises(UsageError, match=r"\(NormHead\) does not return hidden @ weight.T.*token table would be wrong"):
-        Reader(model)._hidden_states(torch.arange(3, 12)[None], None)
+        Reader(model).hidden_states(torch.arange(3, 12)[None], None)

@@ -76,6 +76,6 @@ def test_a_ratio_over_examples_is_covered() -> None:
         values = np.repeat(rng.normal(1.0, 1.0, size=60), lengths) + rng.normal(0, 1, size=len(example))
         table = TokenTable({"example": example}, {}, {})
         columns = [("tokens", np.ones(len(example))), ("value", values)]
-        found = ByExample(table, lambda part, columns=columns: columns).interval(ratio("value", "tokens"))  # type: ignore[misc]
+        found = ByExample(table, columns).interval(ratio("value", "tokens"))
         covered += found.low <= 1.0 <= found.high
     assert 180 <= covered <= 198

@@ -77,7 +77,7 @@ def test_several_models_and_a_sample(folder, phi, data) -> None:
 
 
 def test_the_last_share_makes_the_table(folder, data, monkeypatch) -> None:
-    monkeypatch.setattr("trimsft.tokens.passes.WINDOW", 6)
+    monkeypatch.setattr("trimsft.tokens.forward.WINDOW", 6)
     result = run(folder, "--data", data, "--shard", "2/2", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["pending"] == ["tokens-llama.parquet"]

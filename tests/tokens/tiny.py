@@ -17,7 +17,7 @@ from transformers import (
 
 from tests.data import toys
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.table import SCHEMA, schema_with, writing
+from trimsft.tokens.table import SCHEMA, as_arrow, write_table
 
 ROWS = [
     {"problem": f"What is {n}+{n}?", "solution": "It is so. " * (n % 3) + f"It is \\boxed{{{2 * n}}}."}
@@ -99,8 +99,7 @@ def make_table(
         arrays["top_logprobs"] = np.log(np.stack([p, 1 - p], axis=1)).tolist()
         arrays["top_texts"] = [[text, flat[-1][2]] for _, _, text in flat]
     metadata = {"model": "m", "data": {"rows": len(texts)}, "prompts": prompts, "versions": {"torch": "2"}}
-    with writing(path, metadata, schema_with(2 if top else 0)) as append:
-        append(arrays)
+    write_table(path, as_arrow(arrays), metadata)
     return path
 
 

@@ -22,7 +22,6 @@ from trimsft.data.encode import fingerprint_rows, load_tokenizer
 from trimsft.errors import RunError, UsageError, counted
 from trimsft.runs import environment, find_weights
 from trimsft.runs.files import written_beside
-from trimsft.tokens.parts import parts_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,7 @@ def _refuse_own_files(folder: AuditFolder, source: Source) -> None:
 
 def _leave_no_trace(folder: AuditFolder, made: list[Path]) -> None:
     """Where nothing was measured, the folder is bound to nothing, and not there if it was not before."""
-    if folder.tokens_path.exists() or parts_folder(folder.tokens_path).exists():
+    if folder.tokens_path.exists():
         return
     for path in (folder.config_path, folder.manifest_path, folder.path / ".lock"):
         path.unlink(missing_ok=True)

@@ -28,8 +28,7 @@ from trimsft.runs import JsonLines, RunDirectory
 from trimsft.runs.parsing import checked, read_json
 from trimsft.tokens.settings import name_of
 from trimsft.tokens.statistics.weighting import objective_of
-from trimsft.tokens.stored import open_token_table
-from trimsft.tokens.table import TokenTable, read_metadata
+from trimsft.tokens.table import TokenTable, read_metadata, read_token_table
 
 Kind = TypeVar("Kind")
 
@@ -94,8 +93,8 @@ class Run:
 
     @cached_property
     def table(self) -> TokenTable | None:
-        """Its token table, of which a large one is read in parts."""
-        return open_token_table(self.tokens_path) if self.tokens_path.is_file() else None
+        """Its token table."""
+        return read_token_table(self.tokens_path) if self.tokens_path.is_file() else None
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimsft.grading.steps import ArithmeticStep, arithmetic_steps
+from trimsft.intervals import Array
 from trimsft.report.course import Moment, start_of
 from trimsft.report.runs import Run, base_of
 from trimsft.report.sides import Side, sides_of
-from trimsft.tokens.statistics.quantiles import Array
 from trimsft.tokens.statistics.weighting import Regions, region_percents, weights_of
 from trimsft.tokens.table import TokenTable, read_token_table
 

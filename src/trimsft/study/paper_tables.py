@@ -79,9 +79,7 @@ def categories(table: TokenTable, about: str) -> Records:
     theirs = {row.category: row for row in paper.token_categories()}
     margin, bandwidth = CATEGORY_SETTING
     rows: list[Row] = []
-    counts = np.zeros(len(CATEGORIES), dtype=np.int64)
-    for part in table.parts():
-        counts += np.bincount(part["category"].astype(np.int64), minlength=len(CATEGORIES))
+    counts = np.bincount(table["category"], minlength=len(CATEGORIES))
     for (name, ours), count in zip(category_intervals(table, CATEGORY_SETTING).items(), counts.tolist(), strict=True):
         row: Row = {"category": name, "tokens": count}
         for field, interval in ours.items():

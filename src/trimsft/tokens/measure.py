@@ -10,13 +10,11 @@ from trimsft.data.formats import PAIR, find_form
 from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
-from trimsft.tokens.parts import parts_folder
 from trimsft.tokens.settings import TokenSettings, name_of
+from trimsft.tokens.statistics.verdict import Verdict, judge_table
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
-from trimsft.tokens.stored import open_token_table
-from trimsft.tokens.table import TokenTable, incomparable
-from trimsft.tokens.verdict import Verdict, judge_table
-from trimsft.tokens.write import alike, write_token_table
+from trimsft.tokens.table import TokenTable, incomparable, read_token_table
+from trimsft.tokens.write import alike, shares_of, write_token_table
 
 Progress = Callable[[str, int, int], None]  # called with the name of the model, rows done, and rows in all
 
@@ -83,10 +81,10 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
         before = _stamp(place)
         progress = partial(on_progress, name_of(model)) if on_progress is not None else None
         write_token_table(model, rows, place, on_progress=progress, **options)
-        if not place.exists() or parts_folder(place).exists():
+        if not place.exists() or shares_of(place):
             pending.append(place)
             continue
-        tables[model] = open_token_table(place)
+        tables[model] = read_token_table(place)
         weighed = diagnose(tables[model], objective, margin=MARGIN, bandwidth=BANDWIDTH)
         is_new = _stamp(place) != before
         summaries.append(_summarise(tables[model], model, place, settings.objective, weighed, is_new=is_new))

@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from trimsft.data.encode import Keep
 from trimsft.errors import UsageError
-from trimsft.models import load_config
 from trimsft.runs import RunDirectory, fingerprint_folder
 from trimsft.runs.parsing import checked
 
@@ -46,28 +43,26 @@ class Rendering:
         return TRUNCATION_MODES[self.truncation_mode or "keep_start"]
 
     def as_trained(self, models: Iterable[Any]) -> Rendering:
-        """What is not set here, as the runs among the models were trained, if all of them agree."""
+        """Return this with what is not set as the runs among the models were trained, if all of them agree."""
         trained = {_trained(model) for model in models if isinstance(model, str | Path)} - {None}
         was = trained.pop() if len(trained) == 1 else None
         if was is None:
             return self
         # another template's text may have no place for its system prompt
         keeps_system = self.system_prompt is None and self.template in ("auto", was.template)
-        return replace(
-            self,
-            template=was.template if self.template == "auto" else self.template,
-            system_prompt=was.system_prompt if keeps_system else self.system_prompt,
-            max_length=was.max_length if self.max_length is None else self.max_length,
-            truncation_mode=self.truncation_mode or was.truncation_mode,
-            assistant_only_loss=self.assistant_only_loss or was.assistant_only_loss,
-            completion_only_loss=(
-                was.completion_only_loss if self.completion_only_loss is None else self.completion_only_loss
-            ),
-        )
+        unset = {
+            "template": self.template == "auto",
+            "system_prompt": keeps_system,
+            "max_length": self.max_length is None,
+            "truncation_mode": self.truncation_mode is None,
+            "assistant_only_loss": not self.assistant_only_loss,
+            "completion_only_loss": self.completion_only_loss is None,
+        }
+        return replace(self, **{name: getattr(was, name) for name, is_unset in unset.items() if is_unset})
 
 
 def _trained(model: str | Path) -> Rendering | None:
-    """How a run directory rendered its rows; None for any other model."""
+    """Return how a run directory rendered its rows; None for any other model."""
     run = RunDirectory(model)
     config = run.read_config() if run.is_run() else None
     if config is None:
@@ -86,44 +81,8 @@ def _trained(model: str | Path) -> Rendering | None:
     return checked(Rendering, rendering, where=str(run.config_path))
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a model has room for; None where it does not say."""
-
-    vocabulary: int | None = None
-    positions: int | None = None
-    is_hard: bool = False
-    """Whether there is nothing beyond the last position, as with learned ones; else it is what the model knows."""
-
-
-def limits_of(source: Any) -> Limits:
-    """What the model's configuration says, before weights are loaded."""
-    config = load_config(source) if isinstance(source, str) else source.config
-    text = config.get_text_config()
-    positions = getattr(text, "max_position_embeddings", None)  # GPT-2's n_positions answers to it too
-    is_hard = bool(positions) and not getattr(text, "rope_parameters", None) and _has_table(source, config)
-    return Limits(getattr(text, "vocab_size", None), positions, is_hard)
-
-
-def _has_table(source: Any, config: Any) -> bool:
-    """Whether positions are rows of a table; a model without weights is enough to tell."""
-    from transformers import AutoModelForCausalLM
-
-    try:
-        with torch.device("meta"):
-            own = {"trust_remote_code": False}
-            model = AutoModelForCausalLM.from_config(config, **own) if isinstance(source, str) else source
-    except Exception:  # whatever keeps it from being built is said when it is loaded
-        return False
-    tables = [*model.named_buffers(), *((name, 0) for name, _ in model.named_modules())]
-    return any(name.rpartition(".")[2] in _POSITION_TABLES for name, _ in tables)
-
-
-_POSITION_TABLES = ("wpe", "embed_positions", "position_embeddings", "position_embedding")
-
-
 def fingerprint_model(model: Any) -> str | None:
-    """SHA-256 of a folder, or of samples of the parameters in memory; None for a name of the hub."""
+    """Return SHA-256 of a folder, or of samples of the parameters in memory; None for a name of the hub."""
     if isinstance(model, str | Path):
         return fingerprint_folder(Path(model)) if Path(model).is_dir() else None
     digest = hashlib.sha256()

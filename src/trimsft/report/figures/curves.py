@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from trimsft.intervals import Array
 from trimsft.report.colours import Objectives, lines_of
 from trimsft.report.figures.style import BLUE, COLUMN, GREY, STYLE, Drawing, draw_line, drawing, legend_below, shown
 from trimsft.runs.records import TelemetryLine, figures_of
 from trimsft.tokens.statistics.calibration import BINS, Calibration
 from trimsft.tokens.statistics.gaps import density, range_of
 from trimsft.tokens.statistics.groups import Group
-from trimsft.tokens.statistics.quantiles import Array, Column
 from trimsft.tokens.table import TokenTable
 
 FEWEST = 30  # bins with fewer tokens say nothing that a reader should see; the CSV has them all
@@ -29,7 +29,7 @@ def gap_distribution(
     tables: Mapping[str, TokenTable], *, margin: float, bandwidth: float, objectives: Objectives | None = None
 ) -> Drawing:
     """Figure 4: the density of the gaps of each run; the band is shaded."""
-    gaps = {label: Column(table, "gap") for label, table in tables.items()}
+    gaps = {label: table["gap"] for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), _POINTS)
     densities = {label: density(values, grid) for label, values in gaps.items()}
     return draw_gaps(grid, densities, margin=margin, bandwidth=bandwidth, objectives=objectives)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trimsft.intervals import Array
 from trimsft.report.figures.settings import field_label, in_order, value_text
 from trimsft.report.figures.style import (
     COLUMN,
@@ -23,7 +24,6 @@ from trimsft.report.figures.style import (
     shown,
 )
 from trimsft.tokens.statistics.intervals import PAPER_SETTINGS
-from trimsft.tokens.statistics.quantiles import Array, Column
 from trimsft.tokens.statistics.weighting import REGIONS, effective_ratio_grid
 from trimsft.tokens.table import TokenTable
 
@@ -84,8 +84,7 @@ def _draw_movement(axes: Axes, shares: Array, norm: Normalize) -> None:
 
 def effective_ratio_map(table: TokenTable, *, margin: float, bandwidth: float) -> Drawing:
     """R_eff over the plane, with lines of equal height; this setting and the paper's are marked."""
-    gaps = Column(table, "gap")
-    return draw_ratios(effective_ratio_grid(gaps, MARGINS.tolist(), BANDWIDTHS.tolist()), margin, bandwidth)
+    return draw_ratios(effective_ratio_grid(table["gap"], MARGINS.tolist(), BANDWIDTHS.tolist()), margin, bandwidth)
 
 
 def draw_ratios(ratios: Array, margin: float, bandwidth: float) -> Drawing:

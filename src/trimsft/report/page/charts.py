@@ -12,10 +12,9 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from trimsft.data.visible import visible
-from trimsft.intervals import Interval
+from trimsft.intervals import Array, Interval
 from trimsft.report.colours import METHOD_LINES, OTHER_LINE, Line, lines_of
 from trimsft.report.runs import Run
-from trimsft.tokens.statistics.quantiles import Array
 
 _CLASSES = {line: f"line-{name}" for name, line in {**METHOD_LINES, "other": OTHER_LINE}.items()}
 _STROKE = 2  # pixels; dashes are lengths in widths of the line

@@ -42,6 +42,7 @@ from trimsft.tokens.table import TokenTable
 _FINEST_STEP = 1 / 1024
 CELLS = 32_768  # of one run; where there are many runs, fewer (see `cells_each`)
 _CELLS_OF_ALL_RUNS = 100_000
+_AT_ONCE = 2**19  # tokens
 _FINEST_CELL, _COARSEST_CELL = 1 / 256, 4.0
 _WEIGHTED_BY_NLL = ("dft", "fsft")
 """Objectives whose weights are no functions of the gap; the sums over their weights are kept as they are."""
@@ -96,7 +97,9 @@ def corpus_cells(table: TokenTable, parameters: Mapping[str, float], most: int =
     """Packed cells of one table, sorted by category and gap, and for DFT and FSFT what needs no cells."""
     totals = {name: {"squares": 0.0, "high": 0} for name in _WEIGHTED_BY_NLL}
     cells, width = np.zeros((len(_FIELDS), 0)), 0.0 if len(table) <= most else _FINEST_CELL
-    for part in table.parts():
+    for start in range(0, len(table), _AT_ONCE):
+        columns = {name: values[start : start + _AT_ONCE] for name, values in table.columns.items()}
+        part = TokenTable(columns, {}, table.metadata)
         weights = {name: weights_of(objective_of(name, parameters), part) for name in _WEIGHTED_BY_NLL}
         for name, values in weights.items():
             totals[name]["squares"] += float(np.square(values).sum())

@@ -23,7 +23,6 @@ from trimsft.report.runs import Run, base_of
 from trimsft.runs.secrets import without_folders
 from trimsft.tokens.categories import CATEGORIES
 from trimsft.tokens.statistics.gaps import density, range_of
-from trimsft.tokens.statistics.quantiles import Column
 from trimsft.tokens.statistics.weighting import confidence, diagnose, objective_of, objectives_of
 from trimsft.tokens.table import TokenTable, incomparable
 
@@ -141,7 +140,7 @@ def _written(shown: Shown) -> list[dict[str, Any]]:
 def _gap_chart(tables: Tables, lines: Mapping[str, Any], parameters: Mapping[str, float]) -> Markup:
     import torch
 
-    gaps = {label: Column(table, "gap") for label, table in tables.items()}
+    gaps = {label: table["gap"] for label, table in tables.items()}
     grid = np.linspace(*range_of(list(gaps.values())), 301)
     gap = torch.from_numpy(grid)
     on_grid = TokenStats(nll=gap, gap=gap, gold_logit=gap, competitor=torch.zeros(len(gap), dtype=torch.int64))

@@ -8,8 +8,8 @@ handful of examples shows is not judged.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +39,7 @@ from trimsft.tokens.statistics.intervals import (
     weight_sums,
 )
 from trimsft.tokens.statistics.weighting import weights_of
-from trimsft.tokens.table import TokenTable, aligned
+from trimsft.tokens.table import TokenTable
 
 BAND = {"margin": DEFAULT_BAND[0], "bandwidth": DEFAULT_BAND[1]}
 _HEADINGS = {
@@ -203,15 +203,10 @@ def _mass_claims(table: TokenTable) -> list[Claim]:
 
 
 def _category_claim(table: TokenTable) -> Claim:
-    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
-        sft = part["gradient_norm"].astype(np.float64)
-        trim = weights_of(TrimSFT(1.0, 1.0), part) * sft
-        for number, name in enumerate(CATEGORIES):
-            belongs = part["category"] == number
-            yield ("sft", name), sft * belongs
-            yield ("trim", name), trim * belongs
-
-    sums = ByExample(table, columns)
+    sft = table["gradient_norm"].astype(np.float64)
+    masses = {"sft": sft, "trim": weights_of(TrimSFT(1.0, 1.0), table) * sft}
+    kinds = {name: table["category"] == number for number, name in enumerate(CATEGORIES)}
+    sums = ByExample(table, (((of, name), masses[of] * kinds[name]) for name in CATEGORIES for of in masses))
 
     def percent(means: Means, objective: str, category: str) -> Array:
         return np.asarray(100 * means[objective, category] / sum(means[objective, name] for name in CATEGORIES))
@@ -250,29 +245,10 @@ def _gap_claims(tables: Mapping[str, TokenTable]) -> list[Claim]:
 def _gap_difference(a: TokenTable, b: TokenTable, below: float | None) -> Interval:
     """The difference of the mean gap, or of the percent of tokens with a gap below."""
 
-    def columns(part: TokenTable) -> Iterator[tuple[Hashable, Array]]:
-        gaps = [part[name].astype(np.float64) for name in ("gap", "other_gap")]
-        one, other = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
-        yield "tokens", np.ones(len(part))
-        yield "difference", one - other
-
-    return ByExample(_Pair({}, {}, a.metadata, a, b), columns).interval(ratio("difference", "tokens"))
-
-
-@dataclass(frozen=True)
-class _Pair(TokenTable):
-    """The gaps of two tables of the same tokens, side by side."""
-
-    one: TokenTable
-    other: TokenTable
-
-    @property
-    def example_count(self) -> int:
-        return self.one.example_count
-
-    def parts(self) -> Iterator[TokenTable]:
-        for here, there in aligned(self.one, self.other, ("example", "gap")):
-            yield TokenTable({**here.columns, "other_gap": there["gap"]}, {}, self.metadata)
+    gaps = [table["gap"].astype(np.float64) for table in (a, b)]
+    one, other = gaps if below is None else [100.0 * (gap < below) for gap in gaps]
+    columns = [("tokens", np.ones_like(one)), ("difference", one - other)]
+    return ByExample(a, columns).interval(ratio("difference", "tokens"))
 
 
 def _text(interval: Interval, digits: int) -> str:

@@ -48,8 +48,7 @@ from trimsft.study.tables.summaries import Results, Summaries, labels_of, load_r
 from trimsft.study.tables.tokens import finite, token_claims, token_records, token_table
 from trimsft.tables import Cell as TableCell
 from trimsft.tables import Table, csv_of, escape_markdown, render, to_latex, to_text
-from trimsft.tokens.stored import open_token_table
-from trimsft.tokens.table import TokenTable
+from trimsft.tokens.table import TokenTable, read_token_table
 
 _METRICS: dict[str, tuple[str, ...]] = {
     "main": ("average", "greedy"),
@@ -164,7 +163,7 @@ def markdown_images(figures: Sequence[Path]) -> list[str]:
 def _token_tables(folder: StudyFolder, cells: Iterable[Cell]) -> dict[Cell, TokenTable]:
     """The tables of seed 0 at the default parameters: one for each objective."""
     wanted = [cell for cell in cells if cell == Cell(model=cell.model, objective=cell.objective)]
-    return {cell: open_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
+    return {cell: read_token_table(folder.tokens(cell)) for cell in wanted if folder.has_tokens(cell)}
 
 
 def _listed(judged: Sequence[Claim]) -> str:

@@ -7,16 +7,15 @@ Percentages of a grouping are of all tokens of the table, or of all gradient mas
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimsft.intervals import Array
 from trimsft.objectives import Objective, TrimSFT, WeighsTokens
 from trimsft.tokens.categories import CATEGORIES
-from trimsft.tokens.statistics.quantiles import Array
 from trimsft.tokens.statistics.weighting import objectives_of, region_of, sums_by, weights_of
 from trimsft.tokens.table import TokenTable
 
@@ -39,82 +38,56 @@ class Group:
 
 
 def by_category(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
-    """Numeric, symbol, connector, other."""
-    return group_tokens(
-        table, lambda part: part["category"].astype(np.int64), CATEGORIES, margin=margin, bandwidth=bandwidth
-    )
+    """Group tokens as numeric, symbol, connector, other."""
+    return group_tokens(table, table["category"].astype(np.int64), CATEGORIES, margin=margin, bandwidth=bandwidth)
 
 
 def by_tenth(table: TokenTable, *, margin: float, bandwidth: float) -> list[Group]:
-    """Each tenth of the solutions, the first to the last."""
+    """Group tokens by tenths of the solutions, the first to the last."""
+    place, length = places(table)
     names = [f"{10 * tenth} to {10 * tenth + 10} %" for tenth in range(10)]
-
-    def tenth_of(part: TokenTable) -> Numbers:
-        place, length = places(part)
-        return 10 * place // length
-
-    return group_tokens(table, tenth_of, names, margin=margin, bandwidth=bandwidth)
+    return group_tokens(table, 10 * place // length, names, margin=margin, bandwidth=bandwidth)
 
 
 def by_end(table: TokenTable, *, margin: float, bandwidth: float, ends: int = ENDS) -> list[Group]:
-    """The first and the last tokens of the solutions, one by one, and all between them; the first where both hold."""
-
-    def end_of(part: TokenTable) -> Numbers:
-        place, length = places(part)
-        back = length - 1 - place
-        return np.where(place < ends, place, np.where(back < ends, 2 * ends - back, ends))
-
+    """Group the first and the last tokens of the solutions one by one, and all between; the first where both hold."""
+    place, length = places(table)
+    back = length - 1 - place
+    which = np.where(place < ends, place, np.where(back < ends, 2 * ends - back, ends))
     names = [
         *(f"token {number + 1}" for number in range(ends)),
         "between",
         *("last token" if number == 0 else f"last but {number}" for number in reversed(range(ends))),
     ]
-    return group_tokens(table, end_of, names, margin=margin, bandwidth=bandwidth)
+    return group_tokens(table, which, names, margin=margin, bandwidth=bandwidth)
 
 
 def places(table: TokenTable) -> tuple[Numbers, Numbers]:
-    """Where each token stands in its example as the table has it, from 0, and how many tokens that has."""
+    """Return where each token stands in its example, from 0, and how many tokens that has."""
     _, which, lengths = np.unique(table["example"], return_inverse=True, return_counts=True)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    in_order = np.arange(len(table)) - np.repeat(starts, lengths)
-    if is_in_order(table):
-        return in_order, lengths[which]
+    starts = np.cumsum(lengths) - lengths
     place = np.empty(len(table), dtype=np.int64)
-    place[np.lexsort((table["position"], which))] = in_order
+    # in a table of another order, tokens of an example may stand apart
+    place[np.lexsort((table["position"], which))] = np.arange(len(table)) - np.repeat(starts, lengths)
     return place, lengths[which]
 
 
-def is_in_order(table: TokenTable) -> bool:
-    """Whether examples stand one after the other, and tokens as they do in them; so `trimsft tokens` writes them."""
-    step = np.diff(table["example"])
-    return bool(np.all((step > 0) | ((step == 0) & (np.diff(table["position"]) > 0))))
-
-
 def group_tokens(
-    table: TokenTable, groups: Callable[[TokenTable], Numbers], names: Sequence[str], *, margin: float, bandwidth: float
+    table: TokenTable, which: Numbers, names: Sequence[str], *, margin: float, bandwidth: float
 ) -> list[Group]:
-    """One line for each name; `groups` says which name each token of a part of the table has."""
-    tokens = np.zeros(len(names), dtype=np.int64)
-    nll, weight, inside, norm, mass = sums = np.zeros((5, len(names)))
-    norms = 0.0
-    for part in table.parts():
-        which, weights = groups(part), weights_of(TrimSFT(margin, bandwidth), part)
-        tokens += np.bincount(which, minlength=len(names))
-        norms += float(part["gradient_norm"].sum(dtype=np.float64))
-        for rows in part.slices():
-            norm_of, of_part = part["gradient_norm"][rows].astype(np.float64), weights[rows]
-            is_inside = region_of(part["gap"][rows].astype(np.float64), margin, bandwidth) == 1
-            columns = (part["nll"][rows], of_part, is_inside, norm_of, of_part * norm_of)
-            for total, values in zip(sums, columns, strict=True):
-                total += sums_by(which[rows], values.astype(np.float64), len(names))
+    """Return one group for each name; `which` has the index of the name of each token."""
+    weights, norm = weights_of(TrimSFT(margin, bandwidth), table), table["gradient_norm"].astype(np.float64)
+    is_inside = region_of(table["gap"], margin, bandwidth) == 1
+    columns = (np.ones_like(norm), table["nll"], weights, is_inside, norm, weights * norm)
+    tokens, nll, weight, inside, mass, trim_mass = (sums_by(which, values, len(names)) for values in columns)
     with np.errstate(invalid="ignore"):  # what has no tokens has no mean: NaN
         shares = {
-            "ratio_percent": 100 * tokens.astype(np.float64) / len(table),
+            "ratio_percent": 100 * tokens / len(table),
             "mean_nll": nll / tokens,
             "mean_weight": weight / tokens,
             "middle_percent": 100 * inside / tokens,
-            "sft_mass_percent": 100 * norm / norms,
-            "trim_mass_percent": 100 * mass / mass.sum(),
+            "sft_mass_percent": 100 * mass / mass.sum(),
+            "trim_mass_percent": 100 * trim_mass / trim_mass.sum(),
         }
     return [
         Group(name=name, tokens=int(tokens[at]), **{column: float(values[at]) for column, values in shares.items()})
@@ -139,28 +112,20 @@ class Examples:
 
 
 def per_example(table: TokenTable, objective: WeighsTokens) -> Examples:
-    """Means and masses of every example under one objective."""
-    parts = [_examples_of(part, objective) for part in table.parts()]
-    names = [one.name for one in fields(Examples)]
-    return Examples(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-
-
-def _examples_of(part: TokenTable, objective: WeighsTokens) -> Examples:
-    numbers, which, tokens = np.unique(part["example"], return_inverse=True, return_counts=True)
-    weights, norm = weights_of(objective, part), part["gradient_norm"].astype(np.float64)
-
-    def summed(values: Array) -> Array:
-        return sums_by(which, values, len(numbers))
-
+    """Return means and masses of every example under one objective."""
+    numbers, which, tokens = np.unique(table["example"], return_inverse=True, return_counts=True)
+    weights, norm = weights_of(objective, table), table["gradient_norm"].astype(np.float64)
+    columns = (table["nll"], weights, table["rank"] == 1, weights * norm, norm)
+    nll, weight, firsts, kept, mass = (sums_by(which, values, len(numbers)) for values in columns)
     with np.errstate(invalid="ignore"):  # an example without any gradient has nothing to trim: NaN
-        kept = summed(weights * norm) / summed(norm)
+        trimmed = 100 * (1 - kept / mass)
     return Examples(
         example=numbers.astype(np.int64),
         tokens=tokens.astype(np.int64),
-        mean_nll=summed(part["nll"].astype(np.float64)) / tokens,
-        mean_weight=summed(weights) / tokens,
-        first_choice_percent=100 * summed((part["rank"] == 1).astype(np.float64)) / tokens,
-        trimmed_mass_percent=100 * (1 - kept),
+        mean_nll=nll / tokens,
+        mean_weight=weight / tokens,
+        first_choice_percent=100 * firsts / tokens,
+        trimmed_mass_percent=trimmed,
     )
 
 
@@ -169,7 +134,7 @@ def _examples_of(part: TokenTable, objective: WeighsTokens) -> Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """The last tokens of all solutions that end: how sure the model is of them, and what the objectives make of them.
+    """The last tokens of all solutions that end: how sure the model is of them, and their weights.
 
     A token trimmed away is not learned from; when it is the one that ends a solution, the model does not learn to stop.
     """
@@ -187,36 +152,31 @@ class Ending:
 
 
 def ending(table: TokenTable, objectives: Mapping[str, Objective] | None = None) -> Ending | None:
-    """The end of the solutions as these objectives weigh it, by default the paper's; None where no example ends."""
-    eos, objectives = table.metadata.get("eos_id"), objectives or objectives_of()
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in ("nll", "gap", "rank")}  # one entry for each example
-    weight, mass, masses = (dict.fromkeys(objectives, 0.0) for _ in range(3))
-    for part in table.parts():
-        place, length = places(part)
-        where = place == length - 1
-        if eos is not None:
-            where &= np.isin(part["token_id"], eos)
-        for name, values in found.items():
-            values.append(part[name][where])
-        norm = part["gradient_norm"].astype(np.float64)
-        for name, objective in objectives.items():
-            weights = weights_of(objective, part)
-            weight[name] += float(weights[where].sum())
-            mass[name] += float((weights * norm)[where].sum())
-            masses[name] += float((weights * norm).sum())
-    ends = {name: np.concatenate(values) for name, values in found.items()}
-    ended = len(ends["gap"])
+    """Return the end of the solutions under these objectives, by default the paper's; None where no example ends."""
+    eos = table.metadata.get("eos_id")
+    place, length = places(table)
+    is_end = place == length - 1
+    if eos is not None:
+        is_end &= np.isin(table["token_id"], eos)
+    ended = int(is_end.sum())
     if not ended:
         return None
+    mean_weight, mass_percent = {}, {}
+    for name, objective in (objectives or objectives_of()).items():
+        weights = weights_of(objective, table)
+        mass = weights * table["gradient_norm"]
+        mean_weight[name] = float(weights[is_end].mean())
+        mass_percent[name] = 100 * float(mass[is_end].sum() / mass.sum()) if mass.sum() > 0 else math.nan
+    nll, gap, rank = (table[name][is_end] for name in ("nll", "gap", "rank"))
     return Ending(
         examples=table.example_count,
         ended=ended,
         known=eos is not None,
-        mean_nll=float(ends["nll"].mean(dtype=np.float64)),
-        median_gap=float(np.median(ends["gap"])),
-        median_rank=float(np.median(ends["rank"])),
-        first_choice_percent=100 * float(np.mean(ends["rank"] == 1)),
+        mean_nll=float(nll.mean(dtype=np.float64)),
+        median_gap=float(np.median(gap)),
+        median_rank=float(np.median(rank)),
+        first_choice_percent=100 * float(np.mean(rank == 1)),
         tokens_percent=100 * (ended / len(table)),
-        mean_weight={name: total / ended for name, total in weight.items()},
-        mass_percent={name: 100 * (mass[name] / masses[name]) if masses[name] > 0 else math.nan for name in objectives},
+        mean_weight=mean_weight,
+        mass_percent=mass_percent,
     )

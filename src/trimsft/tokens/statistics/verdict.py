@@ -1,7 +1,7 @@
-"""Whether a model supports the data, and which band would hold enough of its tokens.
+"""The verdict on whether a model supports the data, and the band that would hold enough of its tokens.
 
     verdict = judge_table(read_token_table(Path("tokens.parquet")))
-    verdict.sentence      # "The base supports this data: 2 % of the tokens are out of reach. ..."
+    verdict.sentence      # "The model supports this data: 2% of the tokens are out of reach ..."
     verdict.band          # Band(margin=4.5, bandwidth=2.4), or None where no band is advised
 
 A token is out of reach where its gap is below margin - 3 bandwidths: TrimSFT gives it no weight. Where that holds for
@@ -15,15 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimsft.objectives import BANDWIDTH, MARGIN
-from trimsft.tokens.statistics.quantiles import Column
-from trimsft.tokens.statistics.weighting import GapBins
+from trimsft.tokens.statistics.weighting import effective_ratio_grid
 from trimsft.tokens.table import TokenTable
 
 ENOUGH = 0.2
 """R_eff that a band should have: the paper's Qwen2.5-Math-1.5B has 0.21 at (1, 1). At the lab, whose base has 0.09
 there, bands that reach it score as well as DFT, and the paper's does not (docs/results.md)."""
 WIDEST = 6.0  # times the paper's band
-_WIDER = [1 + step / 2 for step in range(int(2 * (WIDEST - 1)) + 1)]
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,13 @@ class Band:
 
     @property
     def words(self) -> str:
-        """As `trimsft train` takes it."""
+        """Return the options of `trimsft train`."""
         return f"--objective trim --margin {self.margin:g} --bandwidth {self.bandwidth:g}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a token table says about training on its rows."""
+    """The gaps of a token table, judged for training on its rows."""
 
     out_of_reach: float  # share of the tokens
     paper_ratio: float  # R_eff of the paper's band
@@ -54,7 +52,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words, with the reasons."""
+        """Return the verdict in words, with the reasons."""
         reach = f"{self.out_of_reach:.0%} of the tokens are out of reach (gap below {MARGIN - 3 * BANDWIDTH:g})"
         if not self.is_supported:
             return f"The model does not support this data: {reach}. A fixed band would learn next to nothing."
@@ -74,15 +72,14 @@ class Verdict:
 
 
 def judge_table(table: TokenTable) -> Verdict:
-    """Look at the gaps alone; whether a band trains well is for an evaluation to say."""
-    lowest = MARGIN - 3 * BANDWIDTH
-    beyond = sum(int(np.count_nonzero(gap.astype(np.float64) < lowest)) for gap in Column(table, "gap"))
-    out_of_reach = beyond / len(table)
-    bins = GapBins(Column(table, "gap"))
-    ratios = [bins.effective_ratio(MARGIN * wider, BANDWIDTH * wider) for wider in _WIDER]
-    wide_enough = (at for at, ratio in zip(_WIDER, ratios, strict=True) if ratio >= ENOUGH)
-    chosen = next(wide_enough, None) if out_of_reach <= 0.5 else None
-    if chosen is None:
-        return Verdict(out_of_reach, ratios[0], None)
-    margin, bandwidth = round(MARGIN * chosen, 2), round(BANDWIDTH * chosen, 2)
-    return Verdict(out_of_reach, ratios[0], Band(margin, bandwidth, ratios[_WIDER.index(chosen)]))
+    """Judge by the gaps alone; whether a band trains well is for an evaluation to say."""
+    gap = table["gap"].astype(np.float64)
+    out_of_reach = float(np.mean(gap < MARGIN - 3 * BANDWIDTH))
+    wider = np.arange(1, WIDEST + 0.5, 0.5)
+    ratios = np.diag(effective_ratio_grid(gap, (MARGIN * wider).tolist(), (BANDWIDTH * wider).tolist())).tolist()
+    bands = [
+        Band(round(MARGIN * at, 2), round(BANDWIDTH * at, 2), ratio)
+        for at, ratio in zip(wider.tolist(), ratios, strict=True)
+    ]
+    advised = (band for band in bands if band.effective_ratio >= ENOUGH and out_of_reach <= 0.5)
+    return Verdict(out_of_reach, bands[0].effective_ratio, next(advised, None))

@@ -1,19 +1,20 @@
-"""What a causal LM says about each token it is trained on, without logits of all of them.
+"""The statistics of a causal LM for each token that it is trained on, without logits of all of them.
 
 The model's own forward runs with its output embedding replaced, so that the hidden states are those the head would
 get, whatever the model does before it; the statistics come from them in float32, chunk by chunk.
 
-    look = Reader(model).start(batch)     # a device is given work and not waited for
-    look.wait()["gap"]
+    reader = Reader(model, top=5)
+    columns = reader.read(examples, batch_tokens=16_384)      # columns["gap"], one for each trained token, row by row
 
 Shapes: T trained tokens, H hidden size, K alternatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,10 @@ from torch import Tensor
 from trimsft.data.encode import Example
 from trimsft.errors import UnsuitedHead, UsageError
 from trimsft.head.embedding import check_product, has_adapter, is_plain
-from trimsft.head.statistics import TokenStatistics, token_statistics
+from trimsft.head.statistics import token_statistics
 from trimsft.head.transform import PROBE, check_transform, logit_transform
 
-_FLOATS = ("nll", "gap", "entropy", "gradient_norm")
-_WHOLE = ("competitor_id", "rank")
+WINDOW = 256  # rows that are sorted into batches together
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,35 @@ class Batch:
     places: Tensor
     """For each trained token, in order: where in the flattened batch the hidden state stands that predicts it."""
     labels: Tensor  # the trained tokens
+
+
+def make_batches(
+    examples: Sequence[Example], batch_tokens: int, *, filler: int = 0, pinned: bool = False
+) -> Iterator[Batch]:
+    """Yield rows of like length together, within `batch_tokens` when padded, but those without a trained token."""
+    for start in range(0, len(examples), WINDOW):
+        batch: list[Example] = []
+        for example in sorted(examples[start : start + WINDOW], key=len):  # each new one is the longest so far
+            if batch and (len(batch) + 1) * len(example) > batch_tokens:
+                yield _padded(batch, filler, pinned)
+                batch = []
+            if example.completion:
+                batch.append(example)
+        if batch:
+            yield _padded(batch, filler, pinned)
+
+
+def _padded(examples: list[Example], filler: int, pinned: bool) -> Batch:
+    longest = len(examples[-1])
+    ids = np.full((len(examples), longest), filler, dtype=np.int64)
+    places, labels = [], []
+    for row, example in enumerate(examples):
+        ids[row, : len(example)] = example.prompt + example.completion
+        start = row * longest + len(example.prompt) - 1  # a token is predicted by the one before it
+        places.append(start + example.trained)
+        labels.append(example.labels)
+    tensors = [torch.from_numpy(array) for array in (ids, np.concatenate(places), np.concatenate(labels))]
+    return Batch(examples, *(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
 class Reader:
@@ -68,9 +97,37 @@ class Reader:
         # made once: a copy from the host would be waited for
         self._probe = self.head.weight.new_tensor(PROBE).reshape(1, 1, -1)
 
-    @torch.no_grad()
-    def start(self, batch: Batch) -> Look:
-        """Statistics of every trained token of a batch, in order, as soon as the device has them."""
+    @torch.inference_mode()
+    def read(
+        self, examples: Sequence[Example], batch_tokens: int, on_rows: Callable[[int], None] = lambda rows: None
+    ) -> dict[str, NDArray[Any]]:
+        """Return columns of the token table with an entry for each trained token, in the order of the examples.
+
+        `on_rows` is called after each batch with how many rows have gone through the model.
+        """
+        results: list[dict[str, NDArray[Any]]] = []
+        batched: list[Example] = []
+        started: Statistics | None = None
+        on_gpu = self.device.type == "cuda"
+        # kernels and events belong to the current device
+        with torch.cuda.device(self.device) if on_gpu else nullcontext():
+            batches = make_batches(examples, batch_tokens, filler=self.filler, pinned=on_gpu)
+            for batch in chain(batches, [None]):
+                # the next batch is on its way before anybody waits for the last one
+                next_one = None if batch is None else self.start(batch)
+                if started is not None:
+                    results.append(started.wait())
+                    batched += started.batch.examples
+                    on_rows(len(batched))
+                started = next_one
+        if not results:
+            return {}
+        rows = np.concatenate([np.full(len(one.trained), one.number) for one in batched])
+        order = np.argsort(rows, kind="stable")
+        return {name: np.concatenate([one[name] for one in results])[order] for name in results[0]}
+
+    def start(self, batch: Batch) -> Statistics:
+        """Give a device the work of a batch without waiting for it."""
         if int(batch.ids.max()) >= self.vocabulary:
             name, hint = type(self.model).__name__, "use the tokenizer that belongs to the model"
             problem = f"has token {int(batch.ids.max())}, the head of {name} only {self.vocabulary}"
@@ -82,8 +139,8 @@ class Reader:
         if self._needs_mask:
             lengths = torch.tensor([[len(example)] for example in batch.examples])
             mask = (torch.arange(batch.ids.shape[1]) < lengths).long().to(self.device)
-        hidden_TH = self._hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T)
-        statistics = token_statistics(
+        hidden_TH = self.hidden_states(ids, mask).flatten(end_dim=-2).index_select(0, places_T)
+        found = token_statistics(
             hidden_TH,
             self.head.weight,
             labels_T,
@@ -92,9 +149,20 @@ class Reader:
             softcap=self.softcap,
             top=self.top,
         )
-        return Look(batch, statistics)
+        columns = {
+            "nll": found.tokens.nll,
+            "gap": found.tokens.gap,
+            "entropy": found.tokens.entropy,
+            "gradient_norm": found.gradient_norm,
+            "competitor_id": found.tokens.competitor.int(),
+            "rank": found.rank,
+            "top_ids": found.top_ids,
+            "top_logprobs": found.top_logprobs,
+        }
+        return Statistics(batch, {name: values for name, values in columns.items() if values is not None})
 
-    def _hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Return what the model gives to its head."""
         seen: list[Tensor] = []
         with _in_place_of_the_head(self.head, seen, self._probe):
             out = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
@@ -107,7 +175,7 @@ class Reader:
         return seen[0]
 
     def _check(self, logits: Tensor, hidden: Tensor) -> None:
-        """That logits are what the statistics take them for."""
+        """Raise unless logits are what the statistics take them for."""
         name, harm = type(self.model).__name__, "its token table would be wrong"
         try:
             check_transform(logits, self.scale, self.softcap, name, harm=harm)
@@ -118,29 +186,20 @@ class Reader:
             raise
 
 
-class Look:
-    """Statistics on their way to the host."""
+class Statistics:
+    """Statistics of a batch on their way to the host, by the names of the table's columns."""
 
-    def __init__(self, batch: Batch, statistics: TokenStatistics) -> None:
+    def __init__(self, batch: Batch, columns: dict[str, Tensor]) -> None:
         self.batch = batch
-        tokens = statistics.tokens
-        assert tokens.entropy is not None
-        floats = [tokens.nll, tokens.gap, tokens.entropy, statistics.gradient_norm]
-        parts = [torch.stack(floats), torch.stack([tokens.competitor.int(), statistics.rank])]
-        parts += [part for part in (statistics.top_ids, statistics.top_logprobs) if part is not None]
-        self._host = [_copied(part) for part in parts]
-        self._arrived = torch.cuda.Event() if statistics.rank.is_cuda else None
-        if self._arrived is not None:
-            self._arrived.record(torch.cuda.current_stream(statistics.rank.device))
+        self._host = {name: values.to("cpu", non_blocking=True) for name, values in columns.items()}
+        self._arrived = torch.cuda.current_stream().record_event() if columns["nll"].is_cuda else None
 
     def wait(self) -> dict[str, NDArray[Any]]:
-        """The statistics, once they have arrived, by the names of the table's columns."""
+        """Return them, once they have arrived."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        floats, whole, *top = (part.numpy() for part in self._host)
-        named = dict(zip(_FLOATS, floats, strict=True)) | dict(zip(_WHOLE, whole, strict=True))
-        named |= dict(zip(("top_ids", "top_logprobs"), top, strict=False))
-        bad = ~(np.isfinite(named["nll"]) & np.isfinite(named["gap"]))
+        columns = {name: values.numpy() for name, values in self._host.items()}
+        bad = ~(np.isfinite(columns["nll"]) & np.isfinite(columns["gap"]))
         if bad.any():
             numbers = [example.number for example in self.batch.examples]
             rows = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
@@ -148,14 +207,7 @@ class Look:
                 f"rows {rows}: non-finite logits at {bad.sum()} of {len(bad)} trained tokens; look for NaN or inf in "
                 "the weights of the model, or give it another dtype"
             )
-        return named
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    if not tensor.is_cuda:
-        return tensor.cpu()
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return host.copy_(tensor, non_blocking=True)
+        return columns
 
 
 @contextmanager
