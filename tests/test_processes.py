@@ -53,7 +53,7 @@ def test_what_is_printed_is_no_answer_and_the_process_may_end_by_itself(
     child.close()
 
 
-@pytest.mark.parametrize("module", ["trimsft.tokens.shards", "trimsft.evaluate.engines.worker"])
+@pytest.mark.parametrize("module", ["trimsft.tokens.shards", "trimsft.evaluate.engines.several"])
 def test_a_process_ends_with_whoever_started_it(module: str) -> None:
     """Also one that measures tokens, however long its next window takes."""
     code = f"from trimsft.processes import Child; print(Child({module!r}).pid, flush=True); input()"

@@ -11,15 +11,23 @@ import pytest
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.evaluate.generate import Progress, fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
+from .scripted import ScriptedEngine
 from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, run
 
 TOTAL = 6 * 4
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder beside which pytest has no links."""
+    (tmp_path / "record").mkdir()
+    return tmp_path / "record"
 
 
 def lines(folder: Path) -> list[bytes]:

@@ -11,11 +11,12 @@ import pytest
 from tests.processes import finish, start, wait_for
 from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
-from trimsft.evaluate.engines import EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import EngineError, Request, Sampling
 from trimsft.evaluate.records import load_run
 from trimsft.evaluate.samples import IncompleteEvaluation
 from trimsft.grading import Grader
 
+from .scripted import ScriptedEngine
 from .test_server_engine import StandIn, serve
 from .tiny_model import CHAT, make_tokenizer
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
+from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.prompts import Prompt, Prompts
 from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, WantedKeys

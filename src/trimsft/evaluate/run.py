@@ -17,10 +17,8 @@ from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
-from trimsft.evaluate.engines.local import LocalModel, visible_gpus
-from trimsft.evaluate.engines.several import SeveralEngines
-from trimsft.evaluate.engines.worker import WorkerEngine
+from trimsft.evaluate.engines import Dialect, Engine, LocalModel, Sampling, identify_model, load_engine
+from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine, visible_gpus
 from trimsft.evaluate.generate import Evaluation, Progress, check, fill, instruction_of, settings_of
 from trimsft.evaluate.judge import judge, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
@@ -196,39 +194,24 @@ def make_engine(settings: EvalSettings) -> Engine:
     """What the settings name: servers where there are addresses, else copies of a model, one on each GPU."""
     if settings.server is not None:
         return _together([_server(address, settings) for address in settings.servers])
-    model = _local_model(settings)
-    if settings.executor == "ray":
-        return _on_cluster(model, settings.workers)
-    return _on_this_machine(model, settings.workers)
-
-
-def _on_this_machine(model: LocalModel, workers: int | None) -> Engine:
     import torch
 
-    gpus = visible_gpus() if torch.cuda.is_available() else []
-    copies, each = _copies(model, workers, [len(gpus)]), model.gpus_each
+    model = _local_model(settings)
+    gpus, each = visible_gpus() if torch.cuda.is_available() else [], model.tensor_parallel or 1
+    copies = _count_copies(each, settings.workers, len(gpus))
     if copies == 1:
-        return model.load()
+        return load_engine(model)
     shares = [",".join(gpus[first : first + each]) for first in range(0, copies * each, each)]
     return _together([WorkerEngine(model, share if gpus else None) for share in shares])
 
 
-def _on_cluster(model: LocalModel, workers: int | None) -> Engine:
-    from trimsft.evaluate.engines.ray_worker import RayEngine, gpus_of_machines
-
-    gpus = gpus_of_machines()
-    copies = _copies(model, workers, gpus)
-    return _together([RayEngine(model, model.gpus_each if any(gpus) else 0) for _ in range(copies)])
-
-
-def _copies(model: LocalModel, workers: int | None, gpus: Sequence[int]) -> int:
-    """How many copies of the model generate, by the GPUs of each machine; without any one, unless more are wanted."""
-    fit = sum(count // model.gpus_each for count in gpus)  # the GPUs of a copy are on one machine
-    if any(gpus) and (workers or 1) > fit:
-        problem = f"need {(workers or 1) * model.gpus_each} GPUs, and there are {' + '.join(map(str, gpus))}"
-        field, value = ("tensor_parallel", model.gpus_each) if workers is None else ("workers", workers)
-        raise UsageError(problem, field=field, value=value)
-    return workers or max(1, fit)
+def _count_copies(gpus_each: int, workers: int | None, gpus: int) -> int:
+    """Return how many copies of the model generate side by side; without GPUs one, unless more are wanted."""
+    copies = workers or max(1, gpus // gpus_each)
+    if gpus and copies * gpus_each > gpus:
+        field, value = ("tensor_parallel", gpus_each) if workers is None else ("workers", copies)
+        raise UsageError(f"need {copies * gpus_each} GPUs, and there are {gpus}", field=field, value=value)
+    return copies
 
 
 def _together(engines: Sequence[Engine]) -> Engine:

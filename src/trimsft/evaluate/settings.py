@@ -8,8 +8,7 @@ from typing import cast
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import refuse_unused_folder
-from trimsft.evaluate.engines.address import read_address
-from trimsft.evaluate.engines.base import DIALECTS, Sampling
+from trimsft.evaluate.engines import DIALECTS, Sampling
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
@@ -18,7 +17,6 @@ from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
 ENGINES = ("auto", "transformers", "vllm", "server")
-EXECUTORS = ("local", "ray")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
@@ -63,9 +61,7 @@ class EvalSettings:
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
     )
     timeout: float | None = option(None, help="Seconds that a server may take for one answer (default: 600).", above=0)
-    concurrency: int | None = option(
-        None, help="Requests to a server at once (default: 64; 1 for transformers serve).", least=1
-    )
+    concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
     samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
@@ -109,11 +105,6 @@ class EvalSettings:
         help="Copies of the model that generate side by side, a process each (default: one for each GPU, or for each "
         "--tensor-parallel GPUs).",
         least=1,
-    )
-    executor: str = option(
-        "local",
-        help="Where copies of the model run: on this machine, or on a Ray cluster (RAY_ADDRESS).",
-        choices=EXECUTORS,
     )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
@@ -189,12 +180,14 @@ class EvalSettings:
             if self.engine == "transformers":
                 self._refuse(self._given(*OF_VLLM), "with the engine 'transformers'")
             return
+        from trimsft.evaluate.engines.server_engine import read_address
+
         addresses = [read_address(address).url for address in self.servers]
         if twice := next((url for url in addresses if addresses.count(url) > 1), None):
             raise UsageError("is given twice", field="server", value=twice)
         if self.engine not in ("auto", "server"):
             self._refuse({"server": ",".join(addresses)}, f"with the engine {self.engine!r}")
-        loading = self._given("dtype", "revision", "gpu_memory", "workers", "executor", *OF_VLLM)
+        loading = self._given("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
         self._refuse(loading, "on a server, which has loaded its model already")
 
     def _given(self, *names: str) -> dict[str, object]:
