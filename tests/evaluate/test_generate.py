@@ -23,13 +23,6 @@ from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, 
 TOTAL = 6 * 4
 
 
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Path:
-    """A folder beside which pytest has no links."""
-    (tmp_path / "record").mkdir()
-    return tmp_path / "record"
-
-
 def lines(folder: Path) -> list[bytes]:
     return (folder / "samples.jsonl").read_bytes().splitlines()
 

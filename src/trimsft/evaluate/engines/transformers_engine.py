@@ -63,7 +63,8 @@ class TransformersEngine:
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
         source = model if isinstance(model, str | Path) else None
         self._revision = revision
-        self.model: Any = load_model(model, dtype=dtype, revision=revision).to(device) if source else model
+        loaded: Any = load_model(model, dtype=dtype, revision=revision).to(device) if source else model
+        self.model = loaded
         if tokenizer is None and source is None:
             raise ValueError("tokenizer: must be given with a loaded model, got None")
         self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
