@@ -22,7 +22,7 @@ from trimsft.evaluate.problems import (
     read_problems,
     write_problems,
 )
-from trimsft.evaluate.records import read_scores
+from trimsft.evaluate.scores import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
 from trimsft.report.page.answers import problem_rows

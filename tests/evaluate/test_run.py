@@ -12,8 +12,8 @@ from tests.processes import finish, start, wait_for
 from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
 from trimsft.evaluate.engines import EngineError, Request, Sampling
-from trimsft.evaluate.records import load_run
 from trimsft.evaluate.samples import IncompleteEvaluation
+from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader
 
 from .scripted import ScriptedEngine

@@ -20,7 +20,7 @@ from trimsft.evaluate.benchmarks import describe_source, load_benchmark
 from trimsft.evaluate.engines import Dialect, Engine, LocalModel, Sampling, identify_model, load_engine
 from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine, visible_gpus
 from trimsft.evaluate.generate import Evaluation, Progress, check, fill, instruction_of, settings_of
-from trimsft.evaluate.judge import judge, scores_as_recorded
+from trimsft.evaluate.grades import grade_record, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
 from trimsft.evaluate.prompts import Prompts, make_prompts
 from trimsft.evaluate.samples import SampleRecord
@@ -99,7 +99,7 @@ def evaluate(
             if task in unfinished:
                 on_start(task.name, evaluations[task.name].prompts)
                 fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
-            scores[task.name] = judge(task.record, grader, task.problems)
+            scores[task.name] = grade_record(task.record, grader, task.problems)
     return Evaluated(settings.run, tuple(score for score in scores.values() if score))
 
 
