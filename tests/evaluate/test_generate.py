@@ -117,7 +117,11 @@ def test_a_changed_setting_another_model_or_prompt_is_refused(tmp_path: Path) ->
     last = replace(shown, prompts=(*shown.prompts[:5], replace(shown.prompts[5], text="What else?")))
     for changes, model, says in (
         ({"sampling": Sampling(temperature=0.6)}, "a", "sampling.temperature: was 1.0, now 0.6"),
-        ({"prompts": other_prompts}, "a", "prompt.template: was 'plain', now 'deepseek'; prompt.example: was"),
+        (
+            {"prompts": other_prompts},
+            "a",
+            "prompt.template: was 'plain', now 'deepseek'; prompt.example: is another text",
+        ),
         ({}, "b", r"engine\.model: was 'a', now 'b'"),
         ({"prompts": last}, "a", "of 'p5' answers another prompt"),
     ):
