@@ -29,8 +29,8 @@ import transformers
 from measuring import machine
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from trimsft.evaluate.engines.base import Request, Sampling
-from trimsft.evaluate.engines.builds import bare_generation, pad_left
+from trimsft.evaluate.engines import Request, Sampling
+from trimsft.evaluate.engines.builds import bare_generation
 from trimsft.evaluate.engines.transformers_engine import CPU_ROWS, TransformersEngine
 
 SCORED = 1024
@@ -157,11 +157,15 @@ class Bench:
         texts: dict[int, Texts] = {}
         for start in range(0, len(order), at_once):
             part = order[start : start + at_once]
-            batch = pad_left([prompts[at] for at in part], self.model.device, self.stops[0])
+            rows = [prompts[at] for at in part]
+            padded = [[*[self.stops[0]] * (len(rows[0]) - len(row)), *row] for row in rows]
+            masks = [[*[0] * (len(rows[0]) - len(row)), *[1] * len(row)] for row in rows]
+            tensors = (torch.tensor(one, device=self.model.device) for one in (padded, masks))
+            batch = dict(zip(("input_ids", "attention_mask"), tensors, strict=True))
             with bare_generation(self.model):
-                rows = self.model.generate(**batch, generation_config=config)[:, batch["input_ids"].shape[1] :].tolist()
+                new = self.model.generate(**batch, generation_config=config)[:, len(padded[0]) :].tolist()
             for number, at in enumerate(part):
-                texts[at] = [self.until_stop(row) for row in rows[number * samples : (number + 1) * samples]]
+                texts[at] = [self.until_stop(row) for row in new[number * samples : (number + 1) * samples]]
         return [text for at in range(len(prompts)) for text in texts[at]]
 
     def continuous(self, prompts: Prompts, greedy: int | None = None) -> Texts:

@@ -5,7 +5,7 @@
         --source rho=rho --source Qwen2.5-Math=Qwen2.5-Math --out results/published.json
 
 A source that is not given is left out. Each dump becomes a record as `trimsft eval` writes it (settings.json,
-problems.jsonl, samples.jsonl), and from there on everything is the package's own: `judge` grades and scores. The
+problems.jsonl, samples.jsonl), and from there on everything is the package's own: `grade_record` grades and scores. The
 strict grader reads boxes alone; where a dump states answers otherwise ("A: 18"), the record it gets has the stated
 text appended in a box, and a response that states none stays without. The qwen grader gets the text as published.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.judge import judge
+from trimsft.evaluate.grades import grade_record
 from trimsft.evaluate.problems import Problem, fingerprint
 from trimsft.evaluate.samples import Sample, SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
@@ -200,7 +200,7 @@ def check(dump: Dump, clone: Path, strict: Grader, lenient: Grader, root: Path) 
         found["recorded_majority"] = _majority(rows)
     for grader, boxed in ((strict, dump.stated), (lenient, None)):
         record = write_record(root / f"{name}-{grader.kind}", dump, rows, boxed)
-        scores = judge(record, grader)
+        scores = grade_record(record, grader)
         grades = list(_json_lines((record.folder / "grades.jsonl").read_text("utf-8")))
         found[grader.kind] = {**_figures(scores), **_differences(rows, grades)}
     print({key: value for key, value in found.items() if not isinstance(value, dict)})

@@ -54,7 +54,7 @@ def test_what_is_printed_is_no_answer_and_the_process_may_end_by_itself(
 
 
 def test_a_process_ends_with_whoever_started_it() -> None:
-    child = 'Child("trimsft.evaluate.engines.worker")'
+    child = 'Child("trimsft.evaluate.engines.several")'
     code = f"from trimsft.processes import Child; print({child}.pid, flush=True); input()"
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     starter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)

@@ -2,7 +2,7 @@
 
 Here:
 
-    child = Child("trimsft.evaluate.engines.worker", {"CUDA_VISIBLE_DEVICES": "1"})
+    child = Child("trimsft.evaluate.engines.several", {"CUDA_VISIBLE_DEVICES": "1"})
     child.send({"model": "runs/trim"})
     child.read()                      # its next line; None: it has ended
     child.close()                     # ends it, with all that it has started

@@ -4,12 +4,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trimsft.evaluate.engines import Request, ScriptedEngine
+from trimsft.evaluate.engines import Request
 from trimsft.evaluate.generate import Evaluation, Progress, fill
 from trimsft.evaluate.problems import Problem
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import Key, Sample, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
+
+from .scripted import ScriptedEngine
 
 PROBLEMS = [Problem(f"p{number}", f"What is {number}+1?", str(number + 1)) for number in range(6)]
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from trimsft.cli import app
 from trimsft.evaluate import run
-from trimsft.evaluate.engines import ScriptedEngine
 
+from .scripted import ScriptedEngine
 from .test_run import able, benchmark
 
 __all__ = ["benchmark"]

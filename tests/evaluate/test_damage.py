@@ -12,8 +12,8 @@ import pytest
 
 from trimsft.errors import TrimSFTError
 from trimsft.evaluate import Evaluated
-from trimsft.evaluate.engines import ScriptedEngine
 
+from .scripted import ScriptedEngine
 from .test_run import KNOWN, able, benchmark, run_eval
 
 __all__ = ["benchmark", "run_eval"]

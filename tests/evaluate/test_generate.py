@@ -11,12 +11,13 @@ import pytest
 from tests.processes import start, wait_for
 from trimsft.errors import RunError, RunInUse
 from trimsft.evaluate import generate
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, ScriptedEngine
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
 from trimsft.evaluate.generate import Progress, fill, sample_seed
 from trimsft.evaluate.prompts import make_prompts
 from trimsft.evaluate.samples import GREEDY, IncompleteEvaluation, Key, SampleRecord
 from trimsft.evaluate.settings import EvalSettings
 
+from .scripted import ScriptedEngine
 from .scripted_run import PROBLEMS, all_requests, answer, complete, evaluation, run
 
 TOTAL = 6 * 4
@@ -116,7 +117,11 @@ def test_a_changed_setting_another_model_or_prompt_is_refused(tmp_path: Path) ->
     last = replace(shown, prompts=(*shown.prompts[:5], replace(shown.prompts[5], text="What else?")))
     for changes, model, says in (
         ({"sampling": Sampling(temperature=0.6)}, "a", "sampling.temperature: was 1.0, now 0.6"),
-        ({"prompts": other_prompts}, "a", "prompt.template: was 'plain', now 'deepseek'; prompt.example: was"),
+        (
+            {"prompts": other_prompts},
+            "a",
+            "prompt.template: was 'plain', now 'deepseek'; prompt.example: is another text",
+        ),
         ({}, "b", r"engine\.model: was 'a', now 'b'"),
         ({"prompts": last}, "a", "of 'p5' answers another prompt"),
     ):

@@ -13,7 +13,7 @@ import pytest
 from trimsft.errors import DataError, RunError, UsageError
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, run
 from trimsft.evaluate.benchmarks import load_benchmark
-from trimsft.evaluate.engines import EngineError, Request, ScriptedEngine
+from trimsft.evaluate.engines import EngineError, Request
 from trimsft.evaluate.problems import (
     Problem,
     describe_gradings,
@@ -22,11 +22,13 @@ from trimsft.evaluate.problems import (
     read_problems,
     write_problems,
 )
-from trimsft.evaluate.records import read_scores
+from trimsft.evaluate.scores import read_scores
 from trimsft.grading import GRADER_VERSION, Grading
 from trimsft.report.comparison import CompareSettings, compare
 from trimsft.report.page.answers import problem_rows
 from trimsft.report.runs import read_runs
+
+from .scripted import ScriptedEngine
 
 GSM8K = "#### (-?[0-9.,]+)"
 EXACT = {"problem": "Capital of France?", "answer": "Paris", "grading": "exact", "ignore_case": True}

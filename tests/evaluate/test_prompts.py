@@ -7,8 +7,7 @@ import pytest
 
 from trimsft.data.templates import SYSTEM_PROMPT, TemplateError
 from trimsft.errors import DataError, UsageError
-from trimsft.evaluate.prompts import make_prompts
-from trimsft.evaluate.shots import Shot, read_shots
+from trimsft.evaluate.prompts import Shot, make_prompts, read_shots
 
 from .tiny_model import CHAT, make_tokenizer
 

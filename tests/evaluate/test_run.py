@@ -11,11 +11,12 @@ import pytest
 from tests.processes import finish, start, wait_for
 from trimsft.errors import FAILED, RunError, Stopped, UsageError, exit_code
 from trimsft.evaluate import EvalSettings, Evaluated, evaluate, evaluate_model, run
-from trimsft.evaluate.engines import EngineError, Request, Sampling, ScriptedEngine
-from trimsft.evaluate.records import load_run
+from trimsft.evaluate.engines import EngineError, Request, Sampling
 from trimsft.evaluate.samples import IncompleteEvaluation
+from trimsft.evaluate.scores import load_run
 from trimsft.grading import Grader
 
+from .scripted import ScriptedEngine
 from .test_server_engine import StandIn, serve
 from .tiny_model import CHAT, make_tokenizer
 
@@ -293,7 +294,7 @@ def test_examples_and_stops_are_part_of_the_record(
     monkeypatch.setattr(run, "make_engine", asks_nothing)
     given: dict[str, Any] = {"out": tmp_path / "run", "template": "plain", "samples": 1, "stop": ["Q:"]}
     evaluate_model("m", str(benchmark), few_shot=shots, **given)
-    for other, says in (({"few_shot": None}, "few_shot: was 1, now None"), ({"stop": []}, "stop: was .*, now None")):
+    for other, says in (({"few_shot": None}, "few_shot: was 1, now None"), ({"stop": []}, "stop: was .*, now")):
         with pytest.raises(RunError, match=says):
             evaluate_model("m", str(benchmark), **{"few_shot": shots, **given} | other)
 

@@ -1,14 +1,28 @@
 """Scores of a benchmark: worked out by hand, independent of order, complete or refused, and what they add up to."""
 
 import dataclasses
+import json
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimsft.evaluate.scores import BenchmarkScore, macro, macros, over_runs, score
+from trimsft.errors import RunError
+from trimsft.evaluate.scores import (
+    BenchmarkScore,
+    GradedBy,
+    load_run,
+    macro,
+    macros,
+    over_runs,
+    read_scores,
+    score,
+    write_scores,
+)
 
 from .graded import random_counts, same, samples_of, score_of
 
@@ -83,34 +97,24 @@ def test_one_sample_is_the_average_and_more_pass(problems):
 
 
 @pytest.mark.parametrize(
-    ("samples", "expected", "message"),
+    ("samples", "message"),
     [
-        ([], None, "toy: no samples"),
-        (
-            [*samples_of("a", "1 1 1"), *samples_of("b", "1")],
-            None,
-            "1 of 2 problems have fewer than 3, such as 'b' with 1",
-        ),
-        (samples_of("a", "1 1"), {"a", "b", "c"}, "4 of 6 samples are missing: 2 of 3 problems"),
-        (samples_of("z", "1 1"), {"a"}, "1 problems are not of the benchmark, such as 'z'"),
-        (
-            [*samples_of("a", "1", greedy="1"), *samples_of("b", "1")],
-            None,
-            "1 of 2 greedy answers are missing, such as 'b'",
-        ),
-        ([*samples_of("a", "1"), *samples_of("a", "2")], None, "problem 'a' has sample 0 twice"),
-        ([*samples_of("a", "1", greedy="1"), *samples_of("a", "", greedy="1")], None, "'a' has greedy answer twice"),
-        ([dataclasses.replace(samples_of("a", "-")[0], correct=True)], None, "'a' is graded correct without an answer"),
+        ([], "toy: all problems must have the same samples, and there must be some"),
+        ([*samples_of("a", "1 1 1"), *samples_of("b", "1")], "all problems must have the same samples"),
+        ([*samples_of("a", "1", greedy="1"), *samples_of("b", "1 1")], "all problems must have the same samples"),
+        ([*samples_of("a", "1"), *samples_of("a", "2")], "problem 'a' has sample 0 twice"),
+        ([*samples_of("a", "1", greedy="1"), *samples_of("a", "", greedy="1")], "'a' has sample -1 twice"),
+        ([dataclasses.replace(samples_of("a", "-")[0], correct=True)], "'a' is graded correct without an answer"),
     ],
 )
-def test_incomplete_data_is_refused(samples, expected, message):
+def test_incomplete_data_is_refused(samples, message):
     with pytest.raises(ValueError, match=message):
-        score("toy", samples, same, expected=expected, resamples=10)
+        score("toy", samples, same, resamples=10)
 
 
 def test_greedy_decoding_alone_is_scored():
     samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
-    found = score("toy", samples, same, expected={"a", "b"}, resamples=50)
+    found = score("toy", samples, same, resamples=50)
     assert (found.problems, found.samples, found.pass_at, found.majority_at) == (2, 0, {}, {})
     assert found.greedy is not None and found.greedy.value == 0.5 == found.interval("greedy").value
     assert found.average is found.mean_tokens is None
@@ -118,8 +122,6 @@ def test_greedy_decoding_alone_is_scored():
     for metric in ("average", "tokens", "pass@1"):
         with pytest.raises(ValueError, match=f"no '{metric}' with 0 samples a problem; known: greedy$"):
             found.interval(metric)
-    with pytest.raises(ValueError, match="1 of 3 greedy answers are missing, such as 'c'"):
-        score("toy", samples, same, expected={"a", "b", "c"}, resamples=50)
 
 
 def test_groups_of_problems_have_scores_of_their_own():
@@ -185,3 +187,58 @@ def test_means_of_several_metrics_are_those_of_each():
     for metric, found in together.items():
         alone = over_runs([scores], metric, resamples=300)
         assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+
+
+# ---- scores.json
+
+STRICT = GradedBy("strict", "3")
+
+
+def test_scores_come_back_by_name_and_from_one_grader_only(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: holds no evaluation; make one with trimsft eval")):
+        load_run(tmp_path)
+    scores = {name: score_of(name, [1, 8], resamples=10) for name in ("b", "a")}
+    for name, one in scores.items():
+        write_scores(tmp_path / "eval" / name, one, STRICT)
+    assert load_run(tmp_path) == [scores["a"], scores["b"]]
+    assert load_run(tmp_path, ["b"]) == [scores["b"]]
+    assert str(read_scores(tmp_path / "eval/a").grader) == "strict 3"
+    with pytest.raises(RunError, match="holds no scores of 'gsm8k'; it has a, b"):
+        load_run(tmp_path, ["gsm8k"])
+    write_scores(tmp_path / "eval/b", scores["b"], GradedBy("qwen", "3"))
+    with pytest.raises(RunError, match="was graded by qwen 3 and strict 3; grade it again with one of them"):
+        load_run(tmp_path)
+
+
+def test_scores_without_samples_and_with_groups_come_back(tmp_path: Path) -> None:
+    samples = [*samples_of("a", "", greedy="1"), *samples_of("b", "", greedy="2")]
+    greedy = score("toy", samples, same, groups={"level": {"a": "1", "b": "2"}}, resamples=50)
+    write_scores(tmp_path / "toy", greedy, STRICT)
+    assert read_scores(tmp_path / "toy").scores == greedy and greedy.groups["level"]["2"].greedy.value == 0
+
+
+def test_damaged_scores_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "eval/a"
+    folder.mkdir(parents=True)
+    with pytest.raises(RunError, match="holds no scores; finish its evaluation with trimsft eval"):
+        load_run(tmp_path)
+    with pytest.raises(RunError, match="holds no scores; finish it with trimsft eval"):
+        read_scores(folder)
+    write_scores(folder, score_of("a", [1, 8], resamples=10), STRICT)
+    whole = json.loads((folder / "scores.json").read_text())
+    damages: list[tuple[object, str]] = [
+        ("{", "invalid JSON"),
+        ([], "should be an object"),
+        ({"statuses": None}, "statuses: input should be an object"),
+        ({"problems": "2"}, "problems: input should be a valid integer"),
+        ({"problems": 3}, "problems is 3, but it counts 2"),
+        ({"samples": 4}, "do not fit 4 samples"),
+        ({"benchmark": "b"}, "these are scores of 'b'"),
+        ({"pass_at": {}}, "do not fit 8 samples"),
+        ({"per_problem": [whole["per_problem"][0] | {"correct": 9}] * 2}, "problems is 2, but it counts 1"),
+    ]
+    for damage, message in damages:
+        damaged = whole | damage if isinstance(damage, dict) else damage
+        (folder / "scores.json").write_text("{" if damage == "{" else json.dumps(damaged))
+        with pytest.raises(RunError, match=message):
+            load_run(tmp_path)

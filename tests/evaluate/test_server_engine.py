@@ -1,21 +1,17 @@
-"""The server engine against a stand-in, and against a real `transformers serve` where it is installed."""
+"""The server engine against a stand-in."""
 
 import base64
 import contextlib
 import gc
 import gzip
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +21,6 @@ from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling, ser
 from trimsft.evaluate.engines.server_engine import ServerEngine
 
 from .test_engines import complete, make_requests
-from .tiny_model import save_model
 
 Answer = Callable[[dict[str, Any]], tuple[int, Any]]
 
@@ -35,20 +30,17 @@ class StandIn(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, owner: str = "vllm", models: tuple[str, ...] = ("m",), paths: tuple[str, ...] = ()) -> None:
+    def __init__(self, owner: str = "vllm", models: tuple[str, ...] = ("m",)) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer: Answer = echo
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
-        self.hang_ups = 0  # times that the description of the interface is broken off
+        self.hang_ups = 0  # times that the list of models is broken off
         self.sent = 0  # answers to requests
         self.retry_after: str | None = None  # what answers say of when to come again
         self.encoding = "gzip"  # of what is sent packed
         self.drip = 0.0  # seconds before each byte of an answer
-        self.pages: dict[str, Any] = {
-            "/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]},
-            "/openapi.json": {"paths": dict.fromkeys(paths)},
-        }
+        self.pages: dict[str, Any] = {"/v1/models": {"data": [{"id": name, "owned_by": owner} for name in models]}}
 
     @property
     def address(self) -> str:
@@ -60,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = self.server.pages.get(self.path)
-        if self.path == "/openapi.json" and self.server.hang_ups:
+        if self.server.hang_ups:
             self.server.hang_ups -= 1
             return
         self._send(page if isinstance(page, int) else 200 if page else 404, page or {})
@@ -135,21 +127,6 @@ def test_vllm_gets_token_ids_and_every_parameter(serve: Callable[..., StandIn]) 
     assert engine.identity == {"model": "m", "dialect": "vllm"} and isinstance(engine, Engine)
 
 
-def test_transformers_gets_a_whole_generation_config(serve: Callable[..., StandIn]) -> None:
-    """It would otherwise answer greedily, or with top-k 50, whatever temperature says."""
-    server = serve(owner="somebody", paths=("/load_model",))
-    engine = ServerEngine(server.address, "folder/model")
-    greedy, sampled = make_requests(samples=1)[:2]
-    assert [c.text for c in complete(engine, [greedy, sampled])] == ["seed 0", "seed 1"]
-    for (path, body), samples in zip(server.asked, (False, True), strict=True):  # one by one, so in order
-        assert path == "/v1/chat/completions" and body["messages"] == [dict(m) for m in greedy.messages or ()]
-        config = json.loads(body["generation_config"])
-        assert config["do_sample"] is samples and config["top_k"] == 0 and config["eos_token_id"] == [0, 2]
-        assert config["max_new_tokens"] == body["max_tokens"] == 12
-        known = "model messages temperature top_p max_tokens seed stop generation_config"
-        assert set(body) <= set(known.split())
-
-
 def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn]) -> None:
     server = serve(owner="somebody")
     engine = ServerEngine(server.address, dialect="openai")
@@ -162,8 +139,8 @@ def test_other_servers_get_what_the_interface_has(serve: Callable[..., StandIn])
 
 
 def test_a_server_that_does_not_say_what_it_is_is_not_guessed(serve: Callable[..., StandIn]) -> None:
-    server = serve(owner="somebody", paths=("/v1/completions",))
-    with pytest.raises(EngineError, match=r"does not say what kind of server it is, .* vllm, transformers, openai"):
+    server = serve(owner="somebody")
+    with pytest.raises(EngineError, match=r"does not say what kind of server it is, .* vllm, openai"):
         ServerEngine(server.address, pause=0.01)
     # several servers behind one address
     server.pages["/v1/models"] = {"data": [{"id": "m", "owned_by": "vllm"}, {"id": "n", "owned_by": "somebody"}]}
@@ -172,11 +149,9 @@ def test_a_server_that_does_not_say_what_it_is_is_not_guessed(serve: Callable[..
 
 
 def test_a_server_that_breaks_off_is_asked_again(serve: Callable[..., StandIn]) -> None:
-    """`transformers serve` without a hub cache fails at the list of models, and closes that connection."""
-    server = serve(owner="somebody", paths=("/load_model",))
-    server.pages["/v1/models"] = 500
+    server = serve()
     server.hang_ups = 2
-    assert ServerEngine(server.address, "m", pause=0.01).dialect == "transformers"
+    assert ServerEngine(server.address, "m", pause=0.01).dialect == "vllm"
     server.hang_ups = 99
     with pytest.raises(EngineError, match="nothing answers at"):
         ServerEngine(server.address, "m", pause=0.01)
@@ -422,47 +397,3 @@ def test_clear_errors(serve: Callable[..., StandIn], monkeypatch: pytest.MonkeyP
     complete(engine, make_requests(samples=0))
     assert server.headers[-1]["authorization"] == "Bearer secret"
     assert "secret" not in str((engine.identity, engine.details))
-
-
-def test_a_real_transformers_server(tmp_path: Path) -> None:
-    from transformers.utils.import_utils import is_serve_available
-
-    if not is_serve_available():
-        pytest.skip("transformers[serving] is not installed")
-    (tmp_path / "hub").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    model = save_model(tmp_path / "model")
-    start = "from transformers.cli.transformers import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", start, "serve", "--port", str(port), "--device", "cpu", "--dtype", "float32"],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        engine = wait_for(f"http://127.0.0.1:{port}", str(model))
-        assert engine.dialect == "transformers"
-        requests = make_requests(samples=3)
-        first, again = complete(engine, requests), complete(engine, requests[::-1])[::-1]
-        assert [c.text for c in first] == [c.text for c in again]
-        assert all(c.finish != "error" and 0 < c.tokens <= 12 for c in first)
-        assert len({c.text for c in first[1:4]}) == 3  # it samples
-        from .test_engines import TransformersEngine, make_model, make_tokenizer
-
-        plain = complete(TransformersEngine(make_model(), make_tokenizer()), requests)
-        assert [first[at].text for at in (0, 4, 8)] == [plain[at].text for at in (0, 4, 8)]  # greedy
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_for(address: str, model: str) -> ServerEngine:
-    limit = time.monotonic() + 120
-    while True:
-        try:
-            return ServerEngine(address, model)
-        except EngineError:
-            if time.monotonic() > limit:
-                raise
-            time.sleep(0.2)

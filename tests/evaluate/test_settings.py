@@ -37,7 +37,7 @@ def settings(**changes: Any) -> EvalSettings:
         ({"engine": "gpt"}, "engine", "unknown name 'gpt'"),
         ({"gpu_memory": 40}, "gpu_memory", "must be at most 1, got 40"),
         ({"gpu_memory": 0}, "gpu_memory", "must be above 0, got 0"),
-        (SERVER | {"server_dialect": "vlm"}, "server_dialect", "'vllm'? known: vllm, transformers, openai"),
+        (SERVER | {"server_dialect": "vlm"}, "server_dialect", "'vllm'? known: vllm, openai"),
         (SERVER | {"timeout": 0}, "timeout", "must be above 0, got 0"),
         (SERVER | {"concurrency": 0}, "concurrency", "must be at least 1, got 0"),
         ({"server": "localhost:8000"}, "server", "is no address of a server, got 'localhost:8000'"),

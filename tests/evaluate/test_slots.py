@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, shared_lines, slot_attention, slots
-from trimsft.evaluate.engines.draw import Drawer
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling
+from trimsft.evaluate.engines.drawing import Drawer
 from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+from trimsft.evaluate.slots import attention, sharing
+from trimsft.evaluate.slots import decoder as slots
 
 from .model_kinds import IN_SLOTS, make_kind
 from .tiny_model import make_model, make_tokenizer
@@ -36,7 +38,7 @@ def complete(model: Any, requests: list[Request], **settings: Any) -> list[Compl
 @pytest.fixture
 def a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """No slot shares the line of another, as on a GPU."""
-    monkeypatch.setattr(shared_lines, "SharingDecoder", slots.SlotDecoder)
+    monkeypatch.setattr(sharing, "SharingDecoder", slots.SlotDecoder)
 
 
 @pytest.mark.usefixtures("a_line_each")
@@ -71,9 +73,9 @@ def test_texts_that_begin_alike_are_computed_once(monkeypatch: pytest.MonkeyPatc
     alone = decode(slots.SlotDecoder, 18)
     begun = {(prompts[at], *text[:end]) for at, text in alone.items() for end in range(len(text))}
     assert len(begun) < 0.9 * sum(map(len, alone.values()))
-    assert decode(shared_lines.SharingDecoder, 18) == alone
+    assert decode(sharing.SharingDecoder, 18) == alone
     assert sum(rows) == len(begun)
-    assert decode(shared_lines.SharingDecoder, 5) == alone
+    assert decode(sharing.SharingDecoder, 5) == alone
 
 
 @pytest.mark.usefixtures("a_line_each")
@@ -129,9 +131,9 @@ def test_filters_hold_row_by_row() -> None:
 
 @pytest.mark.parametrize(("short", "factor"), [(1, 1.0), (0, torch.nan)])
 def test_wrong_logits_are_found_out(short: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = slot_attention.attend
+    right = attention.attend
     wrong = lambda q, k, v, lengths, *rest: factor * right(q, k, v, lengths - short, *rest)  # noqa: E731
-    monkeypatch.setattr(slot_attention, "attend", wrong)
+    monkeypatch.setattr(attention, "attend", wrong)
     with pytest.warns(UserWarning, match=r"logits differ by .* of their spread"):
         list(TransformersEngine(make_model(), make_tokenizer()).generate(make_requests()[4:]))
 
@@ -224,7 +226,7 @@ def test_a_model_generates_one_thing_at_a_time_and_gets_its_own_attention_back()
     for close in (False, True):
         first = TransformersEngine(model, make_tokenizer()).generate(make_requests())
         next(first)
-        assert model.config._attn_implementation == slot_attention.NAME
+        assert model.config._attn_implementation == attention.NAME
         with pytest.raises(EngineError, match="this model is generating already; finish or close that first"):
             next(TransformersEngine(model, make_tokenizer()).generate(make_requests()))
         assert first.close() is None if close else len(list(first)) == len(make_requests()) - 1
@@ -276,9 +278,9 @@ def test_what_cannot_be_asked(tokens: tuple[int, ...], new: int, says: str) -> N
 
 SCALE = 0.2
 TWISTS = {
-    "plain": slot_attention.PLAIN,
-    "capped": slot_attention.Twist(cap=1.5),
-    "with sinks": slot_attention.Twist(sinks=torch.linspace(-1, 3, 6)),
+    "plain": attention.PLAIN,
+    "capped": attention.Twist(cap=1.5),
+    "with sinks": attention.Twist(sinks=torch.linspace(-1, 3, 6)),
 }
 
 
@@ -288,7 +290,7 @@ def oracle(
     value: torch.Tensor,
     lengths: list[int],
     window: int | None = None,
-    twist: slot_attention.Twist = slot_attention.PLAIN,
+    twist: attention.Twist = attention.PLAIN,
 ) -> torch.Tensor:
     """Row by row and head by head in float64."""
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -333,18 +335,18 @@ def test_attention_agrees_with_float64(backend: str, window: int | None, twist: 
     query, key, value, lengths, counts = attention_case(torch.float32)
     extra = TWISTS[twist]
     if backend == "triton":
-        from trimsft.evaluate.engines.slot_kernel import attend
+        from trimsft.evaluate.slots.kernels import attend
 
         found = attend(query, key, value, lengths, SCALE, window, extra.cap, extra.sinks)
     else:
         value[0, :, 1:], key[0, :, 1:] = 0, 0  # sdpa multiplies what it masks; slots hold numbers everywhere
-        found = slot_attention._masked(query, key, value, lengths, SCALE, window, extra)
+        found = attention._masked(query, key, value, lengths, SCALE, window, extra)
     bound = 150 * torch.finfo(torch.float32).eps  # of a sum over 150 keys
     torch.testing.assert_close(found.double(), oracle(query, key, value, counts, window, extra), rtol=bound, atol=bound)
 
 
 def test_triton_draws_what_torch_draws() -> None:
-    from trimsft.evaluate.engines import slot_kernel
+    from trimsft.evaluate.slots import kernels
 
     torch.manual_seed(3)
     rows, size = 40, 5000
@@ -352,11 +354,11 @@ def test_triton_draws_what_torch_draws() -> None:
     samplings = [Sampling(temperature=t) for t in (0.0, 0.5, 1.0, 2.0)] * (rows // 4)
     drawer = Drawer(range(rows), samplings, logits.device)
     steps = torch.arange(rows) * 7
-    chosen = slot_kernel.choose(logits, drawer._keys, steps, drawer._inverse)
+    chosen = kernels.choose(logits, drawer._keys, steps, drawer._inverse)
     assert torch.equal(chosen, drawer.scores(logits, steps).argmax(dim=1))
     assert torch.equal(chosen[::4], logits[::4].argmax(dim=1)) and not torch.equal(chosen, logits.argmax(dim=1))
     tied = torch.zeros(1, size)
-    assert slot_kernel.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
+    assert kernels.choose(tied, drawer._keys[:1], steps[:1], drawer._inverse[:1]).item() == 0
 
 
 # on a GPU -----------------------------------------------------------------------------------------------------------
@@ -404,8 +406,8 @@ def test_gpu_attention_agrees_with_float64(dtype: torch.dtype, width: int) -> No
     query, key, value, lengths, counts = attention_case(dtype, "cuda", width)
     error = 1e-5 if dtype == torch.float32 else 2e-2
     for plain in TWISTS.values():
-        twist = slot_attention.Twist(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
-        found = slot_attention.attend(query, key, value, lengths, SCALE, None, twist).cpu().double()
+        twist = attention.Twist(plain.cap, None if plain.sinks is None else plain.sinks.to("cuda", dtype))
+        found = attention.attend(query, key, value, lengths, SCALE, None, twist).cpu().double()
         torch.testing.assert_close(found, oracle(query, key, value, counts, None, twist), rtol=error, atol=error)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.study.stub import InlineCrew, StubJob
 from trimsft.cli.studies import show_outcomes
 from trimsft.errors import RunError, UsageError
-from trimsft.evaluate.records import load_run
+from trimsft.evaluate.scores import load_run
 from trimsft.objectives import names
 from trimsft.runs import RunDirectory
 from trimsft.study import command, studies

@@ -45,7 +45,7 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
         return
-    from trimsft.evaluate.records import read_scores
+    from trimsft.evaluate.scores import read_scores
     from trimsft.report.tables.scores import group_tables, summary_table
     from trimsft.tables import to_rich
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from trimsft.cli.cells import Progress
 from trimsft.evaluate.compare import AVERAGE
-from trimsft.evaluate.records import load_run
+from trimsft.evaluate.scores import load_run
 from trimsft.intervals import Interval
 from trimsft.lab import TIERS
 from trimsft.study.cells import BASE, Cell, method_name

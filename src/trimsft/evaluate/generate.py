@@ -17,12 +17,11 @@ from typing import Any
 
 from trimsft.data.templates import resolve_template_name
 from trimsft.errors import RunError
-from trimsft.evaluate.engines.base import Engine, EngineError, Request, Sampling
+from trimsft.evaluate.engines import Engine, EngineError, Request, Sampling
 from trimsft.evaluate.problems import Problem, fingerprint
-from trimsft.evaluate.prompts import Prompt, Prompts
-from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, WantedKeys
+from trimsft.evaluate.prompts import Prompts, describe_shots, read_shots
+from trimsft.evaluate.samples import GREEDY, Key, Sample, SampleRecord, wanted_keys
 from trimsft.evaluate.settings import EvalSettings
-from trimsft.evaluate.shots import describe_shots, read_shots
 
 GIVE_UP_AFTER = 20
 """Failures in a row that end an attempt: a server that is gone does not come back for each of 4,000 requests."""
@@ -42,23 +41,22 @@ class Evaluation:
     """Where the problems were read from, for the record; what they are is known by their fingerprint."""
 
     def settings(self, engine: Engine) -> dict[str, Any]:
-        """Everything that the samples depend on; under `details`, what else is worth knowing."""
+        """Return everything that the samples depend on; under `details`, what else is worth knowing."""
         return {
             **settings_of(self.benchmark, self.problems, self.protocol, self.prompts),
             "engine": {"name": engine.name, **engine.identity},
             "details": {"source": self.source, "notes": list(self.prompts.notes), **engine.details},
         }
 
-    def wanted(self) -> WantedKeys:
-        """Every sample that is asked for, in the order of the problems."""
-        protocol = {"greedy": self.protocol.greedy, "samples": self.protocol.samples}
-        return WantedKeys(protocol, [problem.id for problem in self.problems])
+    def wanted(self) -> dict[Key, None]:
+        """Return every sample that is asked for, in the order of the problems."""
+        return wanted_keys(self.protocol.samples, self.protocol.greedy, (problem.id for problem in self.problems))
 
     def requests(self, keys: Iterable[Key]) -> dict[Key, Request]:
-        """The requests for these samples."""
+        """Return the requests for these samples."""
         sampled = _sampling(self.protocol, self.prompts)
         greedy = replace(sampled, temperature=0.0, top_p=1.0, top_k=0)
-        prompts = self._prompt_by_problem()
+        prompts = {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
         return {
             key: Request(
                 prompt=prompts[key.problem].text,
@@ -70,18 +68,16 @@ class Evaluation:
             for key in keys
         }
 
-    def prompt_shas(self) -> dict[str, str]:
-        """The fingerprint of each problem's prompt."""
-        return {problem: prompt.sha for problem, prompt in self._prompt_by_problem().items()}
-
-    def _prompt_by_problem(self) -> dict[str, Prompt]:
-        return {p.id: prompt for p, prompt in zip(self.problems, self.prompts.prompts, strict=True)}
+    def check(self, engine: Engine) -> None:
+        """Refuse what the engine cannot do, before anything is written: a request of each kind for each problem."""
+        kinds = [key for key in self.wanted() if key.sample in (GREEDY, 0)]
+        engine.check(list(self.requests(kinds).values()))
 
 
 def settings_of(
     benchmark: str, problems: Sequence[Problem], protocol: EvalSettings, prompts: Prompts | None = None
 ) -> dict[str, Any]:
-    """The settings of a record, but for the engine; without prompts, as far as no model or server has to be asked."""
+    """Return the settings of a record, but for the engine; without prompts, those known before a model is asked."""
     if prompts is not None:
         prompt = {"template": prompts.template, "system_prompt": prompts.system_prompt, "example": prompts.example}
         sampling = asdict(_sampling(protocol, prompts))
@@ -94,8 +90,7 @@ def settings_of(
     return {
         "benchmark": benchmark,
         "problems": {"count": len(problems), "sha256": fingerprint(problems)},
-        # None where nothing was said, as in records of older versions
-        "prompt": {**prompt, **describe_shots(shots), "stop": list(protocol.sampling.stop) or None},
+        "prompt": {**prompt, **describe_shots(shots), "stop": list(protocol.sampling.stop)},
         "sampling": sampling,
         "samples": protocol.samples,
         "greedy": protocol.greedy,
@@ -104,12 +99,12 @@ def settings_of(
 
 
 def instruction_of(protocol: EvalSettings, problems: Sequence[Problem]) -> str | None:
-    """The system prompt that was asked for: as a setting, or in the rows of the benchmark, where all have the same."""
+    """Return the system prompt that was asked for: as a setting, or in the rows of the benchmark, the same in all."""
     return problems[0].instruction if protocol.system_prompt is None else protocol.system_prompt
 
 
 def _sampling(protocol: EvalSettings, prompts: Prompts) -> Sampling:
-    """How samples are drawn, with all that ends them."""
+    """Return how samples are drawn, with all that ends them."""
     sampling = protocol.sampling
     return replace(
         sampling,
@@ -119,7 +114,7 @@ def _sampling(protocol: EvalSettings, prompts: Prompts) -> Sampling:
 
 
 def sample_seed(seed: int, key: Key) -> int:
-    """A seed of 31 bits, which every engine takes; it depends on nothing but its arguments."""
+    """Return a seed of 31 bits, which every engine takes; it depends on nothing but its arguments."""
     digest = hashlib.sha256(f"{seed}\0{key.problem}\0{key.sample}".encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
@@ -129,7 +124,7 @@ class Progress:
     """How far an evaluation is; rates count what this process has generated."""
 
     total: int
-    resumed: int  # samples that were there at the start
+    resumed: int  # samples that were recorded before
     generated: int = 0
     failed: int = 0  # requests that failed, each time
     tokens: int = 0
@@ -144,13 +139,17 @@ class Progress:
         return self.done == self.total
 
     def line(self) -> str:
-        """All of it in one line, with the time left once a few samples tell the rate."""
+        """Return all of it in one line, with the time left once a few samples tell the rate."""
         seconds = max(time.monotonic() - self.started, 1e-9)
         rate, missing = self.generated / seconds, self.total - self.done
-        speed = f", {rate:.3g}/s, {self.tokens / seconds:,.0f} tokens/s" if self.generated else ""
-        left = f", {_clock(missing / rate)} left" if self.generated >= TELLING and missing else ""
-        failed = f", {self.failed:,} failed" if self.failed else ""
-        return f"{self.done:,} of {self.total:,} samples{speed}{left}{failed}"
+        parts = [f"{self.done:,} of {self.total:,} samples"]
+        if self.generated:
+            parts += [f"{rate:.3g}/s", f"{self.tokens / seconds:,.0f} tokens/s"]
+        if self.generated >= TELLING and missing:
+            minutes, rest = divmod(round(missing / rate), 60)
+            hours, minutes = divmod(minutes, 60)
+            parts.append(f"{hours}:{minutes:02}:{rest:02} left" if hours else f"{minutes}:{rest:02} left")
+        return ", ".join([*parts, *([f"{self.failed:,} failed"] if self.failed else [])])
 
 
 def fill(
@@ -164,10 +163,17 @@ def fill(
 ) -> Progress:
     """Generate what is missing; requests that fail are asked again, up to `attempts` times, with longer pauses."""
     keys = evaluation.wanted()
+    shas = {p.id: prompt.sha for p, prompt in zip(evaluation.problems, evaluation.prompts.prompts, strict=True)}
     with record.lock(), contextlib.closing(record):
-        settings, shas = evaluation.settings(engine), evaluation.prompt_shas()
+        settings = evaluation.settings(engine)
         record.refuse_other(settings, evaluation.problems)
-        _refuse_other_prompts(record, shas)
+        for sample in record:
+            if shas.get(sample.problem) != sample.prompt_sha:
+                raise RunError(
+                    f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the "
+                    "one asked now (has the chat template changed?)",
+                    hint="choose another output directory",
+                )
         record.settle(settings, evaluation.problems)
         missing = record.missing(keys)
         progress = Progress(len(keys), resumed=len(keys) - len(missing))
@@ -179,12 +185,6 @@ def fill(
             _ask(record, evaluation.requests(missing), shas, engine, progress, on_progress)
             missing = record.missing(missing)
         return progress
-
-
-def check(evaluation: Evaluation, engine: Engine) -> None:
-    """Refuse what the engine cannot do, before anything is written: one request of each kind for each problem."""
-    kinds = [key for key in evaluation.wanted() if key.sample in (GREEDY, 0)]
-    engine.check(list(evaluation.requests(kinds).values()))
 
 
 def _ask(
@@ -202,9 +202,8 @@ def _ask(
         for completion in completions:
             key = keys.pop(completion.index, None)
             if key is None:
-                raise EngineError(
-                    f"{engine.name} answers request {completion.index} twice, or nobody's", field="engine"
-                )
+                problem = f"{engine.name} answers request {completion.index} twice, or one that was not asked"
+                raise EngineError(problem, field="engine")
             if completion.finish == "error":
                 progress.failed += 1
                 in_a_row += 1
@@ -220,20 +219,4 @@ def _ask(
                 return
     finally:
         if close := getattr(completions, "close", None):
-            close()  # so that the engine knows that nobody listens any more
-
-
-def _refuse_other_prompts(record: SampleRecord, shas: Mapping[str, str]) -> None:
-    for sample in record:
-        if shas.get(sample.problem) != sample.prompt_sha:
-            raise RunError(
-                f"{record.folder}: sample {sample.sample} of {sample.problem!r} answers another prompt than the one "
-                "asked now (has the chat template changed?)",
-                hint="choose another output directory",
-            )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+            close()  # so that the engine knows that its answers are not read any more

@@ -1,4 +1,4 @@
-"""What the samples of one problem came to, and every metric that follows from it.
+"""Counts over the samples of one problem, and every metric that follows from them.
 
 Answers that say the same form a cluster; pass@k and majority@k average exactly over every way to choose k of the n
 samples that were drawn.
@@ -41,7 +41,7 @@ Equivalent = Callable[[str, str], bool]
 
 
 def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int | None]:
-    """The cluster of each answer, 0 for the one of the most frequent answer; None abstains.
+    """Return the cluster of each answer, 0 for the one of the most frequent answer; None abstains.
 
     Equivalence of mathematical answers is neither symmetric nor transitive in practice, so the result must not depend
     on who asks whom first. Distinct answers are taken from the most to the least frequent, equally frequent ones by
@@ -60,7 +60,7 @@ def cluster(answers: Sequence[str | None], equivalent: Equivalent) -> list[int |
 
 
 def representatives(answers: Sequence[str | None], clusters: Sequence[int | None]) -> list[str]:
-    """The answer each cluster stands for: its most frequent text, the first in text order among equals."""
+    """Return the answer that each cluster stands for: its most frequent text, the first in text order among equals."""
     cluster_of = dict(zip(answers, clusters, strict=True))
     first: dict[int, str] = {}
     for text in _by_frequency(answers):
@@ -79,7 +79,7 @@ def _by_frequency(answers: Sequence[str | None]) -> list[str]:
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:
-    """The chance that k of n samples, `correct` of which are right, hold a right one: 1 - C(n-c, k) / C(n, k)."""
+    """Return the chance that k of n samples, `correct` of them right, hold a right one: 1 - C(n-c, k) / C(n, k)."""
     if not 0 <= correct <= n:
         raise ValueError(f"correct: must be from 0 to n = {n}, got {correct}")
     _require_subset(n, k)
@@ -90,14 +90,14 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 @functools.lru_cache(maxsize=16_384)
 def pass_curve(correct: int, n: int) -> Array:
-    """pass@k for k = 1 to n."""
+    """Return pass@k for k = 1 to n."""
     curve = np.array([pass_at_k(n, correct, k) for k in range(1, n + 1)])
     curve.setflags(write=False)  # it is cached
     return curve
 
 
 def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[int, bool]) -> float:
-    """The chance that the vote of k of these samples elects a correct cluster.
+    """Return the chance that the vote of k of these samples elects a correct cluster.
 
     Args:
         clusters: what each sample votes for, as `cluster` gives it; None abstains.
@@ -117,7 +117,7 @@ def majority_at_k(clusters: Sequence[int | None], k: int, *, correct: Mapping[in
 
 @functools.lru_cache(maxsize=16_384)
 def majority_curve(right: tuple[int, ...], wrong: tuple[int, ...], n: int) -> Array:
-    """majority@k for k = 1 to n, from the sizes of the right and the wrong clusters; the other samples abstain.
+    """Return majority@k for k = 1 to n, from the sizes of the right and the wrong clusters; the other samples abstain.
 
     The winners' number of votes, `top`, is fixed in turn. `ways[k, j]` counts the k-subsets in which no cluster has
     more votes and j clusters have as many; `credit[k, j]` adds up the right ones among those j. Both grow by one
@@ -198,9 +198,9 @@ class ProblemScore:
 
 
 def summarize(
-    problem: str, sampled: Sequence[SampleResult], greedy: SampleResult | None, equivalent: Equivalent
+    problem: str, sampled: Sequence[SampleResult], greedy: SampleResult | None, clusters: Sequence[int | None]
 ) -> ProblemScore:
-    """Cluster the answers, then grade each cluster by its representative.
+    """Count the answers of a problem; each cluster of them is graded by its representative.
 
     The vote elects an answer, and that answer is the representative: the most frequent text of the winning cluster. Its
     grade decides, also where other members were graded differently, as happens because the grader's equivalence is not
@@ -208,7 +208,6 @@ def summarize(
     differently (a timeout) count as correct where one of them was.
     """
     answers = [sample.answer for sample in sampled]
-    clusters = cluster(answers, equivalent)
     correct_texts = {sample.answer for sample in sampled if sample.correct}
     sizes: dict[bool, list[int]] = {True: [], False: []}
     for number, text in enumerate(representatives(answers, clusters)):
@@ -229,7 +228,7 @@ def summarize(
 
 
 def metric_names(samples: int, *, greedy: bool) -> list[str]:
-    """Every metric that this many samples a problem allow."""
+    """List every metric that this many samples a problem allow."""
     if not samples:
         return ["greedy"]
     ks = range(1, samples + 1)
@@ -238,18 +237,18 @@ def metric_names(samples: int, *, greedy: bool) -> list[str]:
 
 
 def metric_bounds(metric: str) -> Bounds:
-    """The values a metric can take; lengths have no end."""
+    """Return the values that a metric can take; lengths have no end."""
     return (0.0, math.inf if metric == "tokens" else 1.0)
 
 
 def difference_bounds(metric: str) -> Bounds:
-    """The values that a difference of two runs can take."""
+    """Return the values that a difference of two runs can take."""
     _, most = metric_bounds(metric)
     return (-most, most)
 
 
 def metric_values(problems: Sequence[ProblemScore], metric: str) -> Array:
-    """The metric of each problem, in order."""
+    """Return the metric of each problem, in order."""
     samples = min(problem.samples for problem in problems)
     greedy = all(problem.greedy is not None for problem in problems)
     at_k = re.fullmatch(r"(pass|majority)@([1-9][0-9]{0,5})", metric, re.ASCII)

@@ -6,6 +6,13 @@ prompts.prompts[0]       # .text as the model sees it, .tokens, .messages (chat 
 prompts.stop_tokens      # what ends the answer, beside the model's own eos
 prompts.notes            # why auto chose what it did, and what looks wrong, each in one line
 
+Few-shot examples are solved problems that stand before the one that is asked. A file of them is JSON Lines, one solved
+problem a line; all of them are shown, in order:
+
+    {"problem": "What is 1+1?", "solution": "Two. \\\\boxed{2}"}
+
+In the template `plain` they are text, in `chat` earlier turns; the other templates have a fixed text.
+
 `auto` asks each family of models as published evaluations do (`families`), whatever it was trained on.
 """
 
@@ -14,9 +21,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from trimsft.data.encode import encode_prompts, encode_texts
+from trimsft.data.load import is_text
 from trimsft.data.templates import (
     SYSTEM_PROMPT,
     ChatTemplate,
@@ -29,13 +38,21 @@ from trimsft.data.templates import (
     messages_of,
     resolve_template_name,
 )
-from trimsft.evaluate.shots import Shot, turns_of, with_shots
+from trimsft.errors import DataError, UsageError
+from trimsft.evaluate.problems import read_rows
 
 _SERVER_RENDERS = (
     "template auto: chat, because the server renders it itself; other engines go by the tokenizer, which for Qwen, "
     "DeepSeek and Llama's base models means another template: name the folder of the model, or its tokenizer"
 )
 _MARKER = re.compile(r"<\|[a-z_]+\|>")
+
+
+class Shot(NamedTuple):
+    """A solved problem."""
+
+    problem: str
+    solution: str
 
 
 @dataclass(frozen=True)
@@ -48,7 +65,7 @@ class Prompt:
 
     @property
     def sha(self) -> str:
-        """Short fingerprint of what is asked, for the record."""
+        """Return a short fingerprint of what is asked, for the record."""
         content = self.text or json.dumps(self.messages)
         return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
 
@@ -66,7 +83,7 @@ class Prompts:
 
     @property
     def example(self) -> str:
-        """The first prompt, to be shown and recorded."""
+        """Return the first prompt, to be shown and recorded."""
         first = self.prompts[0]
         return first.text or "\n".join(f"[{m['role']}] {m['content']}" for m in first.messages or ())
 
@@ -99,7 +116,7 @@ def make_prompts(
         chats = [tuple(chosen.messages(problem)) for problem in problems]
     prompts = tuple(Prompt(text, tuple(ids), chat) for text, ids, chat in zip(texts, tokens, chats, strict=True))
     stop, stop_tokens = _ends(chosen, tokenizer)
-    notes = (*why, *_strangers(name, chosen, tokenizer))
+    notes = (*why, *_unknown_markers(name, chosen, tokenizer))
     return Prompts(name, system_prompt, prompts, stop, stop_tokens, notes)
 
 
@@ -120,7 +137,7 @@ def _without_tokenizer(
 
 
 def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Texts and tokens that end an answer: eos, and the end of the turn, which base models do not have as eos."""
+    """Return texts and tokens that end an answer: eos, and the end of the turn, which is not the eos of base models."""
     tokens = [] if tokenizer.eos_token_id is None else [int(tokenizer.eos_token_id)]
     end = template.end
     if not end.strip():
@@ -132,8 +149,8 @@ def _ends(template: PromptTemplate, tokenizer: Any) -> tuple[tuple[str, ...], tu
     return ((end,) if isinstance(template, TextTemplate) else ()), tuple(tokens)
 
 
-def _strangers(name: str, template: PromptTemplate, tokenizer: Any) -> tuple[str, ...]:
-    """Markers of a text template that the tokenizer does not know: then it is the wrong template."""
+def _unknown_markers(name: str, template: PromptTemplate, tokenizer: Any) -> tuple[str, ...]:
+    """Return a note for each marker of a text template that the tokenizer does not know: it is the wrong template."""
     if not isinstance(template, TextTemplate):
         return ()
     markers = dict.fromkeys(_MARKER.findall(template.before + template.after))
@@ -144,3 +161,58 @@ def _strangers(name: str, template: PromptTemplate, tokenizer: Any) -> tuple[str
         for marker, length in lengths.items()
         if length > 1
     )
+
+
+# ---- few-shot examples
+
+
+def read_shots(path: Path) -> tuple[Shot, ...]:
+    """Read the solved problems of a file; an error names the line."""
+    if not path.expanduser().is_file():
+        raise DataError("no such file", field="few_shot", value=str(path))
+    shots = []
+    for number, row in read_rows(path.expanduser()):
+        for name in Shot._fields:
+            if not is_text(row.get(name)):
+                raise DataError(f"{path}, line {number}: {name!r} must be a text", field="few_shot")
+        shots.append(Shot(row["problem"], row["solution"]))
+    if not shots:
+        raise DataError(f"{path}: holds no solved problems", field="few_shot")
+    return tuple(shots)
+
+
+def describe_shots(shots: Sequence[Shot]) -> dict[str, Any]:
+    """Return what is recorded of them: how many, and which."""
+    digest = hashlib.sha256(json.dumps(shots).encode()).hexdigest()
+    return {"few_shot": len(shots) or None, "few_shot_sha256": digest if shots else None}
+
+
+@dataclass(frozen=True)
+class _ChatWithShots(ChatTemplate):
+    shots: tuple[Shot, ...] = ()
+
+    def messages(self, problem: str) -> list[dict[str, str]]:
+        *system, asked = super().messages(problem)
+        return [*system, *turns_of(self.shots, self.request), asked]
+
+
+def turns_of(shots: Sequence[Shot], request: str = "") -> list[dict[str, str]]:
+    """Return the examples as turns of a chat; `request` stands after each problem."""
+    turns = []
+    for problem, solution in shots:
+        turns.append({"role": "user", "content": f"{problem}\n{request}" if request else problem})
+        turns.append({"role": "assistant", "content": solution})
+    return turns
+
+
+def with_shots(name: str, template: PromptTemplate, shots: tuple[Shot, ...]) -> PromptTemplate:
+    """Return the template with the examples in it."""
+    if not shots:
+        return template
+    if isinstance(template, ChatTemplate):
+        return _ChatWithShots(template.tokenizer, template.system_prompt, template.request, shots)
+    if name != "plain":
+        problem = f"has no place in the template {name!r}, whose text is fixed"
+        raise UsageError(problem, field="few_shot", hint="use the template chat or plain, or leave it out")
+    solved = "".join(f"{problem}{template.after}{solution}{template.end}\n" for problem, solution in shots)
+    return TextTemplate(template.before + solved, template.after, template.end)

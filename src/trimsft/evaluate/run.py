@@ -6,8 +6,8 @@ evaluated = evaluate_model("runs/trim", ["math500"], samples=8)
 evaluated.scores[0].average     # Interval(value=0.61, low=0.57, high=0.65)
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,25 +17,17 @@ from trimsft.data.encode import load_tokenizer
 from trimsft.data.templates import TemplateError, resolve_template_name
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.benchmarks import describe_source, load_benchmark
-from trimsft.evaluate.engines.base import Dialect, Engine, Sampling, identify_model
-from trimsft.evaluate.engines.local import LocalModel, visible_gpus
-from trimsft.evaluate.engines.several import SeveralEngines
-from trimsft.evaluate.engines.worker import WorkerEngine
-from trimsft.evaluate.generate import Evaluation, Progress, check, fill, instruction_of, settings_of
-from trimsft.evaluate.judge import judge, scores_as_recorded
+from trimsft.evaluate.engines import Engine, LocalModel, Sampling, identify_model, load_engine
+from trimsft.evaluate.engines.several import SeveralEngines, WorkerEngine, visible_gpus
+from trimsft.evaluate.generate import Evaluation, Progress, fill, instruction_of, settings_of
+from trimsft.evaluate.grades import grade_record, scores_as_recorded
 from trimsft.evaluate.problems import Problem, benchmark_name, describe_gradings
-from trimsft.evaluate.prompts import Prompts, make_prompts
+from trimsft.evaluate.prompts import Prompts, make_prompts, read_shots
 from trimsft.evaluate.samples import SampleRecord
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
-from trimsft.evaluate.shots import read_shots
 from trimsft.grading import GRADER_VERSION, Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
-
-_ASKS_FOR_A_BOX = (
-    "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or `instruction` in "
-    "the rows of the benchmark, asks otherwise"
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Evaluated:
     scores: tuple[BenchmarkScore, ...]
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The scores for a program: without the counts of every problem."""
+        """Return the scores for a program: without the counts of every problem."""
         return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
 
 
@@ -84,8 +76,8 @@ def evaluate(
     """
     scorer = load_scorer(settings.grader) if ":" in settings.grader else None
     version = scorer.version if scorer else GRADER_VERSION
-    tasks = [_Task(path, settings, version) for path in settings.benchmarks]
-    scores = {task.name: task.scores_as_recorded() for task in tasks}
+    tasks = [_Task(path, settings) for path in settings.benchmarks]
+    scores = {task.name: task.scores_as_recorded(version) for task in tasks}
     left = [task for task in tasks if scores[task.name] is None]
     unfinished = [task for task in left if not task.is_complete()]
     with ExitStack() as held:
@@ -101,17 +93,16 @@ def evaluate(
             if task in unfinished:
                 on_start(task.name, evaluations[task.name].prompts)
                 fill(task.record, evaluations[task.name], engine, on_progress=partial(on_progress, task.name))
-            scores[task.name] = judge(task.record, grader, task.problems)
+            scores[task.name] = grade_record(task.record, grader, task.problems)
     return Evaluated(settings.run, tuple(score for score in scores.values() if score))
 
 
 class _Task:
     """One benchmark of an evaluation."""
 
-    def __init__(self, path: str, settings: EvalSettings, grader_version: str) -> None:
+    def __init__(self, path: str, settings: EvalSettings) -> None:
         """Read the problems, and refuse settings that the record of this benchmark does not allow."""
         self.name, self.path, self.settings = benchmark_name(path), path, settings
-        self._grader_version = grader_version
         grading, columns = settings.grading_of_rows(), settings.columns
         self.problems = load_benchmark(path, settings.data_dir, settings.limit, grading, columns)
         self.record = SampleRecord(settings.run.eval_dir / self.name)
@@ -119,14 +110,14 @@ class _Task:
         self._is_same = not is_another and _is_same_model(self.record.settings(), settings)
 
     def is_complete(self) -> bool:
-        """Whether every sample is recorded."""
+        """Return whether every sample is recorded."""
         return self._is_same and not self.record.missing(self.record.wanted())
 
-    def scores_as_recorded(self) -> BenchmarkScore | None:
-        """The scores, where there is nothing to do."""
+    def scores_as_recorded(self, version: str) -> BenchmarkScore | None:
+        """Return the scores, where there is nothing to do."""
         if not self._is_same or not self.record.is_graded_as(self.problems):
             return None
-        return scores_as_recorded(self.record, self.settings.grader, self._grader_version)
+        return scores_as_recorded(self.record, self.settings.grader, version)
 
     def prepare(self, engine: Engine) -> Evaluation:
         """Make the prompts, and refuse what the record or the engine does not allow, before anything is written."""
@@ -134,12 +125,12 @@ class _Task:
         source = describe_source(self.path, self.settings.data_dir)
         evaluation = Evaluation(self.name, self.problems, prompts, self.settings, source)
         self.record.refuse_other(evaluation.settings(engine), self.problems)
-        check(evaluation, engine)
+        evaluation.check(engine)
         return evaluation
 
 
 def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
-    """Whether a record is of the model that the settings name, as far as its files and the settings say."""
+    """Return whether a record is of the model that the settings name, as far as its files and the settings say."""
     known: dict[str, Any] = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
     if settings.server is not None:
         known |= {"name": "server", "model": settings.model}
@@ -155,6 +146,7 @@ def _is_same_model(recorded: Mapping[str, Any], settings: EvalSettings) -> bool:
 
 
 def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]) -> Prompts:
+    """Make the prompts, with notes of what a reader of the scores should know."""
     tokenizer, texts = engine.tokenizer, [problem.asked for problem in problems]
     shots = read_shots(settings.few_shot) if settings.few_shot else ()
     system_prompt = instruction_of(settings, problems)
@@ -165,70 +157,56 @@ def _prompts(settings: EvalSettings, engine: Engine, problems: Sequence[Problem]
             raise
         problem, hint = "has no place for the `instruction` of the rows", "use chat, plain or auto"
         raise UsageError(problem, field="template", value=settings.template, hint=hint) from error
-    prompts = replace(prompts, notes=(*prompts.notes, *_notes_of_grading(settings, problems, system_prompt)))
-    taught = _trained_template(settings, tokenizer)
-    if settings.template != "auto" or taught in (None, prompts.template):
-        return prompts
-    note = f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
-    return replace(prompts, notes=(*prompts.notes, note))
-
-
-def _notes_of_grading(settings: EvalSettings, problems: Sequence[Problem], system_prompt: str | None) -> Iterator[str]:
-    graded_by = settings.grader if ":" in settings.grader else describe_gradings(problems)
-    if graded_by:
-        yield f"graded by {graded_by}"
+    notes = [*prompts.notes]
+    if graded_by := settings.grader if ":" in settings.grader else describe_gradings(problems):
+        notes.append(f"graded by {graded_by}")
     if system_prompt is None and any(problem.grading.kind == "regex" for problem in problems):
-        yield _ASKS_FOR_A_BOX
-
-
-def _trained_template(settings: EvalSettings, tokenizer: Any) -> str | None:
-    """The template that a run directory was trained with; None where nothing is known of it."""
-    try:
+        notes.append(
+            "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or "
+            "`instruction` in the rows of the benchmark, asks otherwise"
+        )
+    with suppress(RunError, TemplateError):  # only a hint hangs on it
         config = RunDirectory(settings.model).read_config()
-        if tokenizer is None or config is None:
-            return None
-        return resolve_template_name(str(config.get("template", "auto")), tokenizer)
-    except (RunError, TemplateError):
-        return None  # only a hint hangs on it
+        if config is not None and tokenizer is not None and settings.template == "auto":
+            taught = resolve_template_name(str(config.get("template", "auto")), tokenizer)
+            if taught != prompts.template:
+                notes.append(
+                    f"this run was trained with template {taught!r}: --template {taught} asks as it was taught"
+                )
+    return replace(prompts, notes=tuple(notes))
 
 
 def make_engine(settings: EvalSettings) -> Engine:
-    """What the settings name: servers where there are addresses, else copies of a model, one on each GPU."""
+    """Return what the settings name: servers where there are addresses, else copies of a model, one on each GPU."""
     if settings.server is not None:
-        return _together([_server(address, settings) for address in settings.servers])
-    model = _local_model(settings)
-    if settings.executor == "ray":
-        return _on_cluster(model, settings.workers)
-    return _on_this_machine(model, settings.workers)
+        from trimsft.evaluate.engines.server_engine import ServerEngine
 
-
-def _on_this_machine(model: LocalModel, workers: int | None) -> Engine:
+        name = settings.tokenizer or (settings.model if Path(settings.model).is_dir() else None)
+        asking: dict[str, Any] = {
+            "dialect": settings.server_dialect,
+            "concurrency": settings.concurrency,
+            "timeout": settings.timeout or 600.0,
+            "tokenizer": load_tokenizer(name, field="tokenizer") if name else None,
+        }
+        return _together([ServerEngine(address, settings.model, **asking) for address in settings.servers])
     import torch
 
-    gpus = visible_gpus() if torch.cuda.is_available() else []
-    copies, each = _copies(model, workers, [len(gpus)]), model.gpus_each
+    model = _local_model(settings)
+    gpus, each = visible_gpus() if torch.cuda.is_available() else [], model.tensor_parallel or 1
+    copies = _count_copies(each, settings.workers, len(gpus))
     if copies == 1:
-        return model.load()
+        return load_engine(model)
     shares = [",".join(gpus[first : first + each]) for first in range(0, copies * each, each)]
     return _together([WorkerEngine(model, share if gpus else None) for share in shares])
 
 
-def _on_cluster(model: LocalModel, workers: int | None) -> Engine:
-    from trimsft.evaluate.engines.ray_worker import RayEngine, gpus_of_machines
-
-    gpus = gpus_of_machines()
-    copies = _copies(model, workers, gpus)
-    return _together([RayEngine(model, model.gpus_each if any(gpus) else 0) for _ in range(copies)])
-
-
-def _copies(model: LocalModel, workers: int | None, gpus: Sequence[int]) -> int:
-    """How many copies of the model generate, by the GPUs of each machine; without any one, unless more are wanted."""
-    fit = sum(count // model.gpus_each for count in gpus)  # the GPUs of a copy are on one machine
-    if any(gpus) and (workers or 1) > fit:
-        problem = f"need {(workers or 1) * model.gpus_each} GPUs, and there are {' + '.join(map(str, gpus))}"
-        field, value = ("tensor_parallel", model.gpus_each) if workers is None else ("workers", workers)
-        raise UsageError(problem, field=field, value=value)
-    return workers or max(1, fit)
+def _count_copies(gpus_each: int, workers: int | None, gpus: int) -> int:
+    """Return how many copies of the model generate side by side; without GPUs one, unless more are wanted."""
+    copies = workers or max(1, gpus // gpus_each)
+    if gpus and copies * gpus_each > gpus:
+        field, value = ("tensor_parallel", gpus_each) if workers is None else ("workers", copies)
+        raise UsageError(f"need {copies * gpus_each} GPUs, and there are {gpus}", field=field, value=value)
+    return copies
 
 
 def _together(engines: Sequence[Engine]) -> Engine:
@@ -242,19 +220,6 @@ def _together(engines: Sequence[Engine]) -> Engine:
     return several
 
 
-def _server(address: str, settings: EvalSettings) -> Engine:
-    from trimsft.evaluate.engines.server_engine import ServerEngine
-
-    return ServerEngine(
-        address,
-        settings.model,
-        dialect=cast(Dialect | None, settings.server_dialect),
-        concurrency=settings.concurrency,
-        timeout=settings.timeout or 600.0,
-        tokenizer=_served_tokenizer(settings),
-    )
-
-
 def _local_model(settings: EvalSettings) -> LocalModel:
     weights = find_weights(settings.model)
     if settings.revision is not None and Path(weights).is_dir():
@@ -265,10 +230,3 @@ def _local_model(settings: EvalSettings) -> LocalModel:
         if (value := getattr(settings, name)) is not None:
             raise UsageError("has no effect without vllm, which is not installed", field=name, value=value)
     return model
-
-
-def _served_tokenizer(settings: EvalSettings) -> Any:
-    """The tokenizer of a served model: the one named, or that of the folder that the model is served from."""
-    if settings.tokenizer is not None:
-        return load_tokenizer(settings.tokenizer, field="tokenizer")
-    return load_tokenizer(settings.model) if Path(settings.model).is_dir() else None

@@ -16,6 +16,7 @@ with record.lock():
 """
 
 import json
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -29,6 +30,9 @@ from trimsft.runs import JsonLines, RunDirectory, RunLock, by_dotted_name, refus
 from trimsft.runs.parsing import checked, parse_json, read_json
 
 GREEDY = -1  # the number of the greedy sample
+OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
+"""Settings that say nothing about a greedy answer."""
+_RESTORE = "restore it, or choose another output directory"
 
 
 class IncompleteEvaluation(RunError):
@@ -58,29 +62,16 @@ class Sample:
 
     @property
     def key(self) -> Key:
-        return Key(self.problem, self.sample)
+        return Key(sys.intern(self.problem), self.sample)
 
     @property
     def truncated(self) -> bool:
-        """Whether it ended only because it might grow no longer."""
+        """Return whether it ended only because it might grow no longer."""
         return self.finish == "length"
 
     @property
     def greedy(self) -> bool:
         return self.sample == GREEDY
-
-
-class _Keys:
-    """A set of keys in little memory: for each problem the bits of its samples."""
-
-    def __init__(self) -> None:
-        self._bits: dict[str, int] = {}
-
-    def __contains__(self, key: Key) -> bool:
-        return bool(self._bits.get(key.problem, 0) >> (key.sample - GREEDY) & 1)
-
-    def add(self, key: Key) -> None:
-        self._bits[key.problem] = self._bits.get(key.problem, 0) | 1 << (key.sample - GREEDY)
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ class SampleRecord:
         self.samples_path = self.folder / "samples.jsonl"
         self._samples = JsonLines(self.samples_path)
         self._errors = JsonLines(self.folder / "errors.jsonl")
-        self._known: _Keys | None = None
+        self._known: set[Key] | None = None
 
     def lock(self) -> RunLock:
         """Keep other processes out of this benchmark; another benchmark of the run may be evaluated meanwhile."""
@@ -134,17 +125,16 @@ class SampleRecord:
             write_whole(self.settings_path, content)
 
     def refuse_other(self, settings: Mapping[str, Any], problems: Sequence[Problem]) -> bool:
-        """Refuse an evaluation that may not go on in this record, and write nothing; returns whether it is another.
+        """Refuse an evaluation that may not go on in this record, and write nothing; return whether it is another.
 
         Settings that are left out are not compared, so that most can be refused before a model is loaded. Before the
-        first sample is recorded, settings bind nobody.
+        first sample is recorded, settings do not bind.
         """
-        if not self.settings_path.exists() or self._is_empty():
-            if not self._is_empty():
-                raise RunError(
-                    f"{self.folder}: holds samples but no settings.json, so nobody knows how they were made",
-                    hint="restore it, or choose another output directory",
-                )
+        is_empty = next(iter(self._samples), None) is None
+        if not self.settings_path.exists() and not is_empty:
+            problem = f"{self.folder}: holds samples but no settings.json, so it is not known how they were made"
+            raise RunError(problem, hint=_RESTORE)
+        if is_empty:
             return True
         was, now = self.settings(), parse_json(json.dumps(settings))
         changed = _changes(was, now)
@@ -157,31 +147,30 @@ class SampleRecord:
         return bool(changed)
 
     def settings(self) -> dict[str, Any]:
-        """What the samples were made with."""
-        hint = "restore it, or choose another output directory"
+        """Return what the samples were made with."""
         try:
-            settings = read_json(self.settings_path, dict[str, Any], hint=hint)
+            settings = read_json(self.settings_path, dict[str, Any], hint=_RESTORE)
         except FileNotFoundError:
             raise RunError(f"{self.folder}: holds no evaluation (settings.json is missing)") from None
-        known = checked(_Settings, settings, where=str(self.settings_path), hint=hint)
+        known = checked(_Settings, settings, where=str(self.settings_path), hint=_RESTORE)
         if not (0 <= known.samples <= MOST_SAMPLES and known.problems.count > 0):
-            raise RunError(f"{self.settings_path}: samples or problems.count is impossible", hint=hint)
+            raise RunError(f"{self.settings_path}: samples or problems.count is impossible", hint=_RESTORE)
         return settings
 
     def problems(self) -> list[Problem]:
-        """The problems as they were asked: as many as the settings say, whatever a killed process wrote after them."""
+        """Return as many problems as the settings say, whatever a killed process wrote after them."""
         recorded = self.settings()["problems"]
         problems = read_problems(self.problems_path)[: recorded["count"]]
         if len(problems) < recorded["count"] or fingerprint(problems) != recorded["sha256"]:
             raise RunError(
                 f"{self.problems_path}: holds other problems than those that were asked (settings.json has their "
                 "fingerprint)",
-                hint="restore it, or choose another output directory",
+                hint=_RESTORE,
             )
         return problems
 
     def is_graded_as(self, problems: Sequence[Problem]) -> bool:
-        """Whether the recorded problems are graded as these say."""
+        """Return whether the recorded problems are graded as these say."""
         return [problem.grading for problem in self.problems()] == [problem.grading for problem in problems]
 
     def change_grading(self, problems: Sequence[Problem]) -> None:
@@ -190,22 +179,22 @@ class SampleRecord:
             write_whole(self.problems_path, write_problems(problems))
 
     def __iter__(self) -> Iterator[Sample]:
-        """All recorded samples, in the order in which they came, one at a time."""
-        seen = _Keys()
+        """Yield all recorded samples, in the order in which they came, one at a time."""
+        seen = set[Key]()
         for number, line in enumerate(self._samples, start=1):
-            place = f"{self._samples.path}, line {number}"
-            sample = checked(Sample, line, where=place, hint="restore or remove this line")
+            place, hint = f"{self._samples.path}, line {number}", "restore or remove this line"
+            sample = checked(Sample, line, where=place, hint=hint)
             if not GREEDY <= sample.sample < MOST_SAMPLES or not 0 <= sample.tokens < 2**31:
-                raise RunError(f"{place}: this is no sample", hint="restore or remove this line")
+                raise RunError(f"{place}: this is no sample", hint=hint)
             if sample.key in seen:
-                twice = f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice"
-                raise RunError(twice, hint="remove one of them")
+                raise RunError(f"{place}: sample {sample.sample} of {sample.problem!r} occurs twice", hint=hint)
             seen.add(sample.key)
             yield sample
 
-    def wanted(self) -> "WantedKeys":
-        """Every sample that the settings ask for, in the order of the problems."""
-        return WantedKeys(self.settings(), [problem.id for problem in self.problems()])
+    def wanted(self) -> dict[Key, None]:
+        """Return every sample that the settings ask for, in the order of the problems."""
+        settings = self.settings()
+        return wanted_keys(settings["samples"], settings["greedy"], [problem.id for problem in self.problems()])
 
     def require_complete(self, wanted: Collection[Key]) -> None:
         """Refuse to score where samples are missing."""
@@ -218,7 +207,7 @@ class SampleRecord:
             )
 
     def missing(self, keys: Iterable[Key]) -> list[Key]:
-        """Those that are not recorded yet, in the order given."""
+        """Return those that are not recorded yet, in the order given."""
         known = self._recorded()
         return [key for key in keys if key not in known]
 
@@ -236,7 +225,7 @@ class SampleRecord:
         self._errors.append({"problem": key.problem, "sample": key.sample, "error": error, "when": when})
 
     def errors(self) -> list[dict[str, Any]]:
-        """Every failure, in order; most were made good later."""
+        """Return every failure, in order; most were made good later."""
         return self._errors.read()
 
     def close(self) -> None:
@@ -244,39 +233,18 @@ class SampleRecord:
         self._samples.close()
         self._errors.close()
 
-    def _recorded(self) -> _Keys:
+    def _recorded(self) -> set[Key]:
         if self._known is None:
-            known = _Keys()
-            for sample in self:
-                known.add(sample.key)
-            self._known = known
+            self._known = {sample.key for sample in self}
         return self._known
 
-    def _is_empty(self) -> bool:
-        return next(iter(self._samples), None) is None
+
+def wanted_keys(samples: int, greedy: bool, problems: Iterable[str]) -> dict[Key, None]:
+    """Return the keys of all samples, greedy first, in the order of the problems."""
+    return dict.fromkeys(Key(problem, n) for problem in problems for n in range(GREEDY if greedy else 0, samples))
 
 
-class WantedKeys(Collection[Key]):
-    """Every sample that the settings ask for, greedy first; made anew whenever they are gone through."""
-
-    def __init__(self, settings: Mapping[str, Any], problems: Sequence[str]) -> None:
-        self._problems = dict.fromkeys(problems)
-        self._numbers = range(GREEDY if settings["greedy"] else 0, settings["samples"])
-
-    def __iter__(self) -> Iterator[Key]:
-        return (Key(problem, number) for problem in self._problems for number in self._numbers)
-
-    def __len__(self) -> int:
-        return len(self._problems) * len(self._numbers)
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, Key) and key.problem in self._problems and key.sample in self._numbers
-
-
-# ---- whether a record may go on under new settings: it may grow, and nothing else
-
-OF_SAMPLES = ("seed", "sampling.temperature", "sampling.top_p", "sampling.top_k")
-"""Settings that say nothing about a greedy answer."""
+# ---- a record may grow under new settings, and nothing else
 
 
 def _refusals(
@@ -286,59 +254,37 @@ def _refusals(
     recorded: Sequence[Problem],
     problems: Sequence[Problem],
 ) -> list[str]:
-    """What stands in the way, each in words; nothing where the evaluation is the same or has grown.
+    """Return what stands in the way, each in words; nothing where the evaluation is the same or has grown.
 
     More samples, the greedy answer beside them and more problems after the same first ones leave every recorded sample
     as it would have come out, because a sample's seed depends on the seed, the problem and its own number alone.
     """
     refused: list[str] = []
     if any(name.startswith("problems.") for name in changed):
-        refused += _other_problems(recorded, problems)
+        pairs = enumerate(zip(recorded, problems, strict=False), start=1)
+        other = next((at for at, (before, after) in pairs if before != after), None)
+        why = "a record never shrinks" if len(problems) < len(recorded) else None
+        if other is not None:
+            ids = f"recorded {recorded[other - 1].id!r}, now {problems[other - 1].id!r}"
+            why = f"number {other} has another id, text or answer: {ids}"
+        refused += [f"problems: was {len(recorded)}, now {len(problems)} ({why})"] if why else []
     for name, text in changed.items():
-        if name == "samples" and was["samples"] > now["samples"]:
-            refused.append(
-                f"{text} (a record never shrinks: ask for {was['samples']} and read pass@{now['samples']} or "
-                f"majority@{now['samples']}, which average over every choice of {now['samples']})"
-            )
-        elif name == "greedy" and was["greedy"]:
-            refused.append(f"{text} (a record never shrinks: leave the greedy answers in)")
-        elif name in OF_SAMPLES and was["samples"] == 0:
-            continue
-        elif name not in ("samples", "greedy") and not name.startswith("problems."):
+        if name in ("samples", "greedy"):
+            if was[name] > now[name]:
+                instead = f": ask for {was[name]} and read pass@{now[name]}" if name == "samples" else ""
+                refused.append(f"{text} (a record never shrinks{instead})")
+        elif not name.startswith("problems.") and not (name in OF_SAMPLES and was["samples"] == 0):
             refused.append(text)
     return refused
 
 
-def _other_problems(recorded: Sequence[Problem], problems: Sequence[Problem]) -> list[str]:
-    counts = f"problems: was {len(recorded)}, now {len(problems)}"
-    shared = min(len(recorded), len(problems))
-    other = next((at for at in range(shared) if recorded[at] != problems[at]), None)
-    if other is not None:
-        return [
-            f"{counts}, and number {other + 1} is another (recorded {recorded[other].id!r}, now "
-            f"{problems[other].id!r}, or another text, answer or grading field)"
-        ]
-    if len(problems) < len(recorded):
-        return [f"{counts} (a record never shrinks: ask for {len(recorded)}, or choose another output directory)"]
-    return []
-
-
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """What differs, by name and in words, but for what is left out now, and the details, which may always differ."""
+    """Return what differs, by name and in words, but for what is left out now, and the details."""
     old, new, changed = dict(by_dotted_name(was)), dict(by_dotted_name(now)), {}
     for name in new:
-        if name.startswith("details") or old.get(name) == new[name]:  # None is what an older version did not know
+        if name.startswith("details") or (name in old and old[name] == new[name]):
             continue
-        texts = [repr(side[name]) if name in side else "not set" for side in (old, new)]
-        # of two long prompts, show where they part
-        part = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
-        before, after = (_around(text, part) for text in texts)
-        changed[name] = f"{name}: was {before}, now {after}"
+        before, after = (repr(side[name]) if name in side else "not set" for side in (old, new))
+        is_short = len(before) + len(after) < 200
+        changed[name] = f"{name}: was {before}, now {after}" if is_short else f"{name}: is another text"
     return changed
-
-
-def _around(text: str, at: int, longest: int = 160) -> str:
-    if len(text) <= longest:
-        return text
-    start = max(0, at - 40)
-    return f"{'...' if start else ''}{text[start : start + longest]}{'...' if start + longest < len(text) else ''}"

@@ -1,29 +1,44 @@
-"""The scores of a run on a benchmark, and their mean over benchmarks and over runs; every one with its interval.
+"""The scores of a run on a benchmark, their file, and their mean over benchmarks and over runs, all with intervals.
 
 result = score("gsm8k", samples, equivalent)          # samples: SampleResult, one for each response
 result.average.value, result.pass_at[8].low, result.majority_at[8].high, result.greedy
 macro([result, score("math500", ...)])                # mean over benchmarks; macros: of several metrics at once
 over_runs([[seed_0_gsm8k], [seed_1_gsm8k]])           # mean over runs
+load_run("runs/trim")                                 # of a run directory
+
+`scores.json` is the last file of an evaluation:
+
+    {"grader": {"kind": "strict", "version": "6", "ignored_rules": [], ...}, "benchmark": "math500", "problems": 500,
+     "average": {"value": 0.61, "low": 0.57, "high": 0.65}, ..., "per_problem": [...]}
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimsft.errors import UsageError
+from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.metrics import (
     Equivalent,
     ProblemScore,
     SampleResult,
+    cluster,
     metric_bounds,
     metric_names,
     metric_values,
     summarize,
 )
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, mean_intervals
+from trimsft.runs import RunDirectory, write_whole
+from trimsft.runs.parsing import read_json
+
+SCORES = "scores.json"
+Groups = Mapping[str, Mapping[str, str]]
+"""What problems are told apart by, such as {"subject": {"p1": "Algebra", ...}}."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class GroupScore:
 
 @dataclass(frozen=True)
 class BenchmarkScore:
-    """What `scores.json` holds."""
+    """The scores of a run on one benchmark."""
 
     benchmark: str
     problems: int
@@ -58,11 +73,11 @@ class BenchmarkScore:
     """What the benchmark tells problems apart by, such as subject or level -> its value -> the score there."""
 
     def values(self, metric: str) -> Array:
-        """The metric of each problem, in the order of `per_problem`."""
+        """Return the metric of each problem, in the order of `per_problem`."""
         return metric_values(self.per_problem, metric)
 
     def interval(self, metric: str) -> Interval:
-        """The interval of a metric by its name, for instance "pass@4"."""
+        """Return the interval of a metric by its name, for instance "pass@4"."""
         self.values(metric)  # an unknown name ends here, with the known ones
         kind, _, k = metric.partition("@")
         fields = {"no_answer": "no_answer_rate", "truncated": "truncation_rate", "tokens": "mean_tokens"}
@@ -70,7 +85,7 @@ class BenchmarkScore:
         return interval
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, whose keys are texts."""
+        """Return it for JSON, whose keys are texts."""
         record = asdict(self)
         for name in ("pass_at", "majority_at"):
             record[name] = {str(k): interval for k, interval in record[name].items()}
@@ -82,9 +97,7 @@ def score(
     samples: Sequence[SampleResult],
     equivalent: Equivalent,
     *,
-    by_problem: Callable[[str], Equivalent] | None = None,
-    expected: Collection[str] | None = None,
-    groups: Mapping[str, Mapping[str, str]] | None = None,
+    groups: Groups | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> BenchmarkScore:
@@ -94,18 +107,23 @@ def score(
         samples: every problem with the same number of samples, which may be 0 beside greedy decoding; that for all
             problems or none.
         equivalent: whether two answers say the same; asked in both directions.
-        by_problem: the same for one problem, by its id, where problems have rules of their own.
-        expected: ids of the problems that must all be there, and no others.
-        groups: what problems are told apart by, such as {"subject": {"p1": "Algebra", ...}}.
     """
-    sampled, greedy = _by_problem(benchmark, samples, expected)
-    same = by_problem or (lambda name: equivalent)
-    problems = [
-        summarize(name, sampled.get(name, []), greedy.get(name), same(name)) for name in sorted({**sampled, **greedy})
-    ]
-    statuses = dict(sorted(Counter(sample.status for sample in samples if not sample.greedy).items()))
-    result = score_counts(benchmark, problems, statuses, resamples=resamples, seed=seed)
-    return replace(result, groups=_by_group(problems, groups or {}, resamples, seed))
+    by_problem: dict[str, dict[int, SampleResult]] = {}
+    for sample in samples:
+        number = -1 if sample.greedy else sample.sample
+        if by_problem.setdefault(sample.problem, {}).setdefault(number, sample) is not sample:
+            raise ValueError(f"{benchmark}: problem {sample.problem!r} has sample {number} twice; keep one")
+        if sample.correct and sample.answer is None:
+            raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
+    if len({(len(drawn), -1 in drawn) for drawn in by_problem.values()}) != 1:
+        raise ValueError(f"{benchmark}: all problems must have the same samples, and there must be some")
+    problems = []
+    for name, drawn in sorted(by_problem.items()):
+        greedy, sampled = drawn.pop(-1, None), list(drawn.values())
+        clusters = cluster([sample.answer for sample in sampled], equivalent)
+        problems.append(summarize(name, sampled, greedy, clusters))
+    statuses = Counter(sample.status for sample in samples if not sample.greedy)
+    return score_counts(benchmark, problems, statuses, groups=groups, resamples=resamples, seed=seed)
 
 
 def score_counts(
@@ -113,13 +131,27 @@ def score_counts(
     problems: Sequence[ProblemScore],
     statuses: Mapping[str, int],
     *,
+    groups: Groups | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> BenchmarkScore:
-    """The scores that follow from the counts of all problems, which are sorted by id."""
-    k, greedy = problems[0].samples, problems[0].greedy is not None
-    names = metric_names(k, greedy=greedy)
-    intervals = _intervals(problems, names, resamples, seed)
+    """Return the scores that follow from the counts of all problems, which are sorted by id."""
+    k, has_greedy = problems[0].samples, problems[0].greedy is not None
+
+    def intervals_of(members: Sequence[ProblemScore], metrics: Sequence[str]) -> dict[str, Interval]:
+        values_PM = np.stack([metric_values(members, name) for name in metrics], axis=1)
+        bounds = [metric_bounds(name) for name in metrics]
+        return dict(zip(metrics, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
+
+    names = metric_names(k, greedy=has_greedy)
+    intervals = intervals_of(problems, names)
+    scores: dict[str, dict[str, GroupScore]] = {}
+    for column, value_of in (groups or {}).items():
+        for value in sorted(set(value_of.values())):
+            members = [problem for problem in problems if value_of.get(problem.problem) == value]
+            of_group = intervals_of(members, [name for name in ("average", "greedy") if name in names])
+            group = GroupScore(len(members), of_group.get("average"), of_group.get("greedy"))
+            scores.setdefault(column, {})[value] = group
     return BenchmarkScore(
         benchmark=benchmark,
         problems=len(problems),
@@ -131,46 +163,27 @@ def score_counts(
         no_answer_rate=intervals.get("no_answer"),
         truncation_rate=intervals.get("truncated"),
         mean_tokens=intervals.get("tokens"),
-        statuses=dict(statuses),
+        statuses=dict(sorted(statuses.items())),
         mixed_problems=sum(problem.mixed for problem in problems),
         per_problem=tuple(problems),
+        groups=scores,
     )
 
 
-def _intervals(
-    problems: Sequence[ProblemScore], metrics: Sequence[str], resamples: int, seed: int
-) -> dict[str, Interval]:
-    values_PM = np.stack([metric_values(problems, name) for name in metrics], axis=1)
-    bounds = [metric_bounds(name) for name in metrics]
-    return dict(zip(metrics, mean_intervals([values_PM], bounds, resamples=resamples, seed=seed), strict=True))
-
-
-def _by_group(
-    problems: Sequence[ProblemScore], groups: Mapping[str, Mapping[str, str]], resamples: int, seed: int
-) -> dict[str, dict[str, GroupScore]]:
-    metrics = [name for name in ("average", "greedy") if name in metric_names(problems[0].samples, greedy=True)]
-    metrics = metrics if problems[0].greedy is not None else metrics[:1]
-    scores: dict[str, dict[str, GroupScore]] = {}
-    for column, value_of in groups.items():
-        for value in sorted(set(value_of.values())):
-            members = [problem for problem in problems if value_of.get(problem.problem) == value]
-            found = _intervals(members, metrics, resamples, seed)
-            group = GroupScore(len(members), found.get("average"), found.get("greedy"))
-            scores.setdefault(column, {})[value] = group
-    return scores
+# ---- means of several
 
 
 def macro(
     scores: Sequence[BenchmarkScore], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
+    """Return the mean over benchmarks, each counting the same; problems are resampled within their benchmark."""
     return macros(scores, [metric], resamples=resamples, seed=seed)[metric]
 
 
 def macros(
     scores: Sequence[BenchmarkScore], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Interval]:
-    """`macro` of each of these metrics, for the price of one."""
+    """Return `macro` of each of these metrics, for the price of one."""
     if not scores:
         raise ValueError("scores: must be of one benchmark or more, got none")
     by_name = sorted(_by_benchmark(scores).items())
@@ -182,7 +195,7 @@ def macros(
 def over_runs(
     runs: Sequence[Sequence[BenchmarkScore]], metric: str = "average", *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The mean over runs (seeds) of the mean over benchmarks; the interval is for other problems and trainings."""
+    """Return the mean over runs (seeds) of the mean over benchmarks, with an interval for other problems and runs."""
     if not runs or not runs[0]:
         raise ValueError("runs: must be one or more, each with one benchmark or more, got none")
     tables = [_by_benchmark(scores) for scores in runs]
@@ -194,7 +207,7 @@ def over_runs(
 
 
 def require_same_problems(a: BenchmarkScore | None, b: BenchmarkScore | None, benchmark: str) -> None:
-    """Only the same problems can be set side by side."""
+    """Refuse runs with different problems: their scores cannot be set side by side."""
     if a is None or b is None:
         raise UsageError(f"only one of the runs has {benchmark!r}", field="benchmarks")
     ids_a, ids_b = ({problem.problem for problem in side.per_problem} for side in (a, b))
@@ -214,44 +227,77 @@ def _by_benchmark(scores: Sequence[BenchmarkScore]) -> dict[str, BenchmarkScore]
     return table
 
 
-def _by_problem(
-    benchmark: str, samples: Sequence[SampleResult], expected: Collection[str] | None
-) -> tuple[dict[str, list[SampleResult]], dict[str, SampleResult]]:
-    """The samples and the greedy answer of each problem, complete, or an error that counts what is missing."""
-    sampled: dict[str, dict[int, SampleResult]] = {}
-    greedy: dict[str, dict[int, SampleResult]] = {}
-    for sample in samples:
-        drawn = (greedy if sample.greedy else sampled).setdefault(sample.problem, {})
-        number = 0 if sample.greedy else sample.sample
-        if number in drawn:
-            kind = "greedy answer" if sample.greedy else f"sample {number}"
-            raise ValueError(f"{benchmark}: problem {sample.problem!r} has {kind} twice; keep one")
-        if sample.correct and sample.answer is None:
-            raise ValueError(f"{benchmark}: problem {sample.problem!r} is graded correct without an answer")
-        drawn[number] = sample
-    _require_complete(benchmark, {name: len(drawn) for name, drawn in sampled.items()}, greedy, expected)
-    samples_of = {name: list(drawn.values()) for name, drawn in sampled.items()}
-    return samples_of, {name: drawn[0] for name, drawn in greedy.items()}
+# ---- scores.json
 
 
-def _require_complete(
-    benchmark: str, counts: dict[str, int], greedy: Collection[str], expected: Collection[str] | None
-) -> None:
-    if not counts and not greedy:
-        raise ValueError(f"{benchmark}: no samples; at least one for each problem is needed, or greedy decoding")
-    most = max(counts.values(), default=0)
-    wanted = {*counts, *greedy} if expected is None else set(expected)
-    if strangers := sorted({*counts, *greedy} - wanted):
-        raise ValueError(f"{benchmark}: {len(strangers)} problems are not of the benchmark, such as {strangers[0]!r}")
-    if short := sorted(name for name in wanted if counts.get(name, 0) < most):
-        missing = sum(most - counts.get(name, 0) for name in short)
-        raise ValueError(
-            f"{benchmark}: {missing} of {most * len(wanted)} samples are missing: {len(short)} of {len(wanted)} "
-            f"problems have fewer than {most}, such as {short[0]!r} with {counts.get(short[0], 0)}; "
-            "finish the evaluation first"
-        )
-    if greedy and (without := sorted(wanted - set(greedy))):
-        raise ValueError(
-            f"{benchmark}: {len(without)} of {len(wanted)} greedy answers are missing, such as {without[0]!r}; "
-            "finish the evaluation first"
-        )
+@dataclass(frozen=True)
+class GradedBy:
+    """The grader of a benchmark; scores by different ones do not compare."""
+
+    kind: str
+    version: str
+    ignored_rules: tuple[str, ...] = ()
+    grading: str = ""  # how answers are found and compared, where that is not boxed mathematics
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what it noticed, such as samples that are all alike
+
+    def __str__(self) -> str:
+        without = f" without {', '.join(self.ignored_rules)}" if self.ignored_rules else ""
+        return f"{self.kind} {self.version}{without}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(BenchmarkScore):
+    grader: GradedBy
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Scores as they were recorded, with their grader."""
+
+    scores: BenchmarkScore
+    grader: GradedBy
+
+
+def write_scores(folder: Path, scores: BenchmarkScore, grader: GradedBy) -> None:
+    """Write the scores of a benchmark, and how its samples were graded, into its folder."""
+    content = {"grader": asdict(grader), **scores.as_dict()}
+    write_whole(folder / SCORES, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def read_scores(folder: Path) -> Recorded:
+    """Read the scores in the folder of a benchmark, with the grader that gave them."""
+    path = folder / SCORES
+    again = "it is damaged or of another version: make it again with trimsft eval, which generates nothing anew"
+    try:
+        file = read_json(path, _File, hint=again)
+    except FileNotFoundError:
+        raise RunError(f"{folder}: holds no scores", hint="finish it with trimsft eval") from None
+    if file.benchmark != folder.name:
+        raise RunError(f"{path}: these are scores of {file.benchmark!r}", hint=again)
+    names, ks = {problem.problem for problem in file.per_problem}, set(range(1, file.samples + 1))
+    if not names or not len(names) == len(file.per_problem) == file.problems:
+        raise RunError(f"{path}: problems is {file.problems}, but it counts {len(names)} of them", hint=again)
+    is_whole = all(problem.samples == file.samples for problem in file.per_problem)
+    if not is_whole or file.pass_at.keys() != ks or file.majority_at.keys() != ks:
+        raise RunError(f"{path}: its counts and metrics do not fit {file.samples} samples", hint=again)
+    scores = BenchmarkScore(**{one.name: getattr(file, one.name) for one in fields(BenchmarkScore)})
+    in_order = tuple(sorted(file.per_problem, key=lambda problem: problem.problem))
+    return Recorded(replace(scores, per_problem=in_order), file.grader)
+
+
+def load_run(path: str | Path, benchmarks: Sequence[str] = ()) -> list[BenchmarkScore]:
+    """Read the scores of a run directory, of these benchmarks or of all; refuse scores by different graders."""
+    run = RunDirectory(path)
+    if not run.eval_dir.is_dir():
+        raise RunError(f"{path}: holds no evaluation", hint="make one with trimsft eval")
+    evaluated = run.evaluations()
+    if not evaluated:
+        raise RunError(f"{path}: holds no scores", hint="finish its evaluation with trimsft eval")
+    names = list(benchmarks) or evaluated
+    if missing := next((name for name in names if name not in evaluated), None):
+        raise RunError(f"{path}: holds no scores of {missing!r}", hint=f"it has {', '.join(evaluated)}")
+    read = [read_scores(run.eval_dir / name) for name in names]
+    graders = sorted({str(recorded.grader) for recorded in read})
+    if len(graders) > 1:
+        raise RunError(f"{path}: was graded by {' and '.join(graders)}", hint="grade it again with one of them")
+    return [recorded.scores for recorded in read]

@@ -8,8 +8,7 @@ from typing import cast
 from trimsft.data.templates import check_template_name
 from trimsft.errors import UsageError
 from trimsft.evaluate.benchmarks import refuse_unused_folder
-from trimsft.evaluate.engines.address import read_address
-from trimsft.evaluate.engines.base import DIALECTS, Sampling
+from trimsft.evaluate.engines import DIALECTS, Sampling
 from trimsft.evaluate.metrics import MOST_SAMPLES
 from trimsft.evaluate.problems import benchmark_name
 from trimsft.grading.rules import GRADING_KINDS, Grading, GradingKind
@@ -18,7 +17,6 @@ from trimsft.own_code import require_reference
 from trimsft.runs import RunDirectory
 
 ENGINES = ("auto", "transformers", "vllm", "server")
-EXECUTORS = ("local", "ray")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 GRADERS = ("strict", "qwen")
 OF_VLLM = ("tensor_parallel", "context_length")
@@ -63,9 +61,7 @@ class EvalSettings:
         None, help="How the server is told to sample, where it does not say itself what it is.", choices=DIALECTS
     )
     timeout: float | None = option(None, help="Seconds that a server may take for one answer (default: 600).", above=0)
-    concurrency: int | None = option(
-        None, help="Requests to a server at once (default: 64; 1 for transformers serve).", least=1
-    )
+    concurrency: int | None = option(None, help="Requests to a server at once (default: 64).", least=1)
     samples: int = option(8, help="Samples of each problem (0: the greedy answer alone).", least=0, most=MOST_SAMPLES)
     greedy: bool = option(
         True, flags=("--greedy/--no-greedy",), help="Generate one greedy answer to each problem, too."
@@ -110,11 +106,6 @@ class EvalSettings:
         "--tensor-parallel GPUs).",
         least=1,
     )
-    executor: str = option(
-        "local",
-        help="Where copies of the model run: on this machine, or on a Ray cluster (RAY_ADDRESS).",
-        choices=EXECUTORS,
-    )
     tensor_parallel: int | None = option(None, help="GPUs that share the model in vllm (default: 1).", least=1)
     context_length: int | None = option(
         None, help="Tokens of prompt and answer together in vllm (default: what the model allows).", least=2
@@ -124,42 +115,22 @@ class EvalSettings:
         """Refuse what is wrong without looking at any model."""
         check_options(self)
         check_template_name(self.template)
-        self._check_benchmarks()
-        self._check_grading()
-        self._check_protocol()
-        self._check_engine()
-
-    def _check_benchmarks(self) -> None:
         names = [benchmark_name(name) for name in self.benchmarks]
         if not names:
             raise UsageError("must be one or more", field="benchmarks", value=[])
         if twice := next((name for name in names if names.count(name) > 1), None):
             paths = [str(path) for path in self.benchmarks if benchmark_name(path) == twice]
-            raise UsageError(
-                f"{' and '.join(map(repr, paths))} would both be recorded as {twice!r}",
-                field="benchmarks",
-                hint="name it once, or rename a file",
-            )
+            problem = f"{' and '.join(map(repr, paths))} would both be recorded as {twice!r}"
+            raise UsageError(problem, field="benchmarks", hint="name it once, or rename a file")
         refuse_unused_folder(self.benchmarks, self.data_dir)
-
-    def _check_grading(self) -> None:
         if ":" in self.grader:
             require_reference(self.grader, field="grader", example="my_module:score")
-            self._refuse(self._given("grading", "pattern"), f"with the grader {self.grader!r}, which has its own rules")
+            self._refuse(f"with the grader {self.grader!r}, which has its own rules", "grading", "pattern")
         elif self.grader not in GRADERS:
             raise unknown_name("grader", self.grader, (*GRADERS, "my_module:score"))
         self.grading_of_rows()
-
-    def grading_of_rows(self) -> Grading | None:
-        """The grading of rows that do not say how they are graded; None where nothing is said of it here."""
-        kind = self.grading or ("regex" if self.pattern is not None else None)
-        return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """What files of problems call `problem` and `answer`, where they call them otherwise."""
-        named = {"problem": self.problem_column, "answer": self.answer_column}
-        return {name: column for name, column in named.items() if name != column}
+        self._check_protocol()
+        self._check_engine()
 
     def _check_protocol(self) -> None:
         if self.samples == 0 and not self.greedy:
@@ -174,10 +145,9 @@ class EvalSettings:
                 )
         if self.samples == 0:
             drawing = dict(given_options(self.sampling)) | ({"seed": self.seed} if self.seed else {})
-            drawing = {name: value for name, value in drawing.items() if name not in ("max_tokens", "stop")}
-            if self.sampling.is_greedy:
-                drawing.pop("temperature")  # it says what happens anyway
-            self._refuse(drawing, "on the greedy answer alone")
+            for name, value in drawing.items():
+                if name not in ("max_tokens", "stop") and (name, value) != ("temperature", 0):
+                    raise UsageError("has no effect on the greedy answer alone", field=name, value=value)
 
     def _check_engine(self) -> None:
         if self.server is None and self.engine == "server":
@@ -185,35 +155,45 @@ class EvalSettings:
                 "is missing for the engine 'server'", field="server", hint="give it an address, http://localhost:8000"
             )
         if self.server is None:
-            self._refuse(self._given("server_dialect", "timeout", "concurrency", "tokenizer"), "without a server")
+            self._refuse("without a server", "server_dialect", "timeout", "concurrency", "tokenizer")
             if self.engine == "transformers":
-                self._refuse(self._given(*OF_VLLM), "with the engine 'transformers'")
+                self._refuse("with the engine 'transformers'", *OF_VLLM)
             return
+        from trimsft.evaluate.engines.server_engine import read_address
+
         addresses = [read_address(address).url for address in self.servers]
         if twice := next((url for url in addresses if addresses.count(url) > 1), None):
             raise UsageError("is given twice", field="server", value=twice)
         if self.engine not in ("auto", "server"):
-            self._refuse({"server": ",".join(addresses)}, f"with the engine {self.engine!r}")
-        loading = self._given("dtype", "revision", "gpu_memory", "workers", "executor", *OF_VLLM)
-        self._refuse(loading, "on a server, which has loaded its model already")
+            raise UsageError(f"has no effect with the engine {self.engine!r}", field="server", value=addresses[0])
+        loading = ("dtype", "revision", "gpu_memory", "workers", *OF_VLLM)
+        self._refuse("on a server, which has loaded its model already", *loading)
 
-    def _given(self, *names: str) -> dict[str, object]:
-        return {name: value for name, value in given_options(self).items() if name in names}
+    def _refuse(self, where: str, *names: str) -> None:
+        """Refuse options that are given and have no effect."""
+        for name, value in given_options(self).items():
+            if name in names:
+                raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
 
-    @staticmethod
-    def _refuse(unused: dict[str, object], where: str) -> None:
-        """Refuse options without effect."""
-        for name, value in unused.items():
-            raise UsageError(f"has no effect {where}", field=name, value=value, hint="remove it")
+    def grading_of_rows(self) -> Grading | None:
+        """Return the grading of rows that do not say how they are graded; None where nothing is said of it here."""
+        kind = self.grading or ("regex" if self.pattern is not None else None)
+        return None if kind is None else Grading(cast(GradingKind, kind), pattern=self.pattern)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Return what files of problems call `problem` and `answer`, where they call them otherwise."""
+        named = {"problem": self.problem_column, "answer": self.answer_column}
+        return {name: column for name, column in named.items() if name != column}
 
     @property
     def servers(self) -> list[str]:
-        """The addresses of the servers; none without a server."""
+        """Return the addresses of the servers; none without a server."""
         return [] if self.server is None else [address.strip() for address in self.server.split(",")]
 
     @property
     def run(self) -> RunDirectory:
-        """Where it is recorded: beside the training of the model, or in a directory of its own."""
+        """Return where it is recorded: beside the training of the model, or in a directory of its own."""
         if self.out is not None:
             return RunDirectory(self.out)
         trained = RunDirectory(self.model)

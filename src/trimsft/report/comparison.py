@@ -78,7 +78,7 @@ class Compared:
 def compare(settings: CompareSettings) -> Compared:
     """Compare runs problem by problem; `settings.out` gets the result where it is given."""
     from trimsft.evaluate.compare import compare_runs
-    from trimsft.evaluate.records import load_run
+    from trimsft.evaluate.scores import load_run
     from trimsft.report.protocol import AGAIN, notes_of_graders, other_graders, other_protocol, with_names_of
     from trimsft.report.runs import Run
     from trimsft.report.tables.scores import comparison_table, group_tables, score_table

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.errors import RunError
-from trimsft.evaluate.records import GradedBy
-from trimsft.evaluate.scores import BenchmarkScore
+from trimsft.evaluate.scores import BenchmarkScore, GradedBy
 from trimsft.grading import GRADER_VERSION
 from trimsft.report.page.provenance import flat
 from trimsft.report.runs import Asked, Run

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from trimsft.errors import RunError, TrimSFTError, UsageError
 from trimsft.evaluate.metrics import metric_names
-from trimsft.evaluate.records import Recorded, read_scores
-from trimsft.evaluate.scores import BenchmarkScore, macros
+from trimsft.evaluate.scores import BenchmarkScore, Recorded, macros, read_scores
 from trimsft.intervals import Interval
 from trimsft.objectives import OBJECTIVES, PAPER_OBJECTIVES, PARAMETERS
 from trimsft.report.colours import method_of

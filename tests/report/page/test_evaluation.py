@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluate.scripted import ScriptedEngine
 from tests.report.page.pages import BETTER, EASY, make_evaluated, make_three, page_of
 from trimsft.errors import RunError
 from trimsft.evaluate import evaluate_model
 from trimsft.evaluate import run as evaluate_run
-from trimsft.evaluate.engines import Request, ScriptedEngine
+from trimsft.evaluate.engines import Request
 from trimsft.evaluate.scores import macro
 from trimsft.report import CompareSettings, compare
 from trimsft.report.page import answers as answers_module

@@ -15,7 +15,7 @@ from tests.processes import finish
 from tests.study.stub import InlineCrew, StubJob
 from trimsft.cli import app
 from trimsft.errors import UsageError
-from trimsft.evaluate.records import load_run
+from trimsft.evaluate.scores import load_run
 from trimsft.objectives import PAPER_OBJECTIVES
 from trimsft.runs import RunDirectory
 from trimsft.study.quickstart import QuickstartSettings
@@ -94,7 +94,7 @@ def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monke
 
     monkeypatch.setattr(execution, "CellJob", StubJob)
     monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
-    monkeypatch.setattr("trimsft.evaluate.records.load_run", lambda path, tiers: [])
+    monkeypatch.setattr("trimsft.evaluate.scores.load_run", lambda path, tiers: [])
     monkeypatch.setattr(Results, "as_dict", lambda results: dict.fromkeys(results.scores))
     monkeypatch.setattr(command, "_try_report", lambda folder, done: (None, "no space left"))
     (tmp_path / "sft").touch()  # where a run directory belongs

@@ -1,6 +1,163 @@
-"""Engines that turn prompts into text; each file imports what it needs only when an engine is made."""
+"""Engines turn prompts into texts; this file says what every engine takes and gives, and makes one from settings.
 
-from trimsft.evaluate.engines.base import Completion, Engine, EngineError, Request, Sampling
-from trimsft.evaluate.engines.scripted import ScriptedEngine
+engine = load_engine(LocalModel("runs/trim/model", dtype="bfloat16"))
+for completion in engine.generate([Request("What is 1+1?", seed=7, sampling=Sampling())]):
+    completion.index, completion.text, completion.tokens, completion.finish    # 0, "It is ...", 4, "stop"
+"""
 
-__all__ = ["Completion", "Engine", "EngineError", "Request", "Sampling", "ScriptedEngine"]
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+from trimsft.errors import UsageError
+from trimsft.options import check_options, option
+from trimsft.runs import fingerprint_folder
+
+_LARGEST = 2**31 - 1
+Finish = Literal["stop", "length", "error"]
+Dialect = Literal["vllm", "openai"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+"""How servers are told to sample, see `server_engine`."""
+
+
+class EngineError(UsageError):
+    """An engine that cannot work at all; a single request that fails is a `Completion` instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a text is drawn; the defaults are the paper's, and nothing is left to a checkpoint or an engine."""
+
+    temperature: float = option(1.0, help="Temperature of the samples; 0 is greedy decoding.", least=0, most=10_000)
+    top_p: float = option(
+        1.0, help="Samples come from the likeliest tokens that hold this share (1: all tokens).", above=0, most=1
+    )
+    top_k: int = option(0, help="Samples come from this many likeliest tokens (0: all tokens).", least=0, most=_LARGEST)
+    max_tokens: int = option(2048, help="New tokens of an answer at most.", least=1)
+    stop: tuple[str, ...] = option((), help="A text that ends an answer and is no part of it. Repeat it for several.")
+    stop_tokens: tuple[int, ...] = ()  # tokens that do the same, beside the eos of tokenizer and model
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stop", tuple(self.stop))
+        check_options(self)
+        if 0 < self.temperature < 1e-4:
+            raise UsageError("must be 0 (greedy), or at least 0.0001", field="temperature", value=self.temperature)
+        for name in ("top_k", "max_tokens"):
+            if not isinstance(getattr(self, name), int):
+                raise UsageError("must be a whole number", field=name, value=getattr(self, name))
+        if not all(isinstance(text, str) and text for text in self.stop):
+            raise UsageError("must be texts, none of them empty", field="stop", value=self.stop)
+        if not all(isinstance(token, int) and 0 <= token <= _LARGEST for token in self.stop_tokens):
+            raise UsageError("must be token ids", field="stop_tokens", value=self.stop_tokens)
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One text to be generated."""
+
+    prompt: str
+    seed: int
+    sampling: Sampling
+    tokens: tuple[int, ...] | None = None
+    """The prompt as token ids: what the engine takes where it can, so that no second bos is added."""
+    messages: tuple[Mapping[str, str], ...] | None = None
+    """The prompt as a chat, for servers that render it themselves."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What became of one request."""
+
+    index: int  # position of the request among those given
+    text: str
+    tokens: int  # new tokens, the one that stopped it included
+    finish: Finish
+    error: str | None = None  # what went wrong, where `finish` is error
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Anything that completes prompts."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What the texts depend on beside the requests, such as model and dtype: may not change within a record."""
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What else is worth recording, such as versions; it may change between two starts."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's, by which prompts are made; None where only the engine has it, and renders chats itself."""
+
+    def check(self, requests: Sequence[Request]) -> None:
+        """Refuse, with an `EngineError`, what it cannot do: called before anything of them is recorded."""
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """Yield a completion for each request, in any order, each as soon as it is there."""
+
+    def close(self) -> None:
+        """End processes that would outlive it, whatever they are doing; may be called twice."""
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """Which model is loaded here, and how; plain values, so that another process can be given them."""
+
+    model: str
+    engine: str = "auto"
+    revision: str | None = None
+    dtype: str = "auto"
+    gpu_memory: float | None = None
+    tensor_parallel: int | None = None
+    context_length: int | None = None
+
+    @property
+    def by_vllm(self) -> bool:
+        return self.engine == "vllm" or (self.engine == "auto" and importlib.util.find_spec("vllm") is not None)
+
+
+def load_engine(model: LocalModel) -> Engine:
+    """Load a model in this process: with vLLM where it is installed, else with transformers."""
+    loading: dict[str, Any] = {"revision": model.revision, "dtype": model.dtype}
+    if model.gpu_memory is not None:
+        loading["gpu_memory"] = model.gpu_memory
+    if model.by_vllm:
+        from trimsft.evaluate.engines.vllm_engine import VllmEngine
+
+        gpus, length = model.tensor_parallel or 1, model.context_length
+        return VllmEngine(model.model, tensor_parallel=gpus, max_length=length, **loading)
+    from trimsft.evaluate.engines.transformers_engine import TransformersEngine
+
+    return TransformersEngine(model.model, **loading)
+
+
+def require_room(requests: Sequence[Request], tokens_of: Callable[[Request], Sequence[int]], limit: int | None) -> None:
+    """Refuse answers that may grow beyond a model's positions after the longest prompt."""
+    if limit is None or not requests:
+        return
+    longest, new = max(len(tokens_of(request)) for request in requests), max(r.sampling.max_tokens for r in requests)
+    if longest + new > limit:
+        room = max(0, limit - longest)
+        raise EngineError(
+            f"{new:,} new tokens after the longest prompt, of {longest:,}, exceed the model's {limit:,} positions",
+            field="max_tokens",
+            hint=f"use at most {room:,}" if room else "even the longest prompt alone leaves no room for an answer",
+        )
+
+
+def identify_model(model: str | Path, revision: str | None = None) -> dict[str, Any]:
+    """Return what a model is known by: a folder by its content, since it may move; else by name and revision."""
+    if Path(model).is_dir():
+        return {"model_sha256": fingerprint_folder(Path(model))}
+    return {"model": str(model), "revision": revision}

@@ -1,10 +1,11 @@
-"""Any server with OpenAI's interface: `vllm serve`, SGLang, `transformers serve`, a hosted model.
+"""Any server with OpenAI's interface: `vllm serve`, SGLang, a hosted model.
 
 engine = ServerEngine("http://localhost:8000", model="runs/trim/model")
 
-Servers differ in how they are told to sample (see `dialects`), so the engine asks which one it talks to. It never
-guesses: a server that does not say is refused until the user names its dialect, and before the first sample it has to
-show that it samples at all. Requests to `transformers serve` go one by one, because its seed is the whole process's.
+Servers differ in how they are told to sample: vLLM and SGLang take prompts as token ids and all sampling parameters;
+`openai` is the published interface, which has no top-k, best-effort seeds, and leaves the server's own defaults. A
+server that does not say which it is is refused until the user names its dialect, and before the first sample it has to
+show that it samples at all.
 
 A request is tried again after a pause where that can help (timeouts, connections, 429, 5xx): the pause that the server
 asks for, or a longer one each time.
@@ -13,28 +14,33 @@ asks for, or a longer one each time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
+import queue
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from trimsft.data.visible import visible
-from trimsft.errors import TrimSFTError, one_line
-from trimsft.evaluate.engines.address import read_address
-from trimsft.evaluate.engines.background import Put, in_background
-from trimsft.evaluate.engines.base import DIALECTS, Completion, Dialect, EngineError, Request, Sampling
-from trimsft.evaluate.engines.dialects import question, read_completion, read_message, read_models
-from trimsft.runs.parsing import ParseError, parse_json
+from trimsft.errors import RunError, TrimSFTError, one_line
+from trimsft.evaluate.engines import DIALECTS, Completion, Dialect, EngineError, Finish, Request, Sampling
+from trimsft.runs.parsing import ParseError, checked, parse_json
 
 if TYPE_CHECKING:
     import httpx
+
+Put: TypeAlias = Callable[[Any], None]
 
 LONGEST_PAUSE = 30.0
 LARGEST_REPLY = 32 * 2**20  # bytes
 _KEY = "OPENAI_API_KEY"
 _FREE = "Write forty random words, each on a line of its own."
-"""What no model that samples answers twice in the same way."""
+"""A model that samples does not answer this twice in the same way."""
 
 
 class ServerEngine:
@@ -61,17 +67,15 @@ class ServerEngine:
         self.tokenizer = tokenizer
         self._address = read_address(address)
         self.address = self._address.url
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
         key, login = os.environ.get(_KEY), self._address.login
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         self._headers |= {"Authorization": f"Bearer {key}"} if key else {}
         self._secrets = [secret for secret in (key, *(login or ())) if secret]
         self._retries, self._pause, self._timeout = retries, pause, timeout
-        served = read_models(self._page("/v1/models"))
-        self.dialect: Dialect = dialect or self._ask_dialect(served)
+        served = next(_in_background(self._list_models))
+        self.dialect: Dialect = dialect or self._find_dialect(served)
         self.model = self._choose_model(model, [visible(entry.get("id"))[:200] for entry in served])
-        self._concurrency = concurrency or (1 if self.dialect == "transformers" else 64)
+        self._concurrency = concurrency or 64
         self.identity: Mapping[str, Any] = {"model": self.model, "dialect": self.dialect}
         self.details: Mapping[str, Any] = {"address": self.address, "concurrency": self._concurrency}
 
@@ -84,10 +88,10 @@ class ServerEngine:
             self._require_sampling(sampled)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        return in_background(partial(self._ask_all, requests))
+        return _in_background(partial(self._ask_all, requests))
 
     def close(self) -> None:
-        """Nothing is to be ended: connections are those of one `generate`, and the server is not ours."""
+        """End nothing: connections are those of one `generate`, and the server is not ours."""
 
     # ---- requests
 
@@ -121,17 +125,17 @@ class ServerEngine:
                 error, asked_to_wait = f"{type(failure).__name__}: {one_line(failure)}", 0.0
                 continue
             if content is None:
-                return Completion(index, "", 0, "error", f"an answer of more than {LARGEST_REPLY:,} bytes")
+                return _failed(index, f"an answer of more than {LARGEST_REPLY:,} bytes")
             if status == 200:
                 return read_completion(index, content, request.sampling)
             error = f"status {status}: {read_message(content, self._secrets)}"
             if status in (401, 403, 404):
-                raise self._refused(status, f"{self.address} answers: {error}")
+                raise self._refused(status, error)
             if status != 429 and status < 500:
                 break
         return Completion(index, "", 0, "error", error)
 
-    def _connect(self, *, keep: bool = True) -> httpx.AsyncClient:
+    def _connect(self) -> httpx.AsyncClient:
         import httpx
 
         return httpx.AsyncClient(
@@ -140,46 +144,37 @@ class ServerEngine:
             timeout=httpx.Timeout(None, connect=10.0),  # of an answer, `_exchange` limits the whole
             headers=self._headers,
             verify=self.address.startswith("https:"),  # certificates take their time to load
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None if keep else 0),
+            limits=httpx.Limits(max_connections=None),
             trust_env=not self._address.is_local,  # a proxy cannot reach this machine's own ports
         )
 
     # ---- who is there
 
-    def _page(self, path: str) -> bytes:
-        """The content of a page; empty where the server has none."""
-        (content,) = in_background(partial(self._fetch, path))
-        return bytes(content)
-
-    async def _fetch(self, path: str, put: Put) -> None:
+    async def _list_models(self, put: Put) -> None:
+        """Put the models that the server lists; none where it has no list of the published form."""
         import httpx
 
-        # each on a connection of its own: a server that fails at one page closes it while the next is asked for
-        async with self._connect(keep=False) as client:
+        async with self._connect() as client:
             for attempt in range(self._retries + 1):
                 await asyncio.sleep(self._pause if attempt else 0.0)
                 try:
-                    status, content, _ = await _exchange(client, 30.0, "GET", path)
-                except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                    raise self._silent(error) from error
+                    status, content, _ = await _exchange(client, 30.0, "GET", "/v1/models")
+                    break
                 except (httpx.RequestError, TimeoutError) as error:
-                    if attempt == self._retries:
-                        raise self._silent(error) from error
-                    continue
-                if status in (401, 403):
-                    said = read_message(content or b"", self._secrets)
-                    raise self._refused(status, f"{self.address} answers: {said}")
-                put(content if status == 200 and content else b"")
-                return
-
-    def _ask_dialect(self, served: Sequence[Mapping[str, Any]]) -> Dialect:
+                    if attempt == self._retries or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                        problem = f"nothing answers at {self.address} ({one_line(error)})"
+                        hint = "start the server, or correct the address"
+                        raise EngineError(problem, field="server", hint=hint) from error
+        if status in (401, 403):
+            raise self._refused(status, read_message(content or b"", self._secrets))
         try:
-            page = parse_json(self._page("/openapi.json"))
+            listed = parse_json(content) if status == 200 and content else None
         except ParseError:
-            page = None
-        paths = page.get("paths") if isinstance(page, dict) else None
-        if isinstance(paths, dict) and "/load_model" in paths:
-            return "transformers"
+            listed = None
+        entries = listed.get("data") if isinstance(listed, dict) else None
+        put([entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else [])
+
+    def _find_dialect(self, served: Sequence[Mapping[str, Any]]) -> Dialect:
         owners = {str(entry.get("owned_by")) for entry in served}
         if owners and owners <= {"vllm", "sglang"}:
             return "vllm"
@@ -225,20 +220,55 @@ class ServerEngine:
             raise EngineError(f"{model!r} is not served at {self.address}", field="model", hint=f"it serves {names}")
         return model
 
-    def _refused(self, status: int, problem: str) -> EngineError:
-        key = f"put the key that the server asks for into the environment variable {_KEY}"
-        hint = f"does it know the model {self.model!r}?" if status == 404 else key
-        return EngineError(problem, field="server", hint=hint)
+    def _refused(self, status: int, message: str) -> EngineError:
+        hint = f"put the key that the server asks for into the environment variable {_KEY}"
+        if status == 404:
+            hint = f"does it know the model {self.model!r}?"
+        return EngineError(f"{self.address} answers: {message}", field="server", hint=hint)
 
-    def _silent(self, error: Exception) -> EngineError:
-        problem = f"nothing answers at {self.address} ({one_line(error)})"
-        return EngineError(problem, field="server", hint="start the server, or correct the address")
+
+# ---- connections
+
+
+def _in_background(work: Callable[[Put], Coroutine[Any, Any, None]]) -> Iterator[Any]:
+    """Yield what `work` puts, as it comes, and raise what it raises.
+
+    It runs in a thread of its own: a notebook's thread has a loop already, and a listener who leaves early, as Ctrl-C
+    does, cancels it at once and closes its connections, however long a server is silent.
+    """
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    loop, end = asyncio.new_event_loop(), object()
+
+    async def finish() -> None:
+        try:
+            await work(answers.put)
+            answers.put(end)
+        except Exception as error:
+            answers.put(error)
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        loop.run_until_complete(loop.shutdown_asyncgens())  # replies that were left in the middle
+
+    task = loop.create_task(finish())
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while (answer := answers.get()) is not end:
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        loop.close()
 
 
 async def _exchange(
     client: httpx.AsyncClient, seconds: float, method: str, path: str, body: bytes | None = None
 ) -> tuple[int, bytes | None, float]:
-    """Status and content of a reply, None for one that is too large to be meant; and the seconds it asks to wait."""
+    """Return status and content of a reply (None: too large to be meant), and the seconds it asks to wait."""
     import httpx
 
     try:
@@ -258,5 +288,135 @@ async def _exchange(
 
 
 def _seconds(text: str) -> float:
-    """What a header says in seconds; 0 for anything else, such as a date."""
+    """Return what a header says in seconds; 0 for anything else, such as a date."""
     return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) else 0.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is; what must never be shown or recorded is set apart."""
+
+    url: str  # without a login: may be shown and recorded
+    login: tuple[str, str] | None = field(default=None, repr=False)  # user and password
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def is_local(self) -> bool:
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+def read_address(given: str) -> Address:
+    """Return the address as given; refuse what is none, and never repeat a login or what may be a key.
+
+    >>> read_address("http://me:secret@localhost:8000/v1/")
+    Address(url='http://localhost:8000')
+    """
+    try:
+        parts = urlsplit(given)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that cannot be
+        is_address = False
+    if not is_address:
+        shown: dict[str, Any] = {} if "@" in given else {"value": given}
+        hint = "it begins with http:// or https://, such as http://localhost:8000"
+        raise EngineError("is no address of a server", field="server", hint=hint, **shown)
+    if parts.query or parts.fragment:
+        hint = f"leave out what stands from ? or # on; a key goes into the environment variable {_KEY}"
+        raise EngineError("must be an address without a query", field="server", hint=hint)
+    place = parts.netloc.rpartition("@")[2]
+    url = f"{parts.scheme}://{place}{parts.path}".rstrip("/").removesuffix("/v1")
+    login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+    return Address(url, login)
+
+
+# ---- what is asked, and what the answers say
+
+
+def question(model: str, dialect: Dialect, request: Request) -> tuple[str, bytes]:
+    """Return where to ask, and the body of the request."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": request.seed,
+        **({"stop": list(sampling.stop)} if sampling.stop else {}),
+    }
+    if dialect == "vllm":
+        body |= {"top_k": sampling.top_k or -1, "stop_token_ids": list(sampling.stop_tokens)}
+        body |= {"min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": True}
+    path = "/v1/completions"
+    if dialect == "vllm" and request.tokens is not None:
+        body["prompt"] = list(request.tokens)
+    elif request.messages is not None:
+        path, body["messages"] = "/v1/chat/completions", [dict(message) for message in request.messages]
+    else:
+        body["prompt"] = request.prompt
+    return path, json.dumps(body).encode()  # ASCII: a problem may hold half of a character
+
+
+@dataclass
+class _Message:
+    content: str | None
+
+
+@dataclass
+class _Choice:
+    finish_reason: str | None
+    message: _Message | None = None
+    text: str | None = None
+
+
+@dataclass
+class _Usage:
+    completion_tokens: int
+
+
+@dataclass
+class _Reply:
+    choices: list[_Choice]
+    usage: _Usage
+
+
+def read_completion(index: int, content: bytes, sampling: Sampling) -> Completion:
+    """Return the completion in a reply; one that is not of the published form is an error of this request alone."""
+    try:
+        reply = checked(_Reply, parse_json(content), where="reply")
+    except (ParseError, RunError) as error:
+        problem = error.problem if isinstance(error, RunError) else str(error)
+        return _failed(index, f"an answer that cannot be read ({visible(problem)}): {content[:200]!r}")
+    if len(reply.choices) != 1:
+        return _failed(index, f"an answer with {len(reply.choices):,} texts, where one was asked for")
+    choice, tokens = reply.choices[0], reply.usage.completion_tokens
+    if choice.finish_reason not in ("stop", "length"):
+        return _failed(index, f"the server ended it with {choice.finish_reason!r}")
+    if choice.message is None and choice.text is None:
+        return _failed(index, f"an answer without a text: {content[:200]!r}")
+    if not 0 <= tokens <= sampling.max_tokens + 1:  # some count the end beside the limit
+        return _failed(index, f"an answer of {tokens:,} tokens, where {sampling.max_tokens:,} were allowed")
+    text = (choice.message.content if choice.message else choice.text) or ""
+    text = text.encode(errors="replace").decode()  # halves of characters
+    cuts = [text.index(stop) for stop in sampling.stop if stop in text]
+    ended: Finish = "stop" if cuts or choice.finish_reason == "stop" else "length"
+    return Completion(index, text[: min(cuts, default=None)], tokens, ended)
+
+
+def _failed(index: int, error: str) -> Completion:
+    return Completion(index, "", 0, "error", error[:400])
+
+
+def read_message(content: bytes, secrets: Sequence[str] = ()) -> str:
+    """Return the server's complaint in one line: nothing that acts on a terminal, no secret that it repeats."""
+    try:
+        said = parse_json(content)
+        said = said.get("error", said.get("detail", said)) if isinstance(said, dict) else said
+        text = str(said.get("message", said)) if isinstance(said, dict) else str(said)
+    except ParseError:
+        text = content[:2000].decode(errors="replace")
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return " ".join(visible(text).split())[:300]

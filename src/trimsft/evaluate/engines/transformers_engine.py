@@ -4,7 +4,7 @@ engine = TransformersEngine("runs/trim/model", dtype="bfloat16")
 for completion in engine.generate(requests): ...
 
 Nothing of the checkpoint's generation defaults survives but its eos tokens. A sample depends on its own request only,
-not on the rows beside it, up to the rounding that `draw` describes. A kill costs what is in flight.
+not on the rows beside it, up to the rounding that `drawing` describes. A kill costs what is in flight.
 """
 
 import bisect
@@ -16,23 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.data.encode import load_tokenizer
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines.base import (
-    Completion,
-    EngineError,
-    Request,
-    Sampling,
-    UnsuitedModel,
-    identify_model,
-    require_room,
-)
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
 from trimsft.models import load_model
 
 if TYPE_CHECKING:
-    from trimsft.evaluate.engines.builds import Company
+    from torch import Tensor
 
 MOST_ROWS = 2048
 CPU_ROWS = 64
 CPU_ROWS_SMALL = 256
+ROWS_CHANGE_EACH_OTHER = ("rwkv",)  # its cached states mix up the rows of a batch, as of transformers 5.17
 SMALL = 50_000_000  # parameters; a step of a smaller model is mostly overhead
 
 
@@ -57,8 +50,8 @@ class TransformersEngine:
 
         `gpu_memory`: share of a GPU's memory that caches may take; of what is free they take four fifths at most.
 
-        `decoding`: in slots (see `slots`), or in batches by the model's own `generate`, which is slower and takes
-        models of every build; a model that does not suit slots is found out and decoded in batches.
+        `decoding`: in slots (see `slots`), or in batches of one prompt length by the model's own `generate`, which is
+        slower and takes models of every build; a model that does not suit slots is decoded in batches.
         """
         import torch
 
@@ -68,24 +61,22 @@ class TransformersEngine:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if gpu_memory is not None and not device.startswith("cuda"):
             raise UsageError("has no effect without a GPU", field="gpu_memory", value=gpu_memory, hint="remove it")
-        self._source = model if isinstance(model, str | Path) else None
+        source = model if isinstance(model, str | Path) else None
         self._revision = revision
-        loaded: Any = load_model(model, dtype=dtype, revision=revision).to(device) if self._source else model
+        loaded: Any = load_model(model, dtype=dtype, revision=revision).to(device) if source else model
         self.model = loaded
-        if tokenizer is None and self._source is None:
+        if tokenizer is None and source is None:
             raise ValueError("tokenizer: must be given with a loaded model, got None")
         self.tokenizer = tokenizer or load_tokenizer(model, revision=revision)
-        self._model_name = self._source or getattr(model, "name_or_path", "") or type(model).__name__
+        self._model_name = source or getattr(model, "name_or_path", "") or type(model).__name__
         self.batch_size = batch_size
         self.decoding = decoding
-        self._company: Company | None = None
         self.gpu_memory = 1.0 if gpu_memory is None else gpu_memory
         eos = getattr(self.model.generation_config, "eos_token_id", None)
-        eos = [] if eos is None else eos if isinstance(eos, list | tuple) else [eos]
-        if not all(isinstance(token, int) for token in eos):
+        self._model_eos = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [eos]
+        if not all(isinstance(token, int) for token in self._model_eos):
             problem = f"eos_token_id of the generation config of {str(self._model_name)!r} must be token ids"
             raise UsageError(problem, field="model", value=eos)
-        self._model_eos = list(eos)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -104,21 +95,40 @@ class TransformersEngine:
         how = {"batch_size": self.batch_size, "decoding": self.decoding}
         return {"versions": versions, "model": str(self._model_name), **how}
 
+    def check(self, requests: Sequence[Request]) -> None:
+        from trimsft.evaluate.engines.builds import count_positions
+
+        known = self.model.get_input_embeddings().num_embeddings
+        for index, request in enumerate(requests):
+            tokens = self._tokens(request)
+            if not tokens:
+                raise EngineError(f"the prompt of request {index} has no tokens", field="model")
+            if not 0 <= min(tokens) <= max(tokens) < known:
+                problem = f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}"
+                raise EngineError(problem, field="model", hint="is the tokenizer another model's?")
+        require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
+
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        """The longest prompts first: if memory fails, it fails at once."""
+        """Yield completions, the longest prompts first: if memory fails, it fails at once."""
         self.check(requests)
+        groups: dict[tuple[Any, ...], dict[int, Request]] = {}  # those that end alike share a batch
+        for index, request in enumerate(requests):
+            ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
+            groups.setdefault(ends, {})[index] = request
         was_training = self.model.training
         self.model.eval()
         try:
-            for group in _alike(requests):
+            for group in groups.values():
                 yield from self._complete(group)
         finally:
             self.model.train(was_training)
 
     def close(self) -> None:
-        """Nothing is to be ended: the model is in this process."""
+        """End nothing: the model is in this process."""
 
     def _complete(self, group: dict[int, Request]) -> Iterator[Completion]:
+        from trimsft.evaluate.slots.decoder import UnsuitedModel
+
         if self.decoding == "slots":
             try:
                 yield from self._in_slots(group)
@@ -132,11 +142,11 @@ class TransformersEngine:
         yield from self._in_batches(group)
 
     def _in_slots(self, group: dict[int, Request]) -> Iterator[Completion]:
-        """Takes from the group what it completes."""
+        """Take from the group what it completes."""
         import torch
 
-        from trimsft.evaluate.engines.shared_lines import SharingDecoder
-        from trimsft.evaluate.engines.slots import Job, SlotDecoder
+        from trimsft.evaluate.slots.decoder import Job, SlotDecoder
+        from trimsft.evaluate.slots.sharing import SharingDecoder
 
         kind = SharingDecoder if self.model.device.type == "cpu" else SlotDecoder
         sampling = next(iter(group.values())).sampling
@@ -161,17 +171,17 @@ class TransformersEngine:
                 self._halve(rows, longest, sampling)
 
     def _in_batches(self, group: dict[int, Request]) -> Iterator[Completion]:
+        """Batches hold prompts of one length: padding and longer rows change what models of some builds say."""
         import torch
 
         waiting = sorted(group.items(), key=lambda item: -len(self._tokens(item[1])))
         while waiting:
             sampling, longest = waiting[0][1].sampling, len(self._tokens(waiting[0][1]))
             rows = self._rows_that_fit(longest, sampling.max_tokens)
-            batch = waiting[:rows]
+            if self.model.config.model_type in ROWS_CHANGE_EACH_OTHER:
+                rows = 1
+            batch = [item for item in waiting[:rows] if len(self._tokens(item[1])) == longest]
             try:
-                if self._company is None:
-                    self._company = self._find_company(waiting)
-                batch = self._together(batch)
                 texts = self._generate([request for _, request in batch])
             except torch.OutOfMemoryError:
                 self._halve(len(batch), longest, sampling)
@@ -180,62 +190,37 @@ class TransformersEngine:
                 yield self._completion(index, row, request.sampling)
             waiting = waiting[len(batch) :]
 
-    def _find_company(self, waiting: list[tuple[int, Request]]) -> "Company":
-        """Which rows the model takes together, with a warning where that is not all."""
-        from trimsft.evaluate.engines.builds import find_company, shares_lengths
-
-        long, short = (self._tokens(waiting[at][1]) for at in (0, -1))
-        company = find_company(self.model, short, long)
-        if shares_lengths(self.model, len(long) + waiting[0][1].sampling.max_tokens) and company == "any":
-            company = "one length"
-        if company != "any":
-            how = "one at a time" if company == "alone" else "in batches of one prompt length each"
-            warnings.warn(
-                f"engine transformers: rows of a batch change each other in {type(self.model).__name__}; "
-                f"decoding {how}, which is slower",
-                stacklevel=2,
-            )
-        return company
-
-    def _together(self, batch: list[tuple[int, Request]]) -> list[tuple[int, Request]]:
-        """Those of a batch, the longest first, that the model takes together."""
-        from trimsft.evaluate.engines.builds import shares_lengths
-
-        if self._company == "alone":
-            return batch[:1]
-        longest = len(self._tokens(batch[0][1]))
-        if self._company == "any" and not shares_lengths(self.model, longest + batch[0][1].sampling.max_tokens):
-            return batch
-        return [item for item in batch if len(self._tokens(item[1])) == longest]
-
     def _generate(self, requests: Sequence[Request]) -> list[list[int]]:
-        """New tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
+        """Return new tokens of each row by the model's own `generate`; what follows the end of a row is padding."""
+        import torch
         from transformers import GenerationConfig, LogitsProcessorList
 
-        from trimsft.evaluate.engines.builds import bare_generation, forget_lengths, pad_left
-        from trimsft.evaluate.engines.draw import Drawer
+        from trimsft.evaluate.engines.builds import bare_generation, require_finite
+        from trimsft.evaluate.engines.drawing import Drawer
 
-        model, sampling = self.model, requests[0].sampling
-        stops = self._stops(sampling)
-        pad = stops[0] if stops else 0
-        batch = pad_left([self._tokens(request) for request in requests], model.device, pad)
-        width = batch["input_ids"].shape[1]
-        drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], model.device)
+        sampling, stops = requests[0].sampling, self._stops(requests[0].sampling)
+        ids = torch.tensor([list(self._tokens(request)) for request in requests], device=self.model.device)
+        width = ids.shape[1]
+        drawer = Drawer([r.seed for r in requests], [r.sampling for r in requests], self.model.device)
+
+        def noisy(seen: "Tensor", logits: "Tensor") -> "Tensor":
+            if seen.shape[1] == width:
+                require_finite(logits, width, self.model.dtype)
+            return drawer.scores(logits, step=seen.shape[1] - width)
+
         config = GenerationConfig(
             max_new_tokens=sampling.max_tokens,
             do_sample=False,  # the drawing is ours
             eos_token_id=stops or None,
-            pad_token_id=pad,
+            pad_token_id=stops[0] if stops else 0,
             stop_strings=list(sampling.stop) or None,
         )
-        with bare_generation(model):
-            forget_lengths(model)
-            texts = model.generate(
-                **batch,
+        with bare_generation(self.model):
+            texts = self.model.generate(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
                 generation_config=config,
-                logits_processor=LogitsProcessorList(
-                    [lambda seen, logits: drawer.scores(logits, step=seen.shape[1] - width)]
-                ),
+                logits_processor=LogitsProcessorList([noisy]),
                 tokenizer=self.tokenizer,
             )
         tokens: list[list[int]] = texts[:, width:].tolist()
@@ -255,7 +240,7 @@ class TransformersEngine:
         torch.cuda.empty_cache()
 
     def _says(self, stops: Sequence[str], tokens: list[int]) -> bool:
-        """Whether tokens say one of the stop texts."""
+        """Return whether tokens say one of the stop texts."""
         text = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return any(stop in text for stop in stops)
 
@@ -279,29 +264,10 @@ class TransformersEngine:
         return list(dict.fromkeys([*own, *self._model_eos, *sampling.stop_tokens]))
 
     def _tokens(self, request: Request) -> Sequence[int]:
-        if request.tokens is not None:
-            return request.tokens
-        ids: list[int] = self.tokenizer(request.prompt)["input_ids"]
-        return ids
-
-    def check(self, requests: Sequence[Request]) -> None:
-        known = self.model.get_input_embeddings().num_embeddings
-        for index, request in enumerate(requests):
-            tokens = self._tokens(request)
-            if not tokens:
-                raise EngineError(f"the prompt of request {index} has no tokens", field="model")
-            if not 0 <= min(tokens) <= max(tokens) < known:
-                raise EngineError(
-                    f"the prompt of request {index} has a token {max(tokens)}, but the model knows {known:,}",
-                    field="model",
-                    hint="is the tokenizer another model's?",
-                )
-        from trimsft.evaluate.engines.builds import count_positions
-
-        require_room(requests, self._tokens, count_positions(self.model.config.get_text_config()))
+        return self.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
 
     def _rows_that_fit(self, longest: int, new: int) -> int:
-        """A first guess from the size of the cache; running out of memory halves it."""
+        """Guess from the size of the cache; running out of memory halves it."""
         if self.batch_size is not None:
             return self.batch_size
         if self.model.device.type != "cuda":
@@ -317,12 +283,3 @@ class TransformersEngine:
         free, total = torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return int(min(MOST_ROWS, max(1, min(0.8 * free, self.gpu_memory * total) // row)))
-
-
-def _alike(requests: Sequence[Request]) -> list[dict[int, Request]]:
-    """Requests that can share a batch: those that end alike."""
-    groups: dict[tuple[Any, ...], dict[int, Request]] = {}
-    for index, request in enumerate(requests):
-        ends = (request.sampling.max_tokens, request.sampling.stop, request.sampling.stop_tokens)
-        groups.setdefault(ends, {})[index] = request
-    return list(groups.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines.base import Completion, EngineError, Request, Sampling, identify_model, require_room
+from trimsft.evaluate.engines import Completion, EngineError, Request, Sampling, identify_model, require_room
 
 AHEAD = 2048  # requests given to vLLM before the first of them is done: enough to fill it, few enough to abort
 
@@ -66,7 +66,6 @@ class VllmEngine:
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokenizer."""
         return self._llm.get_tokenizer()
 
     def check(self, requests: Sequence[Request]) -> None:
@@ -93,10 +92,10 @@ class VllmEngine:
                 engine.abort_request(list(running))
 
     def close(self) -> None:
-        """Nothing is to be ended: the processes of vLLM end with this one."""
+        """End nothing: the processes of vLLM end with this one."""
 
     def _start(self, index: int, request: Request, running: dict[str, int]) -> Completion | None:
-        """Hand a request over; one that cannot be answered is told why."""
+        """Hand a request over; return why, where it cannot be answered."""
         from vllm.inputs.engine import tokens_input
 
         name = f"request-{index}"

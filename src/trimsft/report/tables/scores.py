@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.evaluate.compare import AVERAGE, LEVEL, Comparison
-from trimsft.evaluate.records import GradedBy
-from trimsft.evaluate.scores import BenchmarkScore, GroupScore, macro
+from trimsft.evaluate.scores import BenchmarkScore, GradedBy, GroupScore, macro
 from trimsft.intervals import RESAMPLES, Interval
 from trimsft.lab import TIERS
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, rounded

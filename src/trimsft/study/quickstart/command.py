@@ -194,7 +194,7 @@ def run_quickstart(settings: QuickstartSettings, *, on_event: OnEvent = ignore) 
     Args:
         on_event: called with every change of a cell.
     """
-    from trimsft.evaluate.records import load_run
+    from trimsft.evaluate.scores import load_run
     from trimsft.study.quickstart.scores import Results
 
     began = time.monotonic()

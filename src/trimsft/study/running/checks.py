@@ -73,7 +73,7 @@ def check_at_hand(scale: Scale) -> None:
 
 def _require_positions(scale: Scale, config: Any) -> None:
     """Refuse answers that are longer than a model's texts may be; evaluation, which knows the prompts, refuses more."""
-    from trimsft.evaluate.engines.base import Sampling
+    from trimsft.evaluate.engines import Sampling
     from trimsft.evaluate.engines.builds import count_positions
 
     new, limit = Sampling(**scale.sampling).max_tokens, count_positions(config.get_text_config())

@@ -120,7 +120,7 @@ class CellJob:
 
     def eval_settings(self, cell: Cell, model: str) -> EvalSettings:
         """How a cell is evaluated; `model` is its folder, or its name on the hub."""
-        from trimsft.evaluate.engines.base import Sampling
+        from trimsft.evaluate.engines import Sampling
         from trimsft.evaluate.settings import EvalSettings
 
         scale, share = self.scale, os.environ.get(SHARE)

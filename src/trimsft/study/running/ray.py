@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trimsft.errors import RunError, UsageError, one_line
-from trimsft.evaluate.engines.local import VISIBLE
-from trimsft.evaluate.engines.ray_worker import join_cluster
+from trimsft.evaluate.engines.several import VISIBLE
 from trimsft.runs import holder_of
 from trimsft.runs.parsing import ParseError, checked, parse_json
 from trimsft.study.cells import Cell
@@ -170,3 +169,20 @@ def _do(job: CellJob, task: Task, folder: str) -> Message:
         os.environ.update({"OMP_NUM_THREADS": str(CORES["cpu"]), VISIBLE: ""})
     settle_threads()
     return attempt(job, task, tell_nobody)
+
+
+def join_cluster() -> tuple[Any, bool]:
+    """Return the package, connected to the cluster of RAY_ADDRESS or to one that is started here, and whether anew."""
+    try:
+        import ray
+    except ImportError:
+        hint = "pip install 'ray[default]'"
+        raise UsageError("needs the package ray", field="executor", value="ray", hint=hint) from None
+    if ray.is_initialized():
+        return ray, False
+    address = os.environ.get("RAY_ADDRESS") or None
+    options: dict[str, Any] = {} if address else {"include_dashboard": False}
+    # this alone keeps Ray from putting the current folder before all that is installed, in each of its processes
+    options["job_config"] = ray.job_config.JobConfig(_client_job=True)
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    return ray, True

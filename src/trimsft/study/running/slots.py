@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from trimsft.errors import UsageError
-from trimsft.evaluate.engines.local import VISIBLE, visible_gpus
+from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
 from trimsft.study.cells import Cell
 from trimsft.study.running.job import CellJob, uses_vllm
 from trimsft.study.running.training import training_settings

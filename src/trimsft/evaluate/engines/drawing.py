@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.evaluate.engines.base import Sampling
+from trimsft.evaluate.engines import Sampling
 from trimsft.head.problem import has_triton
 
 _ELEMENTS = 2**25  # random numbers made at once: the hash needs a few buffers of this size
@@ -59,9 +59,9 @@ class Drawer:
     def choose(self, logits: Tensor, step: int | Tensor) -> Tensor:
         """(rows) the tokens drawn."""
         if logits.is_cuda and has_triton() and not self._any_filtered and isinstance(step, Tensor):
-            from trimsft.evaluate.engines import slot_kernel
+            from trimsft.evaluate.slots import kernels
 
-            return slot_kernel.choose(logits, self._keys, step, self._inverse)
+            return kernels.choose(logits, self._keys, step, self._inverse)
         return self.scores(logits, step).argmax(dim=1)
 
     def scores(self, logits: Tensor, step: int | Tensor) -> Tensor:

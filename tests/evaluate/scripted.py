@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trimsft.evaluate.engines.base import Completion, Request
+from trimsft.evaluate.engines import Completion, Request
 
 Script = Mapping[str, str] | Callable[[Request], str]
 

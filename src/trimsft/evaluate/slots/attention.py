@@ -97,9 +97,9 @@ def attend(
     """
     is_plain = key.shape[-1] == value.shape[-1] and key.stride(-1) == value.stride(-1) == 1
     if query.is_cuda and has_triton() and is_plain:
-        from trimsft.evaluate.engines import slot_kernel
+        from trimsft.evaluate.slots import kernels
 
-        return slot_kernel.attend(query, key, value, lengths, scale, window, twist.cap, twist.sinks)
+        return kernels.attend(query, key, value, lengths, scale, window, twist.cap, twist.sinks)
     return _masked(query, key, value, lengths, scale, window, twist)
 
 

@@ -19,14 +19,24 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from trimsft.errors import one_line
-from trimsft.evaluate.engines import builds, slot_attention
-from trimsft.evaluate.engines.base import EngineError, Sampling, UnsuitedModel
-from trimsft.evaluate.engines.draw import Drawer
+from trimsft.evaluate.engines import EngineError, Sampling
+from trimsft.evaluate.engines.builds import count_cached_layers, lengths_shared_from, require_finite
+from trimsft.evaluate.engines.drawing import Drawer
+from trimsft.evaluate.slots import attention
 
 STEPS_AT_ONCE = 8  # on a GPU, steps between two looks at who has ended: a look waits for the device
 REFILL_SHARE = 8  # slots are refilled when one in so many is free: reading prompts costs a pass of its own
 PROMPT_TOKENS_AT_ONCE = {"cuda": 2**16, "cpu": 2**12}
 LEAST_ROWS = 16  # below this, fewer rows save nothing
+LARGEST_ERROR = 0.01
+LARGEST_ERROR_16_BIT = 0.5
+"""Error of logits, as a share of their standard deviation; a wrong mask or position is off by several."""
+
+_KEYS_AND_VALUES = {"full_attention", "sliding_attention", "chunked_attention", "attention", "dense", "sparse"}
+
+
+class UnsuitedModel(Exception):
+    """A model that cannot be decoded in slots; `generate` of transformers can."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,8 @@ class SlotDecoder:
 
     def __init__(self, model: Any, *, rows: int, longest_prompt: int, max_tokens: int, stops: Sequence[int]) -> None:
         self.model, self.device, self.max_tokens = model, model.device, max_tokens
-        layers = builds.count_cached_layers(model.config.get_text_config())
-        self.cache = slot_attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
+        layers = count_cached_layers(model.config.get_text_config())
+        self.cache = attention.SlotCache(layers, rows, longest_prompt + max_tokens, self.device)
         self.token = torch.zeros(rows, dtype=torch.int64, device=self.device)
         self.made = torch.zeros_like(self.token)
         self.active = torch.zeros(rows, dtype=torch.bool, device=self.device)
@@ -87,8 +97,8 @@ class SlotDecoder:
 
     def _begin(self, waiting: list[Job]) -> None:
         """The first two steps, held against what the model says without any of this."""
-        builds.refuse_for_slots(self.model, self.cache.width)
-        slot_attention.seen_windows.clear()
+        refuse_other_state(self.model, self.cache.width)
+        attention.seen_windows.clear()
         try:
             self._refill(waiting)
             self._advance()
@@ -101,9 +111,10 @@ class SlotDecoder:
             if "ALLOC_FAILED" in str(failure):  # cuBLAS has no room, and says so in its own way
                 raise torch.OutOfMemoryError(str(failure)) from failure
             raise UnsuitedModel(f"{type(self.model).__name__}: {one_line(failure)}") from failure
-        builds.refuse_hidden_windows(self.model.config.get_text_config(), self.cache.width)
+        refuse_hidden_windows(self.model.config.get_text_config(), self.cache.width)
+        largest = LARGEST_ERROR if torch.finfo(self.model.dtype).bits >= 32 else LARGEST_ERROR_16_BIT
         for error in errors:
-            if not error <= builds.largest_error(self.model.dtype):  # nor is nan
+            if not error <= largest:  # nor is nan
                 raise UnsuitedModel(f"{type(self.model).__name__}: logits differ by {error:.2g} of their spread")
 
     @torch.inference_mode()
@@ -120,8 +131,9 @@ class SlotDecoder:
         assert self._logits is not None
         ids = self._tensor([[*job.prompt, *self.history[row, : step - 1].tolist()]])
         wanted = self.model(input_ids=ids, use_cache=False).logits[0, -1]
-        builds.require_finite(wanted, job.prompt, self.model.dtype)
-        return builds.logit_error(self._logits[row], wanted)
+        require_finite(wanted, len(job.prompt), self.model.dtype)
+        difference = (self._logits[row].float() - wanted.float()).abs().max()
+        return float(difference / wanted.float().std().clamp(min=1e-6))
 
     @torch.inference_mode()
     def _refill(self, waiting: list[Job]) -> None:
@@ -306,14 +318,40 @@ class SlotDecoder:
 @contextlib.contextmanager
 def _attention(model: Any) -> Iterator[None]:
     """The model with our attention, and afterwards with its own again."""
-    slot_attention.register()
+    attention.register()
     before = model.config._attn_implementation
-    if before == slot_attention.NAME:
+    if before == attention.NAME:
         raise EngineError("this model is generating already", field="engine", hint="finish or close that first")
-    model.set_attn_implementation(slot_attention.NAME)
-    if model.config._attn_implementation != slot_attention.NAME:
+    model.set_attn_implementation(attention.NAME)
+    if model.config._attn_implementation != attention.NAME:
         raise UnsuitedModel(f"{type(model).__name__} does not let its attention be chosen")
     try:
         yield
     finally:
         model.set_attn_implementation(before)
+
+
+# ---- models that slots would decode wrongly
+
+
+def refuse_other_state(model: Any, width: int) -> None:
+    """Refuse models whose texts of up to `width` tokens depend on more than the keys and values of each row."""
+    config = model.config.get_text_config()
+    others = sorted(set(getattr(config, "layer_types", None) or ()) - _KEYS_AND_VALUES)
+    if others or getattr(model, "_is_stateful", False):
+        kinds = f" of kind {' and '.join(others)}" if others else ""
+        raise UnsuitedModel(f"{type(model).__name__}: layers{kinds} keep more than keys and values")
+    for kind, limit in lengths_shared_from(config):
+        if width > limit:
+            raise UnsuitedModel(f"{kind} positions beyond {limit:,} depend on the longest text of a batch")
+
+
+def refuse_hidden_windows(config: Any, width: int) -> None:
+    """Refuse a window that layers do not ask for: it would be forgotten as soon as a text outgrows it."""
+    kinds = getattr(config, "layer_types", None)
+    for name, kind in (("sliding_window", "sliding_attention"), ("attention_chunk_size", "chunked_attention")):
+        window = getattr(config, name, None)
+        if not isinstance(window, int) or (kinds is not None and kind not in kinds):
+            continue
+        if window < width and window not in attention.seen_windows:
+            raise UnsuitedModel(f"{name} of {window:,} is in its masks only")

@@ -1,4 +1,4 @@
-"""`slot_attention.attend` and `draw.Drawer.choose` as Triton kernels: each reads what it needs once."""
+"""`attention.attend` and `drawing.Drawer.choose` as Triton kernels: each reads what it needs once."""
 
 import torch
 import triton
@@ -90,7 +90,7 @@ def _attend_row(
 
 
 def choose(logits: Tensor, keys: Tensor, steps: Tensor, inverse: Tensor) -> Tensor:
-    """(rows) the token with the largest noisy score: the formula of `draw`, with no noise ever written to memory."""
+    """(rows) the token with the largest noisy score: the formula of `drawing`, with no noise ever written to memory."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     chosen = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     _choose_row[(len(logits),)](
@@ -126,7 +126,7 @@ def _choose_row(logits_ptr, keys_ptr, steps_ptr, inverse_ptr, chosen_ptr, size, 
 
 @triton.jit
 def _mix(value):
-    """The same hash as `draw._mix`."""
+    """The same hash as `drawing._mix`."""
     value ^= value >> 16
     value *= 0x85EBCA6B
     value ^= value >> 13

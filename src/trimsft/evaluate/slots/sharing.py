@@ -7,7 +7,7 @@ row of the cache, until their draws part:
     0 1 2   "The sum is"              0 2     "The sum is 1"
                                       1       "The sum is 2"
 
-A text is what it would be alone, up to the rounding that `draw` describes.
+A text is what it would be alone, up to the rounding that `drawing` describes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimsft.evaluate.engines.slots import Job, SlotDecoder
+from trimsft.evaluate.slots.decoder import Job, SlotDecoder
 
 _TOKENS = 2**32  # more than any vocabulary has
 
