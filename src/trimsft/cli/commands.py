@@ -30,6 +30,7 @@ from trimsft.cli.terminal import (
     make_console,
     make_table,
     note,
+    print_tables,
     progress_bar,
     progress_lines,
     tell,
@@ -48,7 +49,6 @@ from trimsft.tokens.settings import TokenSettings, name_of
 if TYPE_CHECKING:
     from typing import Self
 
-    from trimsft.audit.records import Suspect
     from trimsft.evaluate.generate import Progress
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
@@ -260,13 +260,11 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
         return
     from trimsft.evaluate.records import read_scores
     from trimsft.report.tables.scores import group_tables, summary_table
-    from trimsft.tables import to_rich
 
     name = Path(settings.model).name
     groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
     graders = [read_scores(evaluated.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
-    for table in (summary_table(evaluated.scores, name, graders), *groups):
-        make_console().print(to_rich(table))
+    print_tables([summary_table(evaluated.scores, name, graders), *groups])
     if not is_quiet():
         typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
 
@@ -360,12 +358,7 @@ def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
     if as_json:
         typer.echo(json.dumps(tables.as_dict()))
     elif tables.summaries:
-        table = make_table("model", "tokens", "mean\nnll", "median\ngap", "first\nchoice", "R_eff", "High-\nWeight")
-        for one in tables.summaries:
-            numbers = [f"{one.tokens:,}", f"{one.mean_nll:.3f}", f"{one.median_gap:.2f}"]
-            shares = [f"{one.first_choice_percent:.1f} %", f"{one.effective_ratio:.3f}"]
-            table.add_row(name_of(one.model), *numbers, *shares, f"{one.high_weight_percent:.1f} %")
-        make_console().print(table)
+        print_tables(tables.tables)
         _print_verdicts(tables, settings)
     for one in tables.summaries:
         already = f"{one.path} is there already, made with the same inputs; left as it is"
@@ -449,28 +442,11 @@ def audit(
         typer.echo(json.dumps(result.as_dict()))
         return
     if result.suspects[:show]:
-        _print_suspects(result.suspects[:show])
+        print_tables([result.table(show)])
     if not is_quiet():
         flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
         files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
         typer.echo(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}", err=True)
-
-
-def _print_suspects(suspects: list[Suspect]) -> None:
-    from rich.text import Text
-
-    from trimsft.data.visible import visible
-
-    def shown(text: str) -> str:
-        return visible(text).replace("\n", "↵").replace("\t", "⇥")
-
-    table = make_table("row", "before", "after", "score", "expected", "written")
-    for one in suspects:
-        after = "" if one.gap_after is None else f"{one.gap_after:.1f}"
-        written = f"{shown(one.left)[-16:]}[{shown(one.text)[:10] or 'end'}]{shown(one.right)[:6]}"
-        texts = [Text(text) for text in (shown(one.expected)[:10], written)]  # as Text: data is no markup
-        table.add_row(str(one.row), f"{one.gap_before:.1f}", after, f"{one.score:.1f}", *texts)
-    make_console().print(table)
 
 
 # ---- files

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -28,6 +28,8 @@ from trimsft.signals import end_at_once, heed, how, interruption
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from trimsft.tables import Table as Results
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0  # seconds between two lines of progress
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -260,3 +262,11 @@ def make_table(*columns: str, texts: bool = False) -> Table:
         is_number = bool(number) and not texts
         table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number or (texts and not number))
     return table
+
+
+def print_tables(tables: Iterable[Results]) -> None:
+    """Print tables of results."""
+    from trimsft.tables import to_rich
+
+    for table in tables:
+        make_console().print(to_rich(table))

@@ -31,6 +31,7 @@ from trimsft.evaluate.settings import OF_VLLM, EvalSettings
 from trimsft.evaluate.shots import read_shots
 from trimsft.grading import GRADER_VERSION, Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
+from trimsft.tables import Cell, Table, Tabular
 
 _ASKS_FOR_A_BOX = (
     "the prompt asks for a boxed answer, but a pattern looks for it elsewhere: --system-prompt, or `instruction` in "
@@ -39,7 +40,7 @@ _ASKS_FOR_A_BOX = (
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Evaluated(Tabular):
     """The scores of an evaluation, in the order of its benchmarks, and where it is recorded."""
 
     run: RunDirectory
@@ -48,6 +49,17 @@ class Evaluated:
     def as_json(self) -> list[dict[str, Any]]:
         """The scores for a program: without the counts of every problem."""
         return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
+
+    @property
+    def tables(self) -> list[Table]:
+        k = min(score.samples for score in self.scores)
+        metrics = ["average", f"pass@{k}", f"majority@{k}"] if k else []
+        metrics += ["greedy"] if all(score.greedy for score in self.scores) else []
+        rows = []
+        for one in self.scores:
+            shares = [Cell.of(one.interval(metric)) for metric in metrics]
+            rows.append((Cell(one.benchmark), Cell(str(one.problems), data=one.problems), *shares))
+        return [Table("", ("benchmark", "problems", *metrics), tuple(rows))]
 
 
 def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **options: Any) -> Evaluated:
