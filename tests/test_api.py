@@ -1,14 +1,17 @@
 """The commands as functions: options as keywords, objects back, the same checks."""
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
 import trimsft
+from tests.processes import ROOT
 from trimsft import lab
 from trimsft.errors import UsageError
 
@@ -39,6 +42,30 @@ def test_tokens_report_evaluation_and_comparison_from_python(tmp_path: Path) -> 
         assert [score.problems for score in evaluated.scores] == [2] and evaluated.run.path == tmp_path / name
     compared = trimsft.compare_runs([tmp_path / "first", tmp_path / "second"])
     assert compared.comparisons and "first" in compared.render("markdown")
+
+
+def test_rows_stand_in_the_place_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = list(lab.training_rows(lab.FineTuning(rows=2)))
+    options: dict[str, Any] = {"device": "cpu", "out": str(tmp_path / "tokens.parquet")}
+    tables = trimsft.measure_tokens(lab.base_model_path(), rows, **options)
+    assert tables.summaries[0].is_new and tables.summaries[0].examples == 2
+    again = trimsft.measure_tokens(lab.base_model_path(), datasets.Dataset.from_list(rows), **options)
+    assert not again.summaries[0].is_new  # the same rows are the same data
+    frame = again.to_pandas()
+    assert frame["tokens"].tolist() == [again.summaries[0].tokens] and "mean nll" in frame
+    assert "R_eff" in str(again) and again.summaries[0].verdict.sentence in str(again)
+    assert again._repr_html_().startswith("<pre>") and "R_eff" in again._repr_html_()
+
+
+def test_options_are_parameters_that_can_be_looked_up_and_checked(tmp_path: Path) -> None:
+    names = list(inspect.signature(trimsft.evaluate_model).parameters)
+    assert names[:2] == ["model", "benchmarks"] and {"samples", "max_tokens", "seed"} <= set(names)
+    assert list(inspect.signature(trimsft.audit_data).parameters)[:2] == ["data", "model"]
+    script = tmp_path / "typed.py"
+    script.write_text('import trimsft\ntrimsft.evaluate_model("m", "gsm8k", smaples=3, max_tokens=4)\n')
+    done = subprocess.run([sys.executable, "-m", "mypy", str(script)], capture_output=True, text=True, cwd=ROOT)
+    assert 'argument "smaples"' in done.stdout and done.stdout.count("error:") == 1, done.stdout
 
 
 def test_the_checks_are_those_of_the_commands() -> None:

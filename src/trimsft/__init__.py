@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trimsft.api import audit_data as audit_data
     from trimsft.api import compare_runs as compare_runs
+    from trimsft.api import evaluate_model as evaluate_model
     from trimsft.api import measure_tokens as measure_tokens
+    from trimsft.api import train_model as train_model
     from trimsft.api import write_report as write_report
-    from trimsft.evaluate import evaluate_model as evaluate_model
     from trimsft.export import export_model as export_model
     from trimsft.head import LossOutput as LossOutput
     from trimsft.head import linear_cross_entropy as linear_cross_entropy
@@ -31,14 +32,12 @@ if TYPE_CHECKING:
     from trimsft.train import TrimSFTTrainer as TrimSFTTrainer
     from trimsft.train import advance as advance
     from trimsft.train import patch as patch
-    from trimsft.train import train_model as train_model
     from trimsft.train import unpatch as unpatch
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("audit_data", "compare_runs", "measure_tokens", "write_report"),
-    "evaluate": ("evaluate_model",),
+    "api": ("audit_data", "compare_runs", "evaluate_model", "measure_tokens", "train_model", "write_report"),
     "export": ("export_model",),
     "head": ("LossOutput", "linear_cross_entropy"),
     "objectives": (
@@ -46,8 +45,7 @@ _HOMES = {
         "TrimSFTHard", "make_objective",
     ),
     "train": (
-        "AdvanceObjective", "TrimCallback", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "train_model",
-        "unpatch",
+        "AdvanceObjective", "TrimCallback", "TrimSFTConfig", "TrimSFTTrainer", "advance", "patch", "unpatch",
     ),
 }  # fmt: skip
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}

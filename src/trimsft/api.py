@@ -3,58 +3,159 @@
     result = trimsft.train_model(config="recipes/smollm2-gsm8k.yaml", output_dir="runs/trim")
     scores = trimsft.evaluate_model("runs/trim", ["gsm8k"], samples=4).scores
     tables = trimsft.measure_tokens("runs/trim", "train.jsonl", sample=500)
-    suspects = trimsft.audit_data("train.jsonl", "runs/trim", out="audit").suspects
-    print(trimsft.compare_runs(["runs/sft", "runs/trim"]).render("markdown"))
+    suspects = trimsft.audit_data([{"problem": "2 + 2?", "solution": "4"}], "runs/trim", out="audit").suspects
+    print(trimsft.compare_runs(["runs/sft", "runs/trim"]))
     page = trimsft.write_report(["SFT=runs/sft", "TrimSFT=runs/trim"], out="report").page
 
-`train_model` stands in `trimsft.train`, `evaluate_model` in `trimsft.evaluate`. Errors are
-`trimsft.errors.TrimSFTError`: their `field`, `value` and `hint` say what to change.
+Data is a file, a dataset of the hub, or rows: a Dataset or a list of dictionaries. Results print as tables, also in
+a notebook, and `to_pandas()` has the figures. Errors are `trimsft.errors.TrimSFTError`: their `field`, `value` and
+`hint` say what to change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
+from trimsft.audit.settings import AuditSettings
 from trimsft.errors import WrongArgument
+from trimsft.evaluate.settings import EvalSettings
+from trimsft.report.comparison import CompareSettings
+from trimsft.report.report import ReportSettings
+from trimsft.runs import write_whole
+from trimsft.tokens.settings import TokenSettings
 
 if TYPE_CHECKING:
+    from trl import ModelConfig
+
     from trimsft.audit.run import AuditResult
+    from trimsft.data.load import DataConfig
+    from trimsft.evaluate.run import Evaluated
     from trimsft.report.comparison import Compared
     from trimsft.report.report import ReportFiles
     from trimsft.tokens.measure import TokenTables
+    from trimsft.train.config import TrimSFTConfig
+    from trimsft.train.run import TrainResult
 
-Names = str | Path | Sequence[str | Path]
+Names: TypeAlias = str | Path | Sequence[str | Path]
+Rows: TypeAlias = str | Path | Iterable[Mapping[str, Any]]
+Options = ParamSpec("Options")
+First = TypeVar("First")
+Second = TypeVar("Second")
+Result = TypeVar("Result")
 
 
-def measure_tokens(models: Names, data: str | Path, **options: Any) -> TokenTables:
+class _takes(Generic[Options]):
+    """Give the keywords of a function the names and types of the fields of settings."""
+
+    def __init__(self, settings: Callable[Options, Any]) -> None:
+        self._settings = settings
+
+    @overload
+    def __call__(
+        self, run: Callable[[First, Second], Result]
+    ) -> Callable[Concatenate[First, Second, Options], Result]: ...
+
+    @overload
+    def __call__(self, run: Callable[[First], Result]) -> Callable[Concatenate[First, Options], Result]: ...
+
+    @overload
+    def __call__(self, run: Callable[[], Result]) -> Callable[Options, Result]: ...
+
+    def __call__(self, run: Any) -> Any:
+        own = [one for one in inspect.signature(run).parameters.values() if one.kind != one.VAR_KEYWORD]
+        names = {one.name for one in own}
+        fields = [one for one in inspect.signature(self._settings).parameters.values() if one.name not in names]
+        run.__signature__ = inspect.Signature([*own, *fields])
+        return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(EvalSettings, Sampling):
+    """The fields of both."""
+
+
+if TYPE_CHECKING:
+
+    @dataclass
+    class TrainOptions(TrimSFTConfig, DataConfig, ModelConfig):  # type: ignore[misc]
+        """The fields of `trimsft train`, with the short names."""
+
+        config: str | Path | None = None
+        model: str | Path | None = None
+        data: Rows | None = None
+
+else:
+
+    def TrainOptions(**fields: Any) -> None:
+        """Stand in for what only a type checker needs: TRL takes five seconds to import."""
+
+
+@_takes(TrainOptions)
+def train_model(**fields: Any) -> TrainResult:
+    """Fine-tune a model as `trimsft train` does.
+
+        result = trimsft.train_model(
+            config="recipes/qwen2.5-math-1.5b.yaml", objective="dft", output_dir="runs/dft", max_steps=100
+        )
+        model = AutoModelForCausalLM.from_pretrained(result.run.model_dir)
+
+    Ctrl-C and SIGTERM end it with a checkpoint; the same call continues.
+    """
+    from trimsft.train.run import train_model
+
+    return train_model(**{name: _data_file(value) if name == "data" else value for name, value in fields.items()})
+
+
+@_takes(EvalOptions)
+def evaluate_model(model: str | Path, benchmarks: Names, **options: Any) -> Evaluated:
+    """Sample, grade and score a model; what is recorded already is not generated again.
+
+    Args:
+        model: a run directory, a model folder, or a name of the hub or of a server.
+        benchmarks: names or .jsonl files; one or several.
+        options: fields of `trimsft.evaluate.EvalSettings` and its `Sampling`, such as samples=4, max_tokens=512.
+    """
+    from trimsft.evaluate.run import evaluate_model
+
+    return evaluate_model(model, _texts("benchmarks", benchmarks), **options)
+
+
+@_takes(TokenSettings)
+def measure_tokens(models: Names, data: Rows, **options: Any) -> TokenTables:
     """Write the token table of each model over the same rows; a table that is there already is left as it is.
 
     Args:
         models: run directories, model folders or names of the hub; one or several.
-        data: a local file or a dataset of the hub, as for training.
+        data: a file or a dataset of the hub, as for training, or rows.
         options: fields of `trimsft.tokens.TokenSettings`, such as sample=500, top=5.
     """
-    from trimsft.tokens import TokenSettings, measure
+    from trimsft.tokens import measure
 
-    return measure.measure_tokens(TokenSettings(models=_texts("models", models), data=_text(data), **options))
+    return measure.measure_tokens(TokenSettings(models=_texts("models", models), data=_data_file(data), **options))
 
 
-def audit_data(data: str | Path, model: str | Path, **options: Any) -> AuditResult:
+@_takes(AuditSettings)
+def audit_data(data: Rows, model: str | Path, **options: Any) -> AuditResult:
     """Rank the rows and spans of training data that look wrong; the data itself is never changed.
 
     Args:
-        data: a local file or a dataset of the hub, as for training.
+        data: a file or a dataset of the hub, as for training, or rows.
         model: a run directory, a model folder or a name of the hub.
         options: fields of `trimsft.audit.AuditSettings`, such as out="audit", training=False.
     """
-    from trimsft.audit import AuditSettings
     from trimsft.audit.run import audit
 
-    return audit(AuditSettings(data=_text(data), model=_text(model), **options))
+    return audit(AuditSettings(data=_data_file(data), model=_text(model), **options))
 
 
+@_takes(CompareSettings)
 def compare_runs(runs: Names, **options: Any) -> Compared:
     """Compare evaluated runs problem by problem; the first is the baseline.
 
@@ -62,11 +163,12 @@ def compare_runs(runs: Names, **options: Any) -> Compared:
         runs: run directories, two or more.
         options: fields of `trimsft.report.CompareSettings`, such as metric="greedy".
     """
-    from trimsft.report import CompareSettings, compare
+    from trimsft.report import compare
 
     return compare(CompareSettings(runs=_texts("runs", runs), **options))
 
 
+@_takes(ReportSettings)
 def write_report(runs: Names, **options: Any) -> ReportFiles:
     """Write one page, tables and figures about the tokens and scores of runs.
 
@@ -74,14 +176,13 @@ def write_report(runs: Names, **options: Any) -> ReportFiles:
         runs: run directories or token tables, each with or without a label ("SFT=runs/sft"); the first is the base.
         options: fields of `trimsft.report.ReportSettings`, such as out="report", margin=1.0.
     """
-    from trimsft.report import ReportSettings, make_report
-    from trimsft.study.paper_tables import write_paper_tables
+    from trimsft.report import make_report
 
-    return make_report(ReportSettings(runs=_texts("runs", runs), **options), write_more=write_paper_tables)
+    return make_report(ReportSettings(runs=_texts("runs", runs), **options))
 
 
 def _texts(field: str, names: Names) -> tuple[Any, ...]:
-    """The names as settings take them, which refuse what is no text."""
+    """Return the names as settings take them, which refuse what is no text."""
     if isinstance(names, bytes) or not isinstance(names, str | Path | Iterable):
         raise WrongArgument("must be a text or a path, or a list of them", field=field, value=names)
     return (_text(names),) if isinstance(names, str | Path) else tuple(map(_text, names))
@@ -89,3 +190,16 @@ def _texts(field: str, names: Names) -> tuple[Any, ...]:
 
 def _text(name: Any) -> Any:
     return str(name) if isinstance(name, Path) else name
+
+
+def _data_file(data: Any) -> Any:
+    """Return the name of data; rows are written to a file of the cache, whose name says what is in it."""
+    rows = [] if isinstance(data, str | bytes | Path) or not isinstance(data, Iterable) else list(data)
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        return _text(data)
+    content = "".join(json.dumps(dict(row), default=str) + "\n" for row in rows).encode()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimsft"
+    path = cache / f"rows-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+    if not path.exists() or path.read_bytes() != content:
+        write_whole(path, content)
+    return str(path)

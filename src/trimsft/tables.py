@@ -13,10 +13,12 @@ Markdown and LaTeX show the same rounded numbers; JSON and CSV hold the figures 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,6 +148,27 @@ class Records:
             write_whole(folder / f"{self.name}.md", text.encode()),
             write_whole(folder / f"{self.name}.csv", csv_of(self.columns, [list(row.values()) for row in self.rows])),
         ]
+
+
+class Tabular(ABC):
+    """A result that prints as its tables, also in a notebook, and becomes a DataFrame."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> Sequence[Table]:
+        """The tables of the result, the most important one first."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(to_text, self.tables))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_pandas(self) -> Any:
+        """Return the first table as a DataFrame of unrounded figures."""
+        import pandas
+
+        return pandas.read_csv(io.StringIO(to_csv(self.tables[0])))
 
 
 def mark_best(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import trimsft
 from trimsft import cli
-from trimsft.cli.base import called
+from trimsft.cli.terminal import called
 from trimsft.runs import RunDirectory
 from trimsft.train.run import TrainResult
 

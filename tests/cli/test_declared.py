@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from trimsft.cli.declared import command_of
+from trimsft.cli.from_settings import command_of
 from trimsft.errors import UsageError
 from trimsft.options import check_options, given_options, option
 

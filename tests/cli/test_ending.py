@@ -12,8 +12,7 @@ import pytest
 import torch
 import typer
 
-from trimsft.cli.ending import ending
-from trimsft.cli.progress import Lines
+from trimsft.cli.terminal import Lines, ending
 from trimsft.errors import DataError, HungUp, RunError, RunInUse, Stopped, TrimSFTError, UsageError, WriteError
 from trimsft.signals import end_at_once, heed, restore
 
@@ -30,7 +29,7 @@ main()
 """
 WAITING = """
 import time, typer
-from trimsft.cli.ending import ending
+from trimsft.cli.terminal import ending
 from trimsft.signals import end_at_once, heed
 def wait():
     with ending({}):
@@ -41,7 +40,7 @@ typer.run(wait)
 """
 LEAVING = """
 import signal, sys, time, typer
-from trimsft.cli.ending import ending
+from trimsft.cli.terminal import ending
 from trimsft.signals import end_at_once, heed
 class Leaving:
     def __del__(self):

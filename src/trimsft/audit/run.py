@@ -19,13 +19,15 @@ from trimsft.audit.settings import HARMLESS, AuditSettings
 from trimsft.audit.source import Source, as_line, read_source
 from trimsft.audit.suspects import Found, find_suspects
 from trimsft.data.encode import fingerprint_rows, load_tokenizer
+from trimsft.data.visible import visible
 from trimsft.errors import RunError, UsageError, counted
 from trimsft.runs import environment, find_weights
 from trimsft.runs.files import written_beside
+from trimsft.tables import Cell, Table, Tabular
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditResult:
+class AuditResult(Tabular):
     """An audit that has come to its end."""
 
     folder: AuditFolder
@@ -43,6 +45,24 @@ class AuditResult:
             "flagged": self.flagged,
             "suspects": [asdict(one) for one in self.suspects],
         }
+
+    @property
+    def tables(self) -> list[Table]:
+        return [self.table()]
+
+    def table(self, most: int = 20) -> Table:
+        """Return the worst suspects, up to `most`."""
+
+        def shown(text: str) -> str:
+            return visible(text).replace("\n", "↵").replace("\t", "⇥")
+
+        rows = []
+        for one in self.suspects[:most]:
+            after = Cell("" if one.gap_after is None else f"{one.gap_after:.1f}", data=one.gap_after)
+            written = f"{shown(one.left)[-16:]}[{shown(one.text)[:10] or 'end'}]{shown(one.right)[:6]}"
+            gaps = [Cell(f"{one.gap_before:.1f}", data=one.gap_before), after, Cell(f"{one.score:.1f}", data=one.score)]
+            rows.append((Cell(str(one.row)), *gaps, Cell(shown(one.expected)[:10]), Cell(written)))
+        return Table("", ("row", "before", "after", "score", "expected", "written"), tuple(rows), left=(4, 5))
 
 
 def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done, rows: None) -> AuditResult:

@@ -1,6 +1,6 @@
 """The command line: `trimsft quickstart | train | eval | compare | tokens | audit | report | study | ...`.
 
-Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.ending`.
+Thin; what is heavy is imported inside its command. How commands end, and with which exit code: `trimsft.cli.terminal`.
 """
 
 import os
@@ -36,7 +36,7 @@ def main() -> None:
         print(f"trimsft: the package {error.name} is not installed; {install}", file=sys.stderr)  # noqa: T201
         sys.exit(REFUSED)
     except OSError as error:  # what is printed cannot be: all else ends within its command
-        from trimsft.cli.ending import tell
+        from trimsft.cli.terminal import tell
 
         tell(f"the output cannot be written ({error.strerror})")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds of it

@@ -1,24 +1,544 @@
-"""All commands, in the order of --help."""
+"""The commands but those of studies: settings in, a result printed. Heavy imports stand inside the functions."""
 
-from trimsft.cli import analysis, auditing, doctor, evaluation, exporting, recipes, study, training, watching
-from trimsft.cli.base import app
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext, redirect_stdout
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trimsft.audit.settings import AuditSettings
+from trimsft.cli import study
+from trimsft.cli.doctor import doctor
+from trimsft.cli.from_settings import command_of, flags_of
+from trimsft.cli.terminal import (
+    JsonFlag,
+    called,
+    ending,
+    is_first_process,
+    is_quiet,
+    leaving,
+    make_console,
+    make_table,
+    note,
+    print_tables,
+    progress_bar,
+    progress_lines,
+    tell,
+)
+from trimsft.errors import UsageError, counted
+from trimsft.evaluate.settings import EvalSettings
+from trimsft.export import ExportSettings
+from trimsft.options import given_options
+from trimsft.report.comparison import CompareSettings
+from trimsft.report.report import ReportSettings
+from trimsft.report.watch import WatchSettings, look
+from trimsft.runs import RunDirectory
+from trimsft.shipped import copy_shipped, list_shipped
+from trimsft.tokens.settings import TokenSettings, name_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from trimsft.evaluate.generate import Progress
+    from trimsft.evaluate.prompts import Prompts
+    from trimsft.tokens.measure import TokenTables
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),  # --max_tokens, as train and TRL have it
+    },
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from trimsft import __version__
+
+        typer.echo(f"trimsft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Fine-tune language models on the tokens that matter.
+
+    \b
+    Start here:
+      trimsft quickstart                        # all of it in minutes, offline
+      trimsft tokens MODEL --data DATA.jsonl    # does the model support the data?
+      trimsft train --model MODEL --data DATA.jsonl --objective auto-trim
+      trimsft eval RUN -b math500               # then: trimsft compare RUN RUN
+
+    Every command has --help with examples. Interrupted, commands that take long resume when they are run again.
+    """
+
+
+# ---- training
+
+
+ANY_FIELD = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""`train` and `data preview` take every field of the configuration, which TrlParser knows."""
+
+
+class Flags(dict[str, str]):
+    """The name of every field on the command line: `--field`, and the names that all commands share."""
+
+    def __contains__(self, field: object) -> bool:
+        return True
+
+    def __missing__(self, field: str) -> str:
+        return field if field.startswith("-") else f"--{field}"
+
+    def get(self, field: str, default: Any = None) -> Any:
+        return self[field]
+
+
+FLAGS = Flags(model_name_or_path="--model", dataset_name="--data", output_dir="--out")
+
+
+def run_training(
+    context: typer.Context,
+    help_all: Annotated[bool, typer.Option("--help-all", help="List every field and its default.")] = False,
+    gpus: Annotated[str | None, typer.Option(help="GPUs to plan --dry-run for.", metavar="NxNAME")] = None,
+) -> None:
+    """Fine-tune a model.
+
+    Takes a YAML file, and any of its fields as --field value. Interrupted, it saves a checkpoint; rerun the command to
+    resume.
+
+    \b
+    The fields that matter:
+      --config FILE          a YAML file, or a recipe by name: trimsft recipes
+      --model MODEL          hub name or folder; also --model_name_or_path
+      --data DATA            hub name, or a .jsonl .json .parquet .csv file (.gz);
+                             also --dataset_name
+      --objective NAME       auto-trim sft fsft dft trim trim-e trim-h, others,
+                             or my_module:MyObjective
+      --margin NUMBER        of trim: the gap whose tokens count in full
+      --bandwidth NUMBER     of trim: how fast weights fall off around it
+      --out PATH             the run directory; also --output_dir
+      --seed N               seed of the order of rows and of dropout
+      --dry-run              measure one step on the longest rows; keep nothing
+      --dry-run --gpus 2xA6000
+                             memory, hours and downloads on GPUs elsewhere
+      --json                 print the result as JSON
+      --quiet                print results and errors only
+
+    \b
+    Examples:
+      trimsft train --config qwen2.5-math-1.5b --objective dft
+      trimsft train --model Qwen/Qwen2.5-Math-1.5B --data data.jsonl --dry-run
+      torchrun --nproc-per-node 2 -m trimsft train --config RECIPE
+    """
+    if help_all:
+        from trimsft.train.settings import Parser
+
+        Parser().print_help()
+        return
+    own = {word.replace("_", "-") for word in context.args} & {"--dry-run", "--json", "--quiet", "-q"}
+    words = [word for word in context.args if word.replace("_", "-") not in own]
+    quiet = not own.isdisjoint(("--quiet", "-q"))
+    with ending(FLAGS, level=logging.INFO, quiet=quiet):
+        if not words:
+            raise UsageError("train: nothing to train", hint="see trimsft train --help")
+        from trimsft.train import parse
+
+        if gpus is not None and "--dry-run" not in own:
+            raise UsageError("has no effect without --dry-run", field="--gpus", value=gpus)
+        settings, as_json = parse(words), "--json" in own
+        if "--dry-run" in own:
+            from trimsft.train.dry_run import measure_step
+            from trimsft.train.planning import plan_run
+
+            with redirect_stdout(sys.stderr):  # stdout is for the result
+                step = measure_step(settings) if gpus is None else plan_run(settings, gpus)
+            if is_first_process():
+                typer.echo(json.dumps(asdict(step)) if as_json else "\n".join(step.lines()))
+            return
+        from trimsft.train.run import train
+
+        lines = io.StringIO() if quiet else sys.stderr
+        with redirect_stdout(lines) if quiet or as_json else nullcontext():
+            result = train(settings)
+        if as_json and is_first_process():
+            done = {"run": str(result.run.path), "model": str(result.run.model_dir), "steps": result.steps}
+            typer.echo(json.dumps(done | {"metrics": result.metrics}, default=str))
+
+
+def preview(
+    context: typer.Context,
+    count: Annotated[int, typer.Option(help="How many examples to show.", metavar="N")] = 3,
+    show_ids: Annotated[bool, typer.Option("--ids", help="Show token ids.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show examples as the model will see them.
+
+    Prompt, trained tokens, what is cut off. Takes the fields of train.
+
+    \b
+    Example:
+      trimsft data preview --model runs/sft --data data.jsonl --count 2
+    """
+    with ending(FLAGS, level=logging.INFO):
+        if count < 1:
+            raise UsageError("must be at least 1", field="--count", value=count)
+        from trimsft.train import parse
+        from trimsft.train.preview import preview as preview_rows
+        from trimsft.train.preview import show
+
+        seen = preview_rows(parse(context.args), count=count)
+        if as_json:
+            typer.echo(json.dumps(seen.as_json()))
+        else:
+            show(seen, make_console(), show_ids=show_ids)
+
+
+@command_of(WatchSettings)
+def watch(settings: WatchSettings) -> None:
+    """See how a training is going, in small curves.
+
+    Progress, loss, gap, weight and speed, until it ends; Ctrl-C ends the watch alone.
+
+    \b
+    Examples:
+      trimsft watch runs/trim
+      trimsft watch runs/quickstart --once
+    """
+    from rich.live import Live
+    from rich.text import Text
+
+    console, has_ended = make_console(), False
+    with Live(console=console, auto_refresh=False) as live:  # where nobody sees it change, the last state alone
+        while not has_ended:
+            text, has_ended = look(settings.run.expanduser(), console.width)
+            live.update(Text(f"{text}\n"), refresh=True)
+            if settings.once or has_ended:
+                return
+            time.sleep(2)
+
+
+# ---- evaluation
+
+
+@command_of(EvalSettings, resumes=True)
+def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
+    """Sample, grade and score the answers of a model.
+
+    8 samples at temperature 1 and a greedy answer to every problem, as in the paper. Rerun the command to resume: what
+    is recorded is never generated again. A record may grow (samples, greedy, limit); other settings are refused.
+
+    \b
+    Examples:
+      trimsft eval runs/trim -b math500 -b gsm8k
+      trimsft eval ./model -b problems.jsonl --problem-column question
+      trimsft eval my-model -b aime24 --server http://localhost:8000
+    """
+    from trimsft.evaluate import run
+
+    with _Watched(settings) as watched, leaving(watched.there):
+        evaluated = run.evaluate(settings, on_load=watched.load, on_start=watched.begin, on_progress=watched.progress)
+    if as_json:
+        typer.echo(json.dumps(evaluated.as_json()))
+        return
+    from trimsft.report.tables.scores import group_tables, summary_table
+
+    name = Path(settings.model).name
+    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
+    graders = [read_scores(evaluated.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
+    print_tables([summary_table(evaluated.scores, name, graders), *groups])
+    if not is_quiet():
+        typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
+
+
+class _Watched:
+    """An evaluation as it goes on: its prompts, how far it is, and what is there when it is interrupted."""
+
+    def __init__(self, settings: EvalSettings) -> None:
+        self._model, self._folder = settings.model, settings.run.eval_dir
+        self._held = ExitStack()
+        self._latest: tuple[str, Progress] | None = None
+
+    def __enter__(self) -> Self:
+        self._show = self._held.enter_context(progress_lines())
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._held.close()
+
+    def load(self, benchmarks: Sequence[str]) -> None:
+        note(f"loading {self._model}, to be evaluated on {', '.join(benchmarks)}")
+
+    def begin(self, benchmark: str, prompts: Prompts) -> None:
+        from trimsft.data.visible import visible
+
+        if is_quiet():
+            return
+        # a template is somebody's text: nothing in it may act on the terminal
+        shown = visible(prompts.example).replace("\n", "\n  ")
+        typer.echo(f"{benchmark}, the first prompt:\n  {shown}", err=True)
+        for text in prompts.notes:
+            note(text)
+
+    def progress(self, benchmark: str, progress: Progress) -> None:
+        self._latest = (benchmark, progress)
+        self._show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
+
+    def there(self) -> str:
+        """What an interrupted evaluation has recorded."""
+        if self._latest is None or not self._latest[1].done:
+            return "no sample was recorded; rerun the command to start again"
+        name, progress = self._latest
+        recorded = f"{progress.done:,} of {progress.total:,} samples are recorded in {self._folder / name}"
+        return f"{recorded}; rerun the command to resume"
+
+
+@command_of(CompareSettings)
+def compare(settings: CompareSettings, *, as_json: JsonFlag = False) -> None:
+    """Compare evaluated runs, problem by problem.
+
+    Shows the differences from the first run, with 95 % intervals and sign-flip p-values that are corrected for the
+    number of comparisons. Benchmarks that a run has no scores of are left out, and named.
+
+    \b
+    Examples:
+      trimsft compare runs/sft runs/trim --metric greedy
+      trimsft compare runs/sft runs/dft runs/trim --format markdown --out table.md
+    """
+    from trimsft.report.comparison import compare as compare_scores
+
+    style = "json" if as_json else settings.style
+    compared = compare_scores(replace(settings, style=style))
+    if settings.out is None:
+        typer.echo(compared.render(style))
+    if style != "terminal":
+        for sentence in compared.left_out:
+            note(sentence)
+
+
+# ---- tokens and reports
+
+
+@command_of(TokenSettings, resumes=True)
+def tokens(settings: TokenSettings, *, as_json: JsonFlag = False) -> None:
+    """Measure what a model thinks of every trained token.
+
+    One pass over the data writes tokens.parquet: nll, gap, competitor, entropy, rank, gradient norm and category of
+    each token, from which report makes everything else. It says whether the model supports the data, and which band to
+    train with. Several models are compared on the same rows. Rerun the command to resume.
+
+    \b
+    Examples:
+      trimsft tokens runs/trim --data train.jsonl --sample 2000
+      trimsft tokens Qwen/Qwen3-4B-Base runs/trim --data train.jsonl --out both
+      torchrun --nproc-per-node 8 -m trimsft tokens runs/trim --data train.jsonl
+    """
+    from trimsft.tokens.measure import measure_tokens
+
+    with progress_bar() as on_progress:
+        tables = measure_tokens(settings, on_progress=on_progress)
+    if as_json:
+        typer.echo(json.dumps(tables.as_dict()))
+    elif tables.summaries:
+        print_tables(tables.tables)
+        _print_verdicts(tables, settings)
+    for one in tables.summaries:
+        already = f"{one.path} is there already, made with the same inputs; left as it is"
+        if not is_quiet():
+            typer.echo(f"Wrote {one.path}" if one.is_new else already, err=True)
+    for path in tables.pending:
+        note(f"this share is done; {path} is written when the last share is")
+    if tables.incomparable is not None:
+        tell(tables.incomparable.told_with(flags_of(TokenSettings)))
+
+
+def _print_verdicts(tables: TokenTables, settings: TokenSettings) -> None:
+    """Print what the tokens say about training on these rows; for a model that is no run, the commands, too."""
+    given = given_options(settings)
+    names = [name for name in ("problem_column", "solution_column", "template", "system_prompt") if name in given]
+    columns = [word for name in names for word in (f"--{name}", given[name])]
+    lines = []
+    for one in tables.summaries:
+        lines.append(f"{f'{name_of(one.model)}: ' if len(tables.summaries) > 1 else ''}{one.verdict.sentence}")
+        if not RunDirectory(one.model).is_run():
+            train = shlex.join(["train", "--model", one.model, "--data", settings.data, *columns])
+            lines.append("Train with AutoTrim, which needs no band:")
+            lines.append(f"  {called()} {train} --objective auto-trim")
+            if one.verdict.band is not None:
+                lines.append("or with a fixed band, to be compared with it:")
+                lines.append(f"  {called()} {train} {one.verdict.band.words}")
+    for line in lines:
+        make_console().print(line, markup=False, soft_wrap=line.startswith("  "))
+
+
+@command_of(ReportSettings)
+def report(settings: ReportSettings, *, as_json: JsonFlag = False) -> None:
+    """Write a page, tables and figures about runs.
+
+    Tokens, gaps, scores and answers. Made from tokens.parquet and eval/ alone, in seconds, without a model or a GPU.
+
+    \b
+    Examples:
+      trimsft report runs/trim
+      trimsft report Base=tokens-base.parquet SFT=runs/sft runs/trim --out report
+    """
+    from trimsft.report import make_report
+    from trimsft.study.paper_tables import write_paper_tables
+
+    with make_console(stderr=True).status("reading tables, drawing figures"):
+        files = make_report(settings, write_more=write_paper_tables)
+    for warning in files.warnings:
+        tell(warning)
+    if as_json:
+        typer.echo(json.dumps({"page": str(files.page), "files": [str(path) for path in (files.page, *files.others)]}))
+        return
+    typer.echo(f"Wrote {files.page} and {len(files.others)} tables and figures in {files.folder}")
+
+
+@command_of(AuditSettings, resumes=True)
+def audit(
+    settings: AuditSettings,
+    *,
+    show: Annotated[int, typer.Option(help="Suspects to print, the worst ones.", metavar="N")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Rank what looks wrong in training data.
+
+    A suspect is a token far below the model's own choice in a row that the model supports otherwise, and still so
+    after a short training on other rows: noise stays low, news rises. Writes suspects.jsonl and flagged.jsonl, and
+    report shows them; the data itself is never changed. Rerun the command to resume.
+
+    \b
+    Examples:
+      trimsft audit train.jsonl --model Qwen/Qwen2.5-Math-1.5B
+      trimsft audit train.jsonl --model runs/sft --no-training --out quick
+      trimsft audit train.jsonl --model runs/sft --threshold 7 --clean
+    """
+    from trimsft.audit.run import audit as run_audit
+
+    if show < 0:
+        raise UsageError("must be at least 0", field="--show", value=show)
+    with progress_bar() as on_progress:
+        result = run_audit(settings, on_progress=on_progress)
+    if as_json:
+        typer.echo(json.dumps(result.as_dict()))
+        return
+    if result.suspects[:show]:
+        print_tables([result.table(show)])
+    if not is_quiet():
+        flagged = f"{len(result.flagged):,} of {counted(result.rows, 'row')} flagged"
+        files = f"the ranking is {result.folder.suspects_path}, the data with flags {result.folder.flagged_path}"
+        typer.echo(f"{counted(len(result.suspects), 'suspect')}, {flagged}; {files}", err=True)
+
+
+# ---- files
+
+
+@command_of(ExportSettings)
+def export(settings: ExportSettings, *, as_json: JsonFlag = False) -> None:
+    """Write a trained model as one folder for other programs.
+
+    For vLLM, llama.cpp and whatever loads a folder of the hub.
+
+    Merges LoRA adapters into their base, in float32, and stores all weights as safetensors in one dtype, beside the
+    configuration, the tokenizer and its chat template. The folder loads in plain transformers.
+
+    \b
+    Examples:
+      trimsft export runs/auto-trim --out model
+      trimsft export runs/lora --out model --dtype bfloat16
+      trimsft export ./adapter --out model --json
+    """
+    from trimsft.export import export as export_folder
+
+    exported = export_folder(settings)
+    if as_json:
+        typer.echo(json.dumps(exported.as_dict()))
+        return
+    merged = ", the adapter merged into its base" if exported.is_merged else ""
+    typer.echo(f"Wrote {exported.folder}: {exported.parameters:,} parameters in {exported.dtype}{merged}")
+    typer.echo(f"  vllm serve {exported.folder}")
+    typer.echo(f"  python convert_hf_to_gguf.py {exported.folder}    # of llama.cpp")
+
+
+def recipes(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="A recipe, an example, a folder of them, or all.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The folder to copy to.  [default: this one]", show_default=False),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the shipped recipes and examples, or copy some.
+
+    train takes a recipe by its name. What is to be changed, or is for accelerate, Slurm or Python, is copied first, to
+    where the documentation has it: recipes/accelerate/fsdp2.yaml, examples/trl_trainer.py, constraints.txt. What is
+    there already is never replaced.
+
+    \b
+    Examples:
+      trimsft recipes
+      trimsft train --config smollm2-gsm8k --data train.jsonl --dry-run
+      trimsft recipes smollm2-gsm8k accelerate
+      trimsft recipes all --out trimsft-files
+    """
+    with ending({"names": "NAME", "out": "--out"}):
+        if names:
+            copies = copy_shipped([] if "all" in names else names, Path() if out is None else out)
+        elif out is not None:
+            raise UsageError("has no effect without a name", field="out", hint="name what to copy, or all")
+    if names:
+        lines = [f"Wrote {path}" for path in copies]
+        typer.echo(json.dumps([str(path) for path in copies]) if as_json else "\n".join(lines))
+    elif as_json:
+        listed = [{"name": one.name, "path": str(one.path), "title": one.title()} for one in list_shipped()]
+        typer.echo(json.dumps(listed))
+    else:
+        from rich.text import Text
+
+        table = make_table("name", "what it is", texts=True)
+        for one in list_shipped():
+            table.add_row(one.name, Text(one.title()))  # as Text: a title is no markup
+        make_console().print(table)
+
 
 app.command("quickstart")(study.quickstart)
-app.command("train", context_settings=training.ANY_FIELD)(training.train)
-app.command("watch")(watching.watch)
-training.data_app.command("preview", context_settings=training.ANY_FIELD)(training.preview)
-app.add_typer(training.data_app, name="data")
-app.command("recipes")(recipes.recipes)
-app.command("eval")(evaluation.evaluate)
-app.command("compare")(evaluation.compare)
-app.command("tokens")(analysis.tokens)
-app.command("audit")(auditing.audit)
-app.command("report")(analysis.report)
-app.command("export")(exporting.export)
+app.command("train", context_settings=ANY_FIELD)(run_training)
+app.command("watch")(watch)
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at training data.")
+data_app.command("preview", context_settings=ANY_FIELD)(preview)
+app.add_typer(data_app, name="data")
+app.command("recipes")(recipes)
+app.command("eval")(evaluate)
+app.command("compare")(compare)
+app.command("tokens")(tokens)
+app.command("audit")(audit)
+app.command("report")(report)
+app.command("export")(export)
 for name, run in study.COMMANDS.items():
     study.study_app.command(name)(run)
 app.add_typer(study.study_app, name="study")
 app.command("sweep")(study.sweep)
-app.command("doctor")(doctor.doctor)
+app.command("doctor")(doctor)
 
 __all__ = ["app"]

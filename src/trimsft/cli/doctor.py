@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from trimsft.cli.base import JsonFlag, make_console, make_table
-from trimsft.cli.ending import ending
-from trimsft.cli.progress import status_line
+from trimsft.cli.terminal import JsonFlag, ending, make_console, make_table
 from trimsft.errors import FAILED, one_line
 
 if TYPE_CHECKING:
@@ -59,10 +57,8 @@ def doctor(as_json: JsonFlag = False) -> None:
     Example:
       trimsft doctor
     """
-    with ending({}), status_line() as status:
-        status("checking the backends")
+    with ending({}):
         facts = check_backends()
-        status("looking for what the commands need")
         facts["needs"] = [asdict(need) for need in check_needs()]
     if as_json:
         typer.echo(json.dumps(facts))

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from trimsft.cli.base import JsonFlag, called, make_console
 from trimsft.cli.cells import Progress, cell_label, status_table
-from trimsft.cli.declared import command_of
-from trimsft.cli.ending import ending, leaving, tell
+from trimsft.cli.from_settings import command_of
 from trimsft.cli.studies import list_table, show_outcomes, show_plan, show_study, show_sweep
+from trimsft.cli.terminal import JsonFlag, called, ending, leaving, make_console, tell
 from trimsft.errors import FAILED
 from trimsft.runs.secrets import hide_secrets
 from trimsft.study import command

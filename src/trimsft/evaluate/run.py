@@ -28,10 +28,11 @@ from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.evaluate.settings import OF_VLLM, EvalSettings
 from trimsft.grading import GRADER_VERSION, Grader, load_scorer
 from trimsft.runs import RunDirectory, find_weights
+from trimsft.tables import Cell, Table, Tabular
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Evaluated(Tabular):
     """The scores of an evaluation, in the order of its benchmarks, and where it is recorded."""
 
     run: RunDirectory
@@ -40,6 +41,17 @@ class Evaluated:
     def as_json(self) -> list[dict[str, Any]]:
         """Return the scores for a program: without the counts of every problem."""
         return [{name: value for name, value in s.as_dict().items() if name != "per_problem"} for s in self.scores]
+
+    @property
+    def tables(self) -> list[Table]:
+        k = min(score.samples for score in self.scores)
+        metrics = ["average", f"pass@{k}", f"majority@{k}"] if k else []
+        metrics += ["greedy"] if all(score.greedy for score in self.scores) else []
+        rows = []
+        for one in self.scores:
+            shares = [Cell.of(one.interval(metric)) for metric in metrics]
+            rows.append((Cell(one.benchmark), Cell(str(one.problems), data=one.problems), *shares))
+        return [Table("", ("benchmark", "problems", *metrics), tuple(rows))]
 
 
 def evaluate_model(model: str | Path, benchmarks: str | Path | Sequence[str], **options: Any) -> Evaluated:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from trimsft.errors import RunError, UsageError
 from trimsft.options import check_options, option
 from trimsft.runs import write_whole
-from trimsft.tables import FORMATS, Table, render
+from trimsft.tables import FORMATS, Table, Tabular, render
 
 if TYPE_CHECKING:
     from trimsft.evaluate.compare import Comparison
@@ -49,7 +49,7 @@ class CompareSettings:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Compared(Tabular):
     """Scores of runs beside each other, and the differences to the first one."""
 
     scores: Table

@@ -10,6 +10,7 @@ from trimsft.data.formats import PAIR, find_form
 from trimsft.data.load import DataConfig, load_rows, plain_rows
 from trimsft.errors import DataError, TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
+from trimsft.tables import Cell, Table, Tabular
 from trimsft.tokens.settings import TokenSettings, name_of
 from trimsft.tokens.statistics.verdict import Verdict, judge_table
 from trimsft.tokens.statistics.weighting import Diagnostics, confidence, diagnose
@@ -50,7 +51,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class TokenTables:
+class TokenTables(Tabular):
     """What came of `measure_tokens`."""
 
     summaries: list[Summary]
@@ -65,6 +66,22 @@ class TokenTables:
             "comparable": self.incomparable is None,
             "reason": None if self.incomparable is None else str(self.incomparable),
         }
+
+    @property
+    def tables(self) -> list[Table]:
+        header = ("model", "tokens", "mean nll", "median gap", "first choice %", "R_eff", "High-Weight %")
+        rows = []
+        for one in self.summaries:
+            figures = [(f"{one.tokens:,}", one.tokens), (f"{one.mean_nll:.3f}", one.mean_nll)]
+            figures += [(f"{one.median_gap:.2f}", one.median_gap)]
+            figures += [(f"{one.first_choice_percent:.1f}", one.first_choice_percent)]
+            figures += [(f"{one.effective_ratio:.3f}", one.effective_ratio)]
+            figures += [(f"{one.high_weight_percent:.1f}", one.high_weight_percent)]
+            rows.append((Cell(name_of(one.model)), *(Cell(text, data=value) for text, value in figures)))
+        return [Table("", header, tuple(rows))] if rows else []
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(one.verdict.sentence for one in self.summaries)])
 
 
 def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = None) -> TokenTables:

@@ -9,21 +9,19 @@ What the function takes beyond the settings are options of the command alone. Er
 
 import dataclasses
 import inspect
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any
 
 import typer
 
-from trimsft.cli.base import QuietFlag
-from trimsft.cli.ending import ending
+from trimsft.cli.terminal import QuietFlag, ending
 from trimsft.errors import UsageError
 from trimsft.options import Option, options_of
 
-QUIET = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietFlag)
+_QUIET = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=QuietFlag)
 
 
 def command_of(
@@ -36,14 +34,14 @@ def command_of(
 
     def wrap(run: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
-        shown = [*own, QUIET] if resumes is not None else own
+        shown = [*own, _QUIET] if resumes is not None else own
         parameters = [parameter for parameter in parameters_of(kind) if parameter.name not in fixed]
         names = {field: flag for field, flag in flags_of(kind).items() if field not in fixed}
 
         def call(**given: Any) -> None:
             extra = {parameter.name: given.pop(parameter.name) for parameter in own}
-            with ending(names, resumes=bool(resumes), quiet=given.pop(QUIET.name, False)):
-                run(build(kind, {**given, **fixed}), **extra)
+            with ending(names, resumes=bool(resumes), quiet=given.pop("quiet", False)):
+                run(_build(kind, {**given, **fixed}), **extra)
 
         call.__name__, call.__doc__ = run.__name__, run.__doc__
         merged = sorted([*parameters, *shown], key=lambda one: one.default is not inspect.Parameter.empty)
@@ -54,39 +52,34 @@ def command_of(
     return wrap
 
 
-def build(kind: type, given: Mapping[str, Any]) -> Any:
-    """Settings from what the command line gave; inlined dataclasses are put together first."""
+def _build(kind: type, given: Mapping[str, Any]) -> Any:
+    """Make settings of what the command line gave; inlined dataclasses are put together first."""
     values = dict(given)
     for name, known in options_of(kind).items():
         if known.argument is not None and known.flags:
-            values[name] = _one_of(name, known, values.pop(name), values.pop(_as_option(name)))
+            argument, named, what = values.pop(name), values.pop(f"{name}_option"), known.argument.rstrip(".")
+            if not argument and not named:
+                raise UsageError("is missing", field=name, hint=f"name it as {what} or as {known.flags[0]} {what}")
+            if argument and named and not isinstance(named, list):
+                raise UsageError(f"is given twice, as {argument!r} and as {named!r}", field=name, hint="once will do")
+            values[name] = [*argument, *named] if isinstance(named, list) else argument or named
         if known.inline is not None:
             inner = [field.name for field in dataclasses.fields(known.inline)]
             values[name] = known.inline(**{field: values.pop(field) for field in inner if field in values})
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-def _as_option(name: str) -> str:
-    """The parameter for what may stand as an argument or behind a flag, where it does the latter."""
-    return f"{name}_option"
-
-
-def _one_of(name: str, known: Option, argument: Any, named: Any) -> Any:
-    """What was given as an argument or behind a flag; several values may be given in both ways."""
-    if not argument and not named:
-        what = (known.argument or "").rstrip(".")
-        raise UsageError("is missing", field=name, hint=f"name it as {what} or as {known.flags[0]} {what}")
-    if isinstance(named, list):
-        return [*argument, *named]
-    if argument and named:
-        raise UsageError(f"is given twice, as {argument!r} and as {named!r}", field=name, hint="once will do")
-    return argument or named
-
-
 def parameters_of(kind: type) -> list[inspect.Parameter]:
-    """A keyword parameter for each option of a dataclass, annotated as typer wants it."""
+    """Return a keyword parameter for each option of a dataclass, annotated as typer wants it."""
     hints = typing.get_type_hints(kind)
     parameters = []
+
+    def add(name: str, plain: Any, known: Option, default: Any) -> None:
+        annotation: Any = typing.cast(Any, Annotated)[plain, _typer_option(name, plain, known)]
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
+
     for field in dataclasses.fields(kind):
         known: Option | None = field.metadata.get("option")
         if known is None:
@@ -96,23 +89,21 @@ def parameters_of(kind: type) -> list[inspect.Parameter]:
             continue
         plain = _plain_type(hints[field.name])
         if known.argument is None or not known.flags:
-            parameters.append(_parameter(field.name, plain, known, _default(field)))
+            default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            empty = inspect.Parameter.empty if default is dataclasses.MISSING else default
+            add(field.name, plain, known, list(default) if isinstance(default, tuple) else empty)
             continue
+        # an argument that may be given behind its flag, too
         absent: Any = [] if typing.get_origin(plain) is list else None
-        name = known.argument.rstrip(".")
-        behind_flag = replace(known, argument=None, metavar=name, help=f"The same as {name}.")
-        parameters.append(_parameter(field.name, plain, known, absent))
-        parameters.append(_parameter(_as_option(field.name), plain, behind_flag, absent))
+        metavar = known.argument.rstrip(".")
+        add(field.name, plain, known, absent)
+        behind_flag = replace(known, argument=None, metavar=metavar, help=f"The same as {metavar}.")
+        add(f"{field.name}_option", plain, behind_flag, absent)
     return parameters
 
 
-def _parameter(name: str, plain: Any, known: Option, default: Any) -> inspect.Parameter:
-    annotation: Any = typing.cast(Any, Annotated)[plain, _typer_option(name, plain, known)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
 def flags_of(kind: type) -> dict[str, str]:
-    """What each field is called on the command line."""
+    """Return what each field is called on the command line."""
     flags: dict[str, str] = {}
     for name, known in options_of(kind).items():
         if known.inline is not None:
@@ -127,21 +118,14 @@ def _flag(name: str, known: Option) -> str:
     return (long or ["--" + name.replace("_", "-")])[0].partition("/")[0]
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    if default is dataclasses.MISSING:
-        return inspect.Parameter.empty
-    return list(default) if isinstance(default, tuple) else default
-
-
 def _plain_type(hint: Any) -> Any:
-    """The types that typer knows: one value, maybe absent, or a list."""
+    """Return the type that typer knows: one value, maybe absent, or a list."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        kinds = [_plain_type(kind) for kind in arguments if kind is not type(None)]
-        return kinds[0] | None if type(None) in arguments else kinds[0]
     if origin in (tuple, list, Sequence):
         return list[_plain_type(arguments[0])]  # type: ignore[misc]
+    if arguments:  # a union
+        kind = _plain_type(next(one for one in arguments if one is not type(None)))
+        return kind | None if type(None) in arguments else kind
     return hint if hint in (str, int, float, bool, Path) else str
 
 
@@ -160,7 +144,7 @@ def _typer_option(name: str, kind: Any, known: Option) -> Any:
 
 
 def _number(flag: str, kind: type) -> Callable[[Any], Any]:
-    """A parser with our words for what is no number; bounds are for the settings to check."""
+    """Return a parser with our words for what is no number; bounds are for the settings to check."""
 
     def parse(given: Any) -> Any:
         try:
