@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings
 from trimsft.cli.base import JsonFlag, make_console, make_table
 from trimsft.cli.declared import command_of
 from trimsft.cli.ending import is_quiet
@@ -15,8 +15,7 @@ from trimsft.cli.progress import progress_bar
 from trimsft.errors import UsageError, counted
 
 if TYPE_CHECKING:
-    from trimsft.audit.records import Suspect
-    from trimsft.audit.run import AuditResult
+    from trimsft.audit.run import AuditResult, Suspect
 
 SPAN, LEFT, RIGHT = 10, 16, 6  # characters shown of a span and of what stands around it
 

@@ -20,13 +20,13 @@ import torch
 
 from trimsft.data.chat import check_chats
 from trimsft.data.encode import Encoder, checked_rows, fingerprint_rows, load_tokenizer
-from trimsft.data.templates import choose_template, resolve_template_name
+from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.errors import UsageError, and_more, counted
 from trimsft.models import load_model
 from trimsft.runs import environment, find_weights
 from trimsft.tokens import passes
 from trimsft.tokens.heads import Reader
-from trimsft.tokens.models import Limits, Rendering, fingerprint_model, limits_of
+from trimsft.tokens.models import Limits, fingerprint_model, limits_of
 from trimsft.tokens.parts import Parts
 from trimsft.tokens.shards import choose_devices, run_on_each, share_of_rank, windows_of
 from trimsft.tokens.table import VERSION, read_metadata
