@@ -27,14 +27,12 @@ from typing import Any
 import numpy as np
 from measuring import machine
 
-from trimsft.audit import AuditSettings
-from trimsft.audit.folds import read_gaps
-from trimsft.audit.records import AuditFolder
-from trimsft.audit.run import audit
-from trimsft.audit.source import read_source
-from trimsft.audit.suspects import Found, find_suspects
+from trimsft.audit.crossfit import read_gaps
+from trimsft.audit.run import AuditFolder, AuditSettings, Suspect, audit
+from trimsft.audit.suspects import find_suspects
 from trimsft.data.encode import load_tokenizer
 from trimsft.data.load import read_file
+from trimsft.data.templates import Rendering
 from trimsft.lab import FineTuning, base_model_path, training_rows
 from trimsft.runs import write_whole
 
@@ -130,19 +128,20 @@ def _without_training() -> dict[str, Any]:
 
 def _scores(settings: AuditSettings, wrong: Mapping[int, Spans]) -> dict[str, float]:
     """Precision and recall of rows and spans at the default threshold, average precision of both rankings."""
-    source, tokenizer = read_source(settings), load_tokenizer(settings.model)
-    gaps = read_gaps(AuditFolder(settings.out), settings, len(source.audited))
-    ranked = find_suspects(source, gaps, LOW, tokenizer, only=settings.only)
-    found = find_suspects(source, gaps, settings.threshold, tokenizer, only=settings.only)
-    flagged = {one.row for one in found.suspects}
-    hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in found.suspects]
+    (rows, _), tokenizer = settings.read(), load_tokenizer(settings.model)
+    gaps = read_gaps(AuditFolder(settings.out), settings, len(rows))
+    options = {"only": settings.only, "numbers": range(len(rows)), "places": [""] * len(rows)}
+    scores, ranked = find_suspects(rows, gaps, LOW, tokenizer, Rendering(), **options)
+    _, suspects = find_suspects(rows, gaps, settings.threshold, tokenizer, Rendering(), **options)
+    flagged = {one.row for one in suspects}
+    hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in suspects]
     right_rows = len(flagged & wrong.keys())
     return {
         "row_precision": _share(right_rows, len(flagged)),
         "row_recall": _share(right_rows, len(wrong)),
-        "row_average_precision": _row_ranking(ranked, wrong),
+        "row_average_precision": _row_ranking(scores, wrong),
         "span_precision": _share(sum(hits), len(hits)),
-        "span_recall": _share(len(_spans_found(found, wrong)), sum(map(len, wrong.values()))),
+        "span_recall": _share(len(_spans_found(suspects, wrong)), sum(map(len, wrong.values()))),
         "span_average_precision": _span_ranking(ranked, wrong),
     }
 
@@ -151,22 +150,22 @@ def _is_wrong(row: int, start: int, end: int, wrong: Mapping[int, Spans]) -> boo
     return any(start < last and first < end for first, last in wrong.get(row, []))
 
 
-def _spans_found(found: Found, wrong: Mapping[int, Spans]) -> set[tuple[int, int]]:
+def _spans_found(suspects: list[Suspect], wrong: Mapping[int, Spans]) -> set[tuple[int, int]]:
     """The errors that some suspect touches."""
     touched = set()
-    for one in found.suspects:
+    for one in suspects:
         spans = wrong.get(one.row, [])
         touched |= {(one.row, first) for first, last in spans if one.start < last and first < one.end}
     return touched
 
 
-def _row_ranking(ranked: Found, wrong: Mapping[int, Spans]) -> float:
-    order = sorted(ranked.row_scores, key=lambda row: -ranked.row_scores[row])
+def _row_ranking(scores: Mapping[int, float], wrong: Mapping[int, Spans]) -> float:
+    order = sorted(scores, key=lambda row: -scores[row])
     return average_precision([row in wrong for row in order], len(wrong))
 
 
-def _span_ranking(ranked: Found, wrong: Mapping[int, Spans]) -> float:
-    hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in ranked.suspects]
+def _span_ranking(ranked: list[Suspect], wrong: Mapping[int, Spans]) -> float:
+    hits = [_is_wrong(one.row, one.start, one.end, wrong) for one in ranked]
     return average_precision(hits, sum(map(len, wrong.values())))
 
 

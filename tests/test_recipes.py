@@ -14,7 +14,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils import FullyShardedDataParallelPlugin
 from trl import ModelConfig, TrlParser
 
-from trimsft.data.encode import DataConfig
+from trimsft.data.load import DataConfig
 from trimsft.objectives import OBJECTIVES
 from trimsft.plan import Training, config_of, peak_gib, shape_of
 from trimsft.train.config import TrimSFTConfig

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings
 from trimsft.errors import WrongArgument
+from trimsft.evaluate.engines import Sampling
 from trimsft.evaluate.settings import EvalSettings
 from trimsft.report.comparison import CompareSettings
 from trimsft.report.report import ReportSettings

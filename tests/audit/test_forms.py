@@ -11,9 +11,9 @@ from tests.tokens.tiny import ROWS, make_folder
 from tests.tokens.tiny import make_tokenizer as make_byte_tokenizer
 from tests.train.test_forms import CHAT
 from trimsft.audit.run import audit
-from trimsft.audit.spans import row_spans
+from trimsft.audit.suspects import row_spans
 from trimsft.data.chat import TrlEncoder
-from trimsft.tokens.models import Rendering
+from trimsft.data.templates import Rendering
 from trimsft.tokens.table import read_token_table
 
 CHATS = [

@@ -17,10 +17,9 @@ import trimsft
 from tests.data.toys import write
 from tests.tokens.tiny import ROWS
 from trimsft import cli
-from trimsft.audit import AuditSettings, folds
-from trimsft.audit.folds import deal, read_gaps
-from trimsft.audit.records import AuditFolder
-from trimsft.audit.run import audit
+from trimsft.audit import crossfit
+from trimsft.audit.crossfit import deal, read_gaps
+from trimsft.audit.run import AuditFolder, AuditSettings, audit
 from trimsft.errors import DataError, RunError, UsageError
 from trimsft.runs import find_weights
 from trimsft.tokens.table import read_token_table
@@ -96,7 +95,7 @@ def test_a_row_is_judged_by_a_training_on_the_others(trained) -> None:
 
 def test_a_finished_audit_trains_no_more(trained, monkeypatch) -> None:
     settings, path = trained
-    monkeypatch.setattr(folds, "_train", None)
+    monkeypatch.setattr(crossfit, "_train", None)
     first = (path / "suspects.jsonl").read_bytes()
     assert audit(settings).suspects and (path / "suspects.jsonl").read_bytes() == first
 
@@ -105,7 +104,7 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     settings = quick(data, model, training=True, threshold=LOW)
     trained = []
 
-    def train(run, pairs, settings):
+    def train(run, pairs, settings, rendering):
         trained.append(len(pairs))
         if len(trained) == 2:
             raise KeyboardInterrupt
@@ -114,8 +113,8 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     def measure(model, pairs, out, **options):
         return write_token_table(settings.model if Path(model).name == "model" else model, pairs, out, **options)
 
-    monkeypatch.setattr(folds, "_train", train)
-    monkeypatch.setattr(folds, "write_token_table", measure)
+    monkeypatch.setattr(crossfit, "_train", train)
+    monkeypatch.setattr(crossfit, "write_token_table", measure)
     with pytest.raises(KeyboardInterrupt):
         audit(settings)
     assert not (settings.out / "suspects.jsonl").exists()

@@ -1,15 +1,16 @@
 """Scores and spans, by numbers worked out by hand."""
 
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.tokens.tiny import make_tokenizer
-from trimsft.audit.folds import Gaps, deal
-from trimsft.audit.source import Source
-from trimsft.audit.spans import token_spans, whole_word
-from trimsft.audit.suspects import find_suspects, novelty, token_scores
+from trimsft.audit.crossfit import Gaps, deal
+from trimsft.audit.suspects import find_suspects, novelty, token_scores, token_spans, whole_word
+from trimsft.data.templates import Rendering
 
 
 def gaps_of(*rows: list[float], after=None, entropies=None, category=None, competitor: int = 0) -> Gaps:
@@ -28,10 +29,14 @@ def gaps_of(*rows: list[float], after=None, entropies=None, category=None, compe
     )
 
 
-def source_of(*solutions: str) -> Source:
-    pairs = [{"problem": "?", "solution": solution} for solution in solutions]
-    numbers = [10 + row for row in range(len(pairs))]
-    return Source(pairs, numbers, [f"x.jsonl, line {number}" for number in numbers], [])
+def suspects_of(solutions: Sequence[str], gaps: Gaps, threshold: float, only: str | None = None) -> Any:
+    """The scores and suspects of the rows 10, 11, ... of a file."""
+    rows = [{"problem": "?", "solution": solution} for solution in solutions]
+    numbers = [10 + row for row in range(len(rows))]
+    places = [f"x.jsonl, line {number}" for number in numbers]
+    return find_suspects(
+        rows, gaps, threshold, make_tokenizer(), Rendering(), only=only, numbers=numbers, places=places
+    )
 
 
 def test_spans_of_tokens_are_characters_of_the_solution() -> None:
@@ -84,8 +89,8 @@ def test_other_categories_are_not_judged() -> None:
     tokenizer, text = make_tokenizer(), "is 12"
     size = len(token_spans(text, tokenizer)) + 1
     gaps = gaps_of([-9.0] * size, [-5.0] * size, category=[3] * (size - 1) + [0] + [3] * size)
-    found = find_suspects(source_of(text, text), gaps, 1.0, tokenizer, only="numeric")
-    assert [(one.row, one.start) for one in found.suspects] == [(10, 5)] and found.row_scores == {0: 9.0}
+    scores, suspects = suspects_of([text, text], gaps, 1.0, only="numeric")
+    assert [(one.row, one.start) for one in suspects] == [(10, 5)] and scores == {10: 9.0}
 
 
 def test_suspects_are_ranked_and_shown_in_place() -> None:
@@ -97,14 +102,13 @@ def test_suspects_are_ranked_and_shown_in_place() -> None:
     rows[0][at[0]] = -12.0
     rows[1][-1] = -9.0  # eos
     competitor = tokenizer("3", add_special_tokens=False)["input_ids"][0]
-    found = find_suspects(source_of(*solutions), gaps_of(*rows, competitor=competitor), 5.0, tokenizer)
-    first, second = found.suspects
+    scores, (first, second) = suspects_of(solutions, gaps_of(*rows, competitor=competitor), 5.0)
     assert (first.row, first.start, first.end, first.text, first.expected) == (10, 3, 5, "12", "13")
     assert (first.left, first.right, first.place) == ("is ", ", is 9", "x.jsonl, line 10")
     assert (first.gap_before, first.gap_after, first.score) == (-12.0, None, 12.0)
     assert (second.row, second.start, second.end, second.text) == (11, 4, 4, "")
-    assert found.row_scores == {0: 12.0, 1: 9.0}
-    assert find_suspects(source_of(*solutions), gaps_of(*rows), 20.0, tokenizer).suspects == []
+    assert scores == {10: 12.0, 11: 9.0}
+    assert suspects_of(solutions, gaps_of(*rows), 20.0)[1] == []
 
 
 def test_a_number_of_several_tokens_is_one_suspect_and_begins_as_the_model_would() -> None:
@@ -116,5 +120,5 @@ def test_a_number_of_several_tokens_is_one_suspect_and_begins_as_the_model_would
         if set("x 481 y"[start:end]) & set("481"):
             row[token] = -7.0 - token
     competitor = tokenizer("6", add_special_tokens=False)["input_ids"][0]
-    (one,) = find_suspects(source_of("x 481 y"), gaps_of(row, competitor=competitor), 3.0, tokenizer).suspects
+    _, (one,) = suspects_of(["x 481 y"], gaps_of(row, competitor=competitor), 3.0)
     assert (one.text, one.expected) == ("481", "6")

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import processors
 
-from trimsft.data.encode import DataConfig, Encoder, checked_rows, count_cut, encode, load_tokenizer, measure_lengths
+from trimsft.data.encode import Encoder, checked_rows, count_cut, encode, load_tokenizer, measure_lengths
+from trimsft.data.load import DataConfig
 from trimsft.data.templates import SYSTEM_PROMPT, choose_template
 from trimsft.errors import DataError, UsageError
 

@@ -11,15 +11,8 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimsft.data.encode import (
-    LengthReport,
-    OverlapReport,
-    find_overlap,
-    load_training_data,
-    measure_lengths,
-    read_benchmarks,
-)
-from trimsft.data.load import read_file
+from trimsft.data.encode import LengthReport, load_training_data, measure_lengths
+from trimsft.data.load import OverlapReport, find_overlap, read_benchmarks, read_file
 from trimsft.errors import DataError
 
 from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write

@@ -12,8 +12,7 @@ from tests.data.test_tool_rows import QWEN, SPECIAL, TOOLS, call
 from tests.data.toys import local, make_tokenizer, split, write
 from tests.tokens.tiny import make_folder
 from tests.train.tiny import make_config, make_model
-from trimsft.audit.run import audit
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings, audit
 from trimsft.data.chat import TrlEncoder
 from trimsft.data.load import load_rows, plain_rows
 from trimsft.errors import DataError

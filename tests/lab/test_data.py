@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trimsft import lab
-from trimsft.data.encode import load_rows
-from trimsft.data.load import DataConfig
+from trimsft.data.load import DataConfig, load_rows
 from trimsft.errors import UsageError
 from trimsft.evaluate.problems import read_problems
 from trimsft.lab.arithmetic import TIERS, side_of

@@ -14,7 +14,7 @@ from tests.train.tiny import CHAT, make_config, make_model, make_tokenizer
 from trimsft.data.encode import load_training_data
 from trimsft.data.load import DataConfig
 from trimsft.errors import DataError, UsageError
-from trimsft.tokens.measure import TokenSettings, read_rows
+from trimsft.tokens.settings import TokenSettings
 from trimsft.tokens.table import read_token_table
 from trimsft.tokens.write import write_token_table
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
@@ -75,7 +75,7 @@ def test_a_table_has_the_labels_of_the_training(form, options, model, tmp_path) 
     )
     assert any(labels)
     # from the file, as the command reads it, and from rows in memory
-    for number, rows in enumerate((read_rows(TokenSettings(models=("m",), data=data)), FORMS[form])):
+    for number, rows in enumerate((TokenSettings(models=("m",), data=data).read()[0], FORMS[form])):
         path = write_token_table(model, rows, tmp_path / f"{number}.parquet", tokenizer=tokenizer, **options)
         assert [row for row in measured(path, len(rows)) if row] == [row for row in labels if row]
 
@@ -151,5 +151,5 @@ def test_messages_need_a_chat_template(tmp_path) -> None:
 
 def test_alpaca_is_problem_and_solution(tmp_path) -> None:
     data = write(tmp_path / "a.jsonl", [{"instruction": "Add.", "input": "1 and 2", "output": "3", "input2": ROWS}])
-    rows = read_rows(TokenSettings(models=("m",), data=data))
+    rows, _ = TokenSettings(models=("m",), data=data).read()
     assert rows == [{"problem": "Add.\n\n1 and 2", "solution": "3"}]

@@ -15,11 +15,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
 from tests.tokens.tiny import CHAT, CONFIGS, ROWS, make_folder
 from trimsft.data.encode import Encoder, encode
 from trimsft.data.load import DataConfig
-from trimsft.data.templates import choose_template
+from trimsft.data.templates import TRAINED_LENGTH, choose_template
 from trimsft.errors import RunError, UsageError
 from trimsft.head import statistics
 from trimsft.tokens import forward, write
-from trimsft.tokens.models import TRAINED_LENGTH
 from trimsft.tokens.table import read_token_table, same_tokens
 from trimsft.tokens.write import write_token_table, write_token_tables
 from trimsft.train import TrimSFTConfig

@@ -2,10 +2,10 @@
 
     result = audit(AuditSettings(data="train.jsonl", model="Qwen/Qwen2.5-Math-1.5B"))
 
-`source` reads the data, `folds` measures gaps before and after a short training, `suspects` makes scores and spans
-(`spans`) of them, `records` are the files, `run` leads.
+`run` has the settings, the folder and the order of the steps; `crossfit` measures gaps before and after a short
+training; `suspects` makes scores and spans of them.
 """
 
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings
 
 __all__ = ["AuditSettings"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings
 from trimsft.cli import study
 from trimsft.cli.doctor import doctor
 from trimsft.cli.from_settings import command_of, flags_of
@@ -258,6 +258,7 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
     if as_json:
         typer.echo(json.dumps(evaluated.as_json()))
         return
+    from trimsft.evaluate.scores import read_scores
     from trimsft.report.tables.scores import group_tables, summary_table
 
     name = Path(settings.model).name

@@ -1,10 +1,13 @@
 """Rows as tokens: prompt and completion tokenised apart, the completion trained, eos included, then truncated.
 
-{"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}
--> Example(number=0, prompt=[31, 7, ...], completion=[12, 40, ..., 1])
+    problem             What is 1+1?
+    solution            It is \\boxed{2}.
+    input_ids           prompt tokens | It     is     \\boxed{2}. <eos>
+    labels              -100 ... -100 | It     is     \\boxed{2}. <eos>
+    reference_logprobs  nan  ...  nan | -0.11  -0.02  ...              where a reference model is named
 
-Rows in a form of TRL's are tokenised by `trimsft.data.chat`; of them, too, what is trained is the completion.
-Training (`trimsft.data.encode`), the token table and evaluation all go through these functions.
+Rows in a form of TRL's are tokenised by `trimsft.data.chat`. Training, the token table and evaluation all go through
+these functions. Nothing heavy is imported before they are called.
 """
 
 from __future__ import annotations
@@ -16,17 +19,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from datasets import Dataset
 from numpy.typing import NDArray
 
 from trimsft.data.chat import TrlEncoder
-from trimsft.data.formats import PAIR, as_known_rows, columns_of, is_nothing
+from trimsft.data.formats import FORMS, PAIR, as_known_rows, is_nothing
 from trimsft.data.load import (
     DataConfig,
     Kind,
@@ -36,22 +35,24 @@ from trimsft.data.load import (
     kind_of,
     load_rows,
     log,
+    plain_rows,
     read_benchmarks,
 )
-from trimsft.data.templates import PromptTemplate, TextTemplate, choose_template
-from trimsft.errors import DataError, TrimSFTError, UsageError, and_more, counted, one_line
-from trimsft.head import IGNORED
+from trimsft.data.templates import Keep, PromptTemplate, TextTemplate, choose_template
+from trimsft.errors import DataError, UsageError, and_more, counted, one_line
 from trimsft.hub import asking_hub, not_loaded
 from trimsft.runs.parsing import parse_json
 
-Keep = Literal["start", "end"]
-"""Which end of a long row truncation leaves; TRL's `truncation_mode` without its "keep_"."""
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+COLUMN = "reference_logprobs"
 
 
 def load_tokenizer(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """The tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
+    """Return the tokenizer of a model folder or a model of the hub; `field` is the setting that an error blames."""
     from transformers import AutoTokenizer
 
     name = str(name)
@@ -67,11 +68,11 @@ def load_tokenizer(
     return tokenizer
 
 
-# ---- tokenising
+# ---- problems and solutions
 
 
 def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Token ids of texts, with nothing added and nothing cut."""
+    """Return the token ids of texts, with nothing added and nothing cut."""
     encoding = tokenizer(
         list(texts),
         add_special_tokens=False,
@@ -85,48 +86,40 @@ def encode_texts(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
 
 
 def encode_prompts(problems: Sequence[str], tokenizer: Any, template: PromptTemplate) -> list[list[int]]:
-    """The rendered prompts as token ids; before a text template stands what the tokenizer starts every text with."""
-    start = _start(tokenizer) if isinstance(template, TextTemplate) else []  # a chat template writes its own
+    """Return the rendered prompts as token ids; a text begins as the tokenizer begins every text, usually with bos."""
     prompts = encode_texts(template.render(problems), tokenizer)
+    if not isinstance(template, TextTemplate):  # a chat template writes its own
+        return prompts
+    bare, full = tokenizer("a", add_special_tokens=False)["input_ids"], tokenizer("a")["input_ids"]
+    start = full[: next((at for at in range(len(full)) if full[at : at + len(bare)] == bare), 0)]
     return [ids if ids[: len(start)] == start else start + ids for ids in prompts]
-
-
-def _start(tokenizer: Any) -> list[int]:
-    """What the tokenizer puts before a text, usually bos or nothing."""
-    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
-    full = tokenizer("a")["input_ids"]
-    starts = (at for at in range(len(full)) if full[at : at + len(bare)] == bare)
-    start: list[int] = full[: next(starts, 0)]
-    return start
-
-
-def encode_completions(solutions: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """What is trained of each solution: its tokens and one eos, whether or not the text ends in one."""
-    eos: str = tokenizer.eos_token
-    bare = []
-    for solution in solutions:
-        while solution.rstrip().endswith(eos):
-            solution = solution.rstrip().removesuffix(eos)
-        bare.append(solution)
-    # eos as an id: in text, a tokenizer might split it or swallow spaces around it
-    return [[*ids, tokenizer.eos_token_id] for ids in encode_texts(bare, tokenizer)]
 
 
 def encode_pairs(
     problems: Sequence[str], solutions: Sequence[str], tokenizer: Any, template: PromptTemplate
 ) -> list[tuple[list[int], list[int]]]:
-    """Prompt and completion of each row, tokenised apart as in generation, where the prompt's last token is settled."""
-    if tokenizer.eos_token_id is None:
+    """Return prompt and completion of each row, tokenised apart as in generation, where the prompt comes alone.
+
+    A completion is what is trained: the tokens of a solution and one eos, whether or not the text ends in one.
+    """
+    eos, eos_id = tokenizer.eos_token, tokenizer.eos_token_id
+    if eos_id is None:
         raise DataError("has no eos_token, so nothing would teach the model to stop", field="tokenizer", hint="set one")
+    bare = []
+    for solution in solutions:
+        while solution.rstrip().endswith(eos):
+            solution = solution.rstrip().removesuffix(eos)
+        bare.append(solution)
     prompts = encode_prompts(problems, tokenizer, template)
-    return list(zip(prompts, encode_completions(solutions, tokenizer), strict=True))
+    # eos as an id: in text, a tokenizer might split it or swallow spaces around it
+    return [(prompt, [*ids, eos_id]) for prompt, ids in zip(prompts, encode_texts(bare, tokenizer), strict=True)]
 
 
-# ---- truncating
+# ---- rows of any form, truncated
 
 
 def kept_window(lengths: Any, max_length: int | None, keep: Keep) -> tuple[Any, Any]:
-    """The first position that truncation leaves of a row, and the one after the last; for one length or an array."""
+    """Return the first position that truncation leaves of a row and the one after the last; takes arrays, too."""
     if max_length is not None and max_length < 1:
         raise DataError("must be at least 1 or None", field="max_length", value=max_length)
     if keep not in ("start", "end"):
@@ -174,21 +167,20 @@ class Encoder:
     assistant_only_loss: bool = False
     completion_only_loss: bool | None = None
 
-    def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
-        """The rows as tokens; `first` is the number of the first of them."""
-        encoded = self._pairs(rows) if self.template is not None else map(self.others.encode, rows)
-        return [self._truncated(number, *row) for number, row in enumerate(encoded, start=first)]
-
     @cached_property
     def others(self) -> TrlEncoder:
-        """What tokenises rows in TRL's forms."""
+        """The encoder of rows in TRL's forms."""
         return TrlEncoder(self.tokenizer, self.assistant_only_loss, self.completion_only_loss)
 
-    def _pairs(self, rows: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], list[bool]]]:
-        assert self.template is not None
-        problems, solutions = ([row[name] for row in rows] for name in columns_of(PAIR))
-        pairs = encode_pairs(problems, solutions, self.tokenizer, self.template)
-        return [(prompt + completion, [False] * len(prompt) + [True] * len(completion)) for prompt, completion in pairs]
+    def examples(self, rows: Sequence[Mapping[str, Any]], *, first: int = 0) -> list[Example]:
+        """Return the rows as tokens; `first` is the number of the first of them."""
+        if self.template is None:
+            return [self._truncated(first + at, *self.others.encode(row)) for at, row in enumerate(rows)]
+        problems, solutions = ([row[name] for row in rows] for name in FORMS[PAIR])
+        return [
+            self._truncated(first + at, prompt + completion, [False] * len(prompt) + [True] * len(completion))
+            for at, (prompt, completion) in enumerate(encode_pairs(problems, solutions, self.tokenizer, self.template))
+        ]
 
     def _truncated(self, number: int, ids: list[int], is_trained: list[bool]) -> Example:
         trained = np.flatnonzero(is_trained)
@@ -208,7 +200,7 @@ class Encoder:
 
 
 def count_cut(examples: Sequence[Example]) -> dict[str, int]:
-    """What a maximum length took from rows, as training counts it, and how long the longest is after that."""
+    """Count what a maximum length took from rows, as training counts it, and say how long the longest is after that."""
     return {
         "rows_cut": sum(example.cut > 0 for example in examples),
         "tokens_cut": sum(example.cut for example in examples),
@@ -218,18 +210,22 @@ def count_cut(examples: Sequence[Example]) -> dict[str, int]:
 
 
 def checked_rows(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> list[dict[str, Any]]:
-    """The first rows, in the columns of their form; refuses what cannot be rendered, before a model is loaded."""
+    """Return the first rows, in the columns of their form; refuse what cannot be rendered, before a model is loaded."""
     form, known = as_known_rows(islice(rows, limit))
     if not known:
         raise DataError("there are none", field="rows", hint="give at least one with the fields problem and solution")
-    is_fine = is_text if form == PAIR else lambda value: not is_nothing(value)
-    for name in columns_of(form):
-        bad = [number for number, row in enumerate(known) if not is_fine(row.get(name))]
+    is_pair = form == PAIR
+    for name in FORMS[form]:
+        values = [row.get(name) for row in known]
+        bad = [at for at, value in enumerate(values) if (not is_text(value) if is_pair else is_nothing(value))]
         if bad:
-            problem = f"row {bad[0]} has no {'text' if form == PAIR else 'value'} as {name}{and_more(len(bad), 'rows')}"
-            hint = "it must be valid text that is not blank" if form == PAIR else "every row needs one"
-            raise DataError(problem, field="rows", value=known[bad[0]].get(name), hint=hint)
+            problem = f"row {bad[0]} has no {'text' if is_pair else 'value'} as {name}{and_more(len(bad), 'rows')}"
+            hint = "it must be valid text that is not blank" if is_pair else "every row needs one"
+            raise DataError(problem, field="rows", value=values[bad[0]], hint=hint)
     return known
+
+
+# ---- the trainer's data
 
 
 @dataclass(frozen=True)
@@ -243,13 +239,14 @@ class Encoded:
 
 
 def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -> tuple[Encoded, Encoded | None]:
-    """Everything between the settings and the trainer; only training rows are compared with benchmarks."""
+    """Do everything between the settings and the trainer; only training rows are compared with benchmarks."""
     # before any row is read: a wrong folder should not cost a download
     benchmarks = None if config.benchmarks_dir is None else read_benchmarks(config.benchmarks_dir)
     rows = load_rows(config, split="train")
     test_rows = load_rows(config, split="test") if with_eval else None
     if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        _refuse_rendering_settings(config)
+        names = ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference")
+        config.refuse(names, f"data without {config.problem_column!r} and {config.solution_column!r}")
     if config.reference is not None and with_eval:
         problem = "has no log-probabilities for an evaluation"
         raise DataError(problem, field="reference", value=config.reference, hint="set eval_strategy to 'no'")
@@ -258,68 +255,46 @@ def load_training_data(config: DataConfig, tokenizer: Any, *, with_eval: bool) -
         overlap = find_overlap(rows[config.problem_column], benchmarks)
         (log.warning if overlap.rows else log.info)("overlap: %s", overlap)
         if config.drop_overlap:
-            rows = _without(rows, overlap.rows)
-    train = _encoded(rows, tokenizer, config, overlap, config.dataset_name)
-    return train, None if test_rows is None else _encoded(test_rows, tokenizer, config, None, "evaluation data")
+            if len(overlap.rows) == len(rows):
+                raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
+            rows = rows.select(sorted(set(range(len(rows))) - set(overlap.rows)))
 
+    def encoded(rows: Dataset, overlap: OverlapReport | None, name: str) -> Encoded:
+        kind = kind_of(rows.column_names, config, name)
+        return Encoded(rows if kind == "trl" else encode(rows, tokenizer, config), overlap, kind)
 
-def _encoded(rows: Dataset, tokenizer: Any, config: DataConfig, overlap: OverlapReport | None, name: str) -> Encoded:
-    kind = kind_of(rows.column_names, config, name)
-    if kind == "trl":
-        return Encoded(rows, overlap, kind)
-    encoded = encode(rows, tokenizer, config)
-    if config.reference is not None:
-        pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
-        plain = [{"problem": problem, "solution": solution} for problem, solution in pairs]
-        template = choose_template(config.template, tokenizer, config.system_prompt)
-        encoded = add_reference(encoded, config.reference, plain, template)
-    return Encoded(encoded, overlap, kind)
+    train = encoded(rows, overlap, config.dataset_name)
+    return train, None if test_rows is None else encoded(test_rows, None, "evaluation data")
 
 
 def encode(rows: Any, tokenizer: Any, config: DataConfig) -> Any:
     """Tokenise problem/solution rows to input_ids and labels, at full length: the trainer truncates."""
-    ids = datasets.List(datasets.Value("int32"))
+    from datasets import Dataset, Features, List, Value
+
+    from trimsft.head import IGNORED
+
+    template = choose_template(config.template, tokenizer, config.system_prompt)
+
+    def as_labels(problems: list[str], solutions: list[str]) -> dict[str, list[list[int]]]:
+        pairs = encode_pairs(problems, solutions, tokenizer, template)
+        return {
+            "input_ids": [prompt + completion for prompt, completion in pairs],
+            "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
+        }
+
     options: dict[str, Any] = {}
     if isinstance(rows, Dataset):  # the cache's key would not see that this code has changed
         options = {"load_from_cache_file": False, "desc": "Tokenising"}
-    return rows.map(
-        _encode_batch,
+    ids = List(Value("int32"))
+    encoded = rows.map(
+        as_labels,
         batched=True,
-        input_columns=[config.problem_column, config.solution_column],
+        input_columns=list(config.pair),
         remove_columns=rows.column_names,
-        features=datasets.Features({"input_ids": ids, "labels": ids}),
-        fn_kwargs={
-            "tokenizer": tokenizer,
-            "template": choose_template(config.template, tokenizer, config.system_prompt),
-        },
+        features=Features({"input_ids": ids, "labels": ids}),
         **options,
     )
-
-
-def _encode_batch(
-    problems: list[str], solutions: list[str], *, tokenizer: Any, template: PromptTemplate
-) -> dict[str, list[list[int]]]:
-    pairs = encode_pairs(problems, solutions, tokenizer, template)
-    return {
-        "input_ids": [prompt + completion for prompt, completion in pairs],
-        "labels": [[IGNORED] * len(prompt) + completion for prompt, completion in pairs],
-    }
-
-
-def _refuse_rendering_settings(config: DataConfig) -> None:
-    """Options about problems and solutions do nothing to data that TRL renders."""
-    for name in ("template", "system_prompt", "benchmarks_dir", "drop_incomplete", "reference"):
-        if getattr(config, name) != getattr(DataConfig, name):
-            columns = f"{config.problem_column!r} and {config.solution_column!r}"
-            problem = f"has no effect on data without {columns} ({config.dataset_name})"
-            raise DataError(problem, field=name, value=getattr(config, name), hint="remove it")
-
-
-def _without(rows: Dataset, dropped: tuple[int, ...]) -> Dataset:
-    if len(dropped) == len(rows):
-        raise DataError("every row is a benchmark problem; nothing is left to train on", field="drop_overlap")
-    gone = set(dropped)
-    return rows.select([row for row in range(len(rows)) if row not in gone])
+    return encoded if config.reference is None else _with_reference(encoded, rows, config, template)
 
 
 # ---- lengths
@@ -362,52 +337,50 @@ class LengthReport:
 
 def measure_lengths(dataset: Any, max_length: int | None, *, keep: Keep = "start") -> LengthReport:
     """Measure a dataset with the columns input_ids and labels; `keep` says which end truncation leaves."""
-    missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
-    if missing:
+    import pyarrow.compute as pc
+
+    from trimsft.head import IGNORED
+
+    names = ["input_ids", "labels"]
+    if missing := [name for name in names if name not in dataset.column_names]:
         problem = f"no column {' and '.join(missing)} among {', '.join(dataset.column_names)}"
         raise DataError(problem, field="dataset", hint="tokenise it first")
     lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for table in dataset.with_format("arrow").iter(batch_size=10_000):
-        ids, labels = (table[name] for name in ("input_ids", "labels"))
-        sizes = _list_lengths(labels)
-        if not np.array_equal(_list_lengths(ids), sizes):
+        if any(table[name].null_count or not hasattr(table[name].type, "value_type") for name in names):
+            raise DataError("input_ids and labels must be lists of whole numbers", field="dataset")
+        ids, sizes = (pc.list_value_length(table[name]).to_numpy().astype(np.int64) for name in names)
+        if not np.array_equal(ids, sizes):
             raise DataError("input_ids and labels of a row differ in length", field="dataset")
         starts = np.cumsum(sizes) - sizes
         low, high = kept_window(sizes, max_length, keep)
-        is_trained = np.asarray(pc.list_flatten(labels)) != IGNORED
+        is_trained = np.asarray(pc.list_flatten(table["labels"])) != IGNORED
         before = np.concatenate([[0], np.cumsum(is_trained)])  # trained labels ahead of each position
         first = starts + np.minimum(low + 1, high)  # what is first in a row is predicted by nothing
         counts.append(before[starts + high] - before[first])
         lengths.append(sizes)
     length, trained = np.concatenate(lengths), np.concatenate(counts)
-    over = length[length > max_length] if max_length is not None else length[:0]
+    lost = np.maximum(0, length - (length.max(initial=0) if max_length is None else max_length))
     return LengthReport(
         rows=len(length),
         tokens=int(length.sum()),
         trained_tokens=int(trained.sum()),
         longest=int(length.max(initial=0)),
         median=float(np.median(length)) if len(length) else 0.0,
-        truncated=len(over),
-        truncated_tokens=int((over - (max_length or 0)).sum()),
+        truncated=int((lost > 0).sum()),
+        truncated_tokens=int(lost.sum()),
         dropped=int((trained == 0).sum()),
         max_length=max_length,
     )
 
 
-def _list_lengths(lists: Any) -> Any:
-    """How long each list of an Arrow column is, whatever kind of list it holds."""
-    if not hasattr(lists.type, "value_type") or lists.null_count:
-        raise DataError("input_ids and labels must be lists of whole numbers", field="dataset")
-    return pc.list_value_length(lists).to_numpy().astype(np.int64)
+# ---- log-probabilities of a reference model, from a table that `trimsft tokens` has made
 
-
-COLUMN = "reference_logprobs"
-_COLUMNS = ("example", "token_id", "nll")
-_HINT = "make it again of these rows: trimsft tokens REFERENCE --data DATA"
+_AGAIN = "make it again of these rows: trimsft tokens REFERENCE --data DATA"
 
 
 def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A hash of rows in the columns of their form, by which a token table is known to be of the same ones."""
+    """Hash rows in the columns of their form; a token table is known by it to be of the same ones."""
     digest = hashlib.sha256()
     for row in rows:
         content = [row["problem"], row["solution"]] if "problem" in row else row
@@ -416,7 +389,7 @@ def fingerprint_rows(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def table_of(reference: str) -> Path:
-    """The table that a setting names: a file, or the one in a run directory."""
+    """Return the table that a setting names: a file, or the one in a run directory."""
     path = Path(reference).expanduser()
     table = path / "tokens.parquet" if path.is_dir() else path
     if not table.is_file():
@@ -425,56 +398,46 @@ def table_of(reference: str) -> Path:
     return table
 
 
-def add_reference(
-    encoded: Dataset, reference: str, rows: Sequence[Mapping[str, str]], template: PromptTemplate
-) -> Dataset:
-    """The tokenised rows with the column `reference_logprobs`.
+def _with_reference(encoded: Dataset, rows: Dataset, config: DataConfig, template: PromptTemplate) -> Dataset:
+    """Add the column of the reference; the table must be of the same rows, rendered and tokenised alike.
 
-    Args:
-        encoded: `input_ids` and `labels` of the rows, at full length.
-        rows: the same, as problem and solution.
-        template: what renders their prompts.
+    It may have cut a row at one of its ends; a token that it lacks has nan.
     """
-    path = table_of(reference)
+    import pyarrow.parquet as pq
+    from datasets import List, Value
+
+    from trimsft.head import IGNORED
+
+    path = table_of(config.reference or "")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             metadata = parse_json((file.schema_arrow.metadata or {}).get(b"trimsft", b"{}"))
-            _require_same(metadata, rows, template)
-            table = {column: file.read(columns=[column]).column(column).to_numpy() for column in _COLUMNS}
-    except TrimSFTError:
-        raise
+            data, prompts = metadata.get("data") or {}, metadata.get("prompts") or []
+            example, token_id, nll = (
+                file.read(columns=[name]).column(name).to_numpy() for name in ("example", "token_id", "nll")
+            )
     except Exception as error:  # Arrow raises whatever the file makes it
         problem = f"{path} is not readable as a token table ({one_line(error)})"
-        raise DataError(problem, field="reference", hint=_HINT) from error
-    values = _aligned(encoded, table, cuts_front=metadata.get("truncation_mode") == "keep_end")
-    return encoded.add_column(COLUMN, values, feature=datasets.List(datasets.Value("float32")))
-
-
-def _require_same(metadata: Any, rows: Sequence[Mapping[str, str]], template: PromptTemplate) -> None:
-    """Refuse a table that is of other rows or other prompts."""
-    data = metadata.get("data", {}) if isinstance(metadata, dict) else {}
-    if data.get("sha256") != fingerprint_rows(rows):
-        problem = f"the table is of other rows than the {len(rows):,} to train on"
-        raise DataError(problem, field="reference", hint=_HINT + " with the same sample and seed")
-    prompts = metadata.get("prompts") or []
-    rendered = template.render([row["problem"] for row in rows[: len(prompts)]])
+        raise DataError(problem, field="reference", hint=_AGAIN) from error
+    plain = plain_rows(rows, config)
+    if data.get("sha256") != fingerprint_rows(plain):
+        problem = f"the table is of other rows than the {len(plain):,} to train on"
+        raise DataError(problem, field="reference", hint=_AGAIN + " with the same sample and seed")
+    rendered = template.render([row["problem"] for row in plain[: len(prompts)]])
     if any(not prompt.startswith(kept) for kept, prompt in zip(prompts, rendered, strict=True)):  # long ones are cut
         hint = "make both with the same template and system prompt"
         raise DataError("the table has other prompts for the same problems", field="reference", hint=hint)
-
-
-def _aligned(encoded: Dataset, table: Mapping[str, NDArray[Any]], *, cuts_front: bool) -> list[NDArray[np.float32]]:
-    """The reference of every token of every row; a row may be cut, in the table, at one of its ends."""
-    bounds = np.searchsorted(table["example"], np.arange(len(encoded) + 1))
+    cuts_front = metadata.get("truncation_mode") == "keep_end"
+    bounds = np.searchsorted(example, np.arange(len(plain) + 1))
     values = []
     for number, labels in enumerate(encoded.with_format("numpy")["labels"]):
-        part = slice(bounds[number], bounds[number + 1])
-        places = np.flatnonzero(np.asarray(labels) != IGNORED)
-        count = bounds[number + 1] - bounds[number]
-        places = places[len(places) - count :] if cuts_front else places[:count]
-        if len(places) != count or not np.array_equal(np.asarray(labels)[places], table["token_id"][part]):
-            raise DataError(f"the table has other tokens in row {number}", field="reference", hint=_HINT)
+        begin, end = bounds[number : number + 2]
+        places = np.flatnonzero(labels != IGNORED)
+        lost = max(0, len(places) - (end - begin))
+        places = places[lost:] if cuts_front else places[: len(places) - lost]
+        if not np.array_equal(labels[places], token_id[begin:end]):
+            raise DataError(f"the table has other tokens in row {number}", field="reference", hint=_AGAIN)
         row = np.full(len(labels), np.nan, dtype=np.float32)
-        row[places] = -table["nll"][part]
+        row[places] = -nll[begin:end]
         values.append(row)
-    return values
+    return encoded.add_column(COLUMN, values, feature=List(Value("float32")))

@@ -1,8 +1,9 @@
-"""Local training files: JSON Lines, JSON, CSV (each also gzipped) and Parquet, read so that an error names the place.
-
-A row keeps the number of the line it began on, because that is what the reader of an error message can open:
+"""Rows of local files or of the hub, checked and sampled; an error names the place, as a person would look for it.
 
     {"problem": "What is 1+1?", "solution": "It is \\\\boxed{2}."}      train.jsonl, line 1
+
+Files are JSON Lines, JSON, CSV (each also gzipped) and Parquet. They are not read by `datasets`, which pads tools with
+nulls, makes dates of text and numbers of cells. Nothing heavy is imported before rows are read.
 """
 
 from __future__ import annotations
@@ -10,235 +11,49 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from trimsft.errors import DataError, one_line
-from trimsft.runs.files import read_unpacked
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 import logging
 import random
 import re
 import textwrap
-from contextlib import contextmanager
-from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimsft.data.formats import (
     CONVERTERS,
+    FORMS,
     KNOWN,
+    Row,
     as_known,
     as_known_rows,
     at,
-    columns_of,
     find_form,
     is_nothing,
     is_trl,
     require_types,
 )
-from trimsft.data.templates import TEMPLATE_NAMES, check_template_name
-from trimsft.errors import and_more
+from trimsft.data.templates import TEMPLATE_NAMES, Rendering, check_template_name
+from trimsft.errors import DataError, TrimSFTError, and_more, one_line
 from trimsft.hub import asking_hub
+from trimsft.options import option
+from trimsft.runs.files import read_unpacked
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
-
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz")
-_LONGEST_FIELD = 2**31 - 1  # what a C long holds everywhere; csv's own limit of 128 KiB is short for a solution
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """The rows of one file, and where each of them stands in it."""
-
-    path: Path
-    records: list[dict[str, Any]] | pa.Table
-    numbers: Sequence[int]  # the line or item of each row, from 1; in Parquet its row, from 0
-    unit: str  # what `numbers` count: line, item or row
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @property
-    def columns(self) -> list[str]:
-        """Every name that some row has, in order of appearance."""
-        if not isinstance(self.records, list):
-            return list(self.records.column_names)
-        return list(dict.fromkeys(name for record in self.records for name in record))
-
-    def column(self, name: str) -> list[Any]:
-        """Return one value a row; None where a row lacks it."""
-        if isinstance(self.records, list):
-            return [record.get(name) for record in self.records]
-        values: list[Any] = self.records.column(name).to_pylist()
-        return values
-
-    def rows(self) -> Iterable[dict[str, Any]]:
-        """Return the rows with all their columns, those of JSON in Parquet decoded."""
-        from datasets import Dataset
-
-        try:
-            return self.records if isinstance(self.records, list) else Dataset(self.records)
-        except ValueError as error:  # a type that datasets has no name for
-            raise DataError(f"{self.path}: cannot be read ({one_line(error)})") from error
-
-
-def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
-    """The files that a path, a folder or several of them joined by commas stand for; an error blames `field`."""
-    names = [where] if Path(where).expanduser().exists() else where.split(",")
-    files: list[Path] = []
-    for name in names:
-        path = Path(name.strip()).expanduser()
-        if not name.strip() or not path.exists():
-            raise DataError("no such file or folder", field=field, value=name.strip())
-        members = sorted(child for child in path.iterdir() if _readable(child)) if path.is_dir() else [path]
-        if not members:
-            raise DataError(f"the folder holds no file ending in {', '.join(SUFFIXES)}", field=field, value=str(path))
-        files += members
-    return files
-
-
-def read_file(path: Path) -> FileRows:
-    """All rows of one file; its name says the format."""
-    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
-    if suffix is None:
-        raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
-    read = _READERS[suffix.removesuffix(".gz")]
-    try:
-        rows = read(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
-    if len(rows) == 0:
-        raise DataError(f"{path}: holds no rows")
-    return rows
-
-
-def is_text(value: Any) -> bool:
-    """Whether a value can be a problem or a solution: a string that is not blank and is valid Unicode."""
-    if not isinstance(value, str) or not value.strip():
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
-        return False
-    return True
-
-
-def _readable(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
-
-
-def _read_jsonl(path: Path) -> FileRows:
-    records, numbers = [], []
-    lines = read_unpacked(path).split(b"\n")  # at \n only: U+2028 within a string stays
-    for number, line in enumerate(lines, start=1):
-        text = _decode(line, path, number)
-        if text.strip():
-            place = f"{path}, line {number}"
-            records.append(_as_object(_parse_json(text, place), place))
-            numbers.append(number)
-    return FileRows(path, records, numbers, "line")
-
-
-def _read_json(path: Path) -> FileRows:
-    content = _parse_json(_decode(read_unpacked(path), path), str(path), has_lines=True)
-    items = content.get("data") if isinstance(content, dict) else content
-    if not isinstance(items, list):
-        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
-    records = [_as_object(item, f"{path}, item {number}") for number, item in enumerate(items, start=1)]
-    return FileRows(path, records, range(1, len(records) + 1), "item")
-
-
-def _read_csv(path: Path) -> FileRows:
-    text = _decode(read_unpacked(path), path)
-    limit = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        lines = [(number, cells) for number, cells in _numbered(text, path) if cells]
-    finally:
-        csv.field_size_limit(limit)
-    (number, header), *lines = lines or [(1, [])]
-    if len(set(header)) < len(header):
-        raise DataError(f"{path}, line {number}: the header names a column twice: {', '.join(header)}")
-    for number, cells in lines:
-        if len(cells) != len(header):
-            raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
-    records = [dict(zip(header, cells, strict=True)) for _, cells in lines]
-    return FileRows(path, records, [number for number, _ in lines], "line")
-
-
-def _numbered(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each record with the line it began on: quoted cells may span several."""
-    reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
-    try:
-        for cells in reader:
-            yield begins, cells
-            begins = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
-
-
-def _read_parquet(path: Path) -> FileRows:
     import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        # this one file; a dataset reader would look at its neighbours too
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
-    except pa.ArrowException as error:
-        raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
-    return FileRows(path, table, range(table.num_rows), "row")
-
-
-_READERS: dict[str, Callable[[Path], FileRows]] = {
-    ".jsonl": _read_jsonl,
-    ".json": _read_json,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-}
-
-
-def _decode(content: bytes, path: Path, first_line: int = 1) -> str:
-    try:
-        return content.decode("utf-8-sig" if first_line == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        line = first_line + error.object.count(b"\n", 0, error.start)
-        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
-
-
-def _parse_json(text: str, place: str, *, has_lines: bool = False) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"{place}, line {error.lineno}" if has_lines else place
-        hint = "one object a line is .jsonl" if has_lines else None
-        raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})", hint=hint) from error
-    except RecursionError as error:
-        raise DataError(f"{place}: not usable JSON (nested too deeply)") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
-
-
-def _as_object(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise DataError(f"{place}: must be an object with named fields, got {type(value).__name__}")
-    return value
-
+    from datasets import Dataset
 
 NUMINA = "AI-MO/NuminaMath-CoT"
 NUMINA_SAMPLE = 20_000
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz")
 Kind = Literal["problem-solution", "trl"]
+Split = Literal["train", "test"]
 log = logging.getLogger("trimsft")
 
 
 def _option(default: Any, sentence: str, **more: Any) -> Any:
-    """A field as the parser of the Hugging Face trainers reads it."""
+    """Declare a field as the parser of the Hugging Face trainers reads it."""
     return field(default=default, metadata={"help": sentence, **more})
 
 
@@ -298,30 +113,155 @@ class DataConfig:
 
     @property
     def is_local(self) -> bool:
-        """Whether `dataset_name` means files here; a typing error in a path must not become a question to the hub."""
+        """Whether `dataset_name` means files; a typing error in a path must not become a question to the hub."""
         name = self.dataset_name
         looks_local = name.startswith(("/", ".", "~")) or "," in name or "\\" in name or name.count("/") > 1
         return looks_local or name.lower().endswith(SUFFIXES) or Path(name).exists()
 
+    def refuse(self, names: Iterable[str], problem: str) -> None:
+        """Refuse settings that would do nothing to this data: a mistake, not a wish."""
+        for name in names:
+            if getattr(self, name) != getattr(DataConfig, name):
+                problem = f"has no effect on {problem} ({self.dataset_name})"
+                raise DataError(problem, field=name, value=getattr(self, name), hint="remove it")
 
-def load_rows(config: DataConfig, *, split: Literal["train", "test"] = "train") -> Dataset:
-    """The rows of one split, checked; the training split is sampled where the settings ask for it."""
+
+@dataclass(frozen=True, kw_only=True)
+class RowSettings(Rendering):
+    """Which rows are measured, and how they are rendered: settings of `trimsft tokens` and `trimsft audit`."""
+
+    data: str = option(
+        metavar="DATA",
+        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes.",
+    )
+    limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
+    problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
+    solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
+    drop_incomplete: bool = option(
+        False,
+        flags=("--drop-incomplete",),
+        help="Drop and count rows without problem or solution, instead of refusing the data.",
+    )
+
+    def read(self, **sample: Any) -> tuple[list[Row], Loaded]:
+        """Return the rows as `trimsft train` reads them, in the columns of their form, and where they come from."""
+        names = ("drop_incomplete", "problem_column", "solution_column")
+        config = DataConfig(dataset_name=self.data, **{name: getattr(self, name) for name in names}, **sample)
+        try:
+            loaded = load(config)
+            rows = plain_rows(loaded.rows, config)
+        except TrimSFTError as error:  # by the names of these settings
+            error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
+            raise
+        is_pairs = "problem" in rows[0]
+        for name in ("assistant_only_loss",) if is_pairs else ("template", "system_prompt", "drop_incomplete"):
+            if getattr(self, name) != getattr(type(self), name):
+                where = "problems and solutions" if is_pairs else "rows without problem and solution"
+                problem = f"has no effect on {where} ({self.data})"
+                raise DataError(problem, field=name, value=getattr(self, name), hint="leave it out")
+        return rows, loaded
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows of one file or of one split of the hub, and where each of them stands in it."""
+
+    name: str
+    """The path, or the name on the hub."""
+    records: list[Row] | pa.Table | Dataset
+    numbers: Sequence[int]
+    """The line or item of each row, from 1; in Parquet and on the hub its row, from 0."""
+    unit: str
+    """What `numbers` count: line, item or row."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Every name that some row has, in order of appearance."""
+        if isinstance(self.records, list):
+            return list(dict.fromkeys(name for record in self.records for name in record))
+        return list(self.records.column_names)
+
+    @property
+    def places(self) -> Iterable[str]:
+        """The place of each row."""
+        return (f"{self.name}, {self.unit} {number}" for number in self.numbers)
+
+    def column(self, name: str) -> list[Any]:
+        """Return one value a row, None where a row lacks it."""
+        return list(self.iterate(name))
+
+    def iterate(self, name: str) -> Iterable[Any]:
+        """Return the same, of a table with a piece at a time in memory."""
+        if isinstance(self.records, list):
+            return (record.get(name) for record in self.records)
+        return (value for chunk in self._arrow(name).chunks for value in chunk.to_pylist())
+
+    def has_nulls(self, names: Iterable[str]) -> bool:
+        """Return whether a value may be missing; a table's own counts say so without reading it."""
+        return isinstance(self.records, list) or any(self._arrow(name).null_count for name in names)
+
+    def _arrow(self, name: str) -> Any:
+        table: Any = self.records
+        return (table.with_format("arrow")[:] if hasattr(table, "with_format") else table).column(name)
+
+    def rows(self) -> Iterable[Row]:
+        """Return the rows with all their columns."""
+        return self.records if isinstance(self.records, list) else self.table()
+
+    def table(self) -> Dataset:
+        """Return the rows of Parquet or of the hub, in which JSON is decoded."""
+        from datasets import Dataset
+
+        try:
+            return self.records if isinstance(self.records, Dataset) else Dataset(self.records)
+        except (ValueError, NotImplementedError) as error:  # a type that datasets has no name for
+            raise DataError(f"{self.name}: cannot be read ({one_line(error)})") from error
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The rows of one split, and where they come from."""
+
+    rows: Dataset
+    sources: list[Source]
+    numbers: Sequence[int]
+    """The number of each row among those of all sources, from 0."""
+
+
+def load_rows(config: DataConfig, *, split: Split = "train") -> Dataset:
+    """Return the rows of one split, checked; the training split is sampled where the settings ask for it."""
+    return load(config, split).rows
+
+
+def load(config: DataConfig, split: Split = "train") -> Loaded:
+    """Return the same with the places of the rows."""
     if split == "test" and config.dataset_test_file is not None:
-        return _load_files(config.dataset_test_file, config, "dataset_test_file")
-    if not config.is_local:
-        name = config.dataset_train_split if split == "train" else config.dataset_test_split
-        rows = _load_from_hub(config, name)
+        sources = [read_file(path) for path in list_files(config.dataset_test_file, field="dataset_test_file")]
+    elif not config.is_local:
+        sources = [_ask_hub(config, config.dataset_train_split if split == "train" else config.dataset_test_split)]
     elif split == "test":
         hint = "name a file or turn evaluation off"
         raise DataError("is needed to evaluate on local data", field="dataset_test_file", hint=hint)
     else:
-        _refuse_hub_settings(config)
-        rows = _load_files(config.dataset_name, config, "dataset_name")
-    return _sample(rows, config) if split == "train" else rows
+        config.refuse(("dataset_config", "dataset_revision", "dataset_train_split"), "local data")
+        sources = [read_file(path) for path in list_files(config.dataset_name)]
+    kinds = [kind_of(source.columns, config, source.name) for source in sources]
+    if len(set(kinds)) > 1:
+        odd, columns = sources[kinds.index("trl")].name, f"{config.problem_column!r} and {config.solution_column!r}"
+        raise DataError(f"{odd}: no columns {columns}, which other files here have")
+    if kinds[0] == "trl":
+        rows = _join([_converted(source, config) for source in sources])
+        numbers: Sequence[int] = range(len(rows))
+    else:
+        rows, numbers = _join_pairs(sources, config)
+    chosen = _sample(len(rows), config) if split == "train" else None
+    if chosen is not None:
+        rows, numbers = rows.select(chosen), [numbers[row] for row in chosen]
+    return Loaded(rows, sources, numbers)
 
 
 def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
-    """Whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
+    """Return whether rows with these columns are rendered here, or in a form that TRL tokenises itself."""
     form = find_form(columns, config.pair)
     if form is not None:
         return "trl" if is_trl(form) else "problem-solution"
@@ -331,21 +271,17 @@ def kind_of(columns: list[str], config: DataConfig, where: str) -> Kind:
     raise DataError(problem, field=missing[0], hint=f"name the right columns, or bring one of the forms {KNOWN}")
 
 
-def plain_rows(rows: Dataset, config: DataConfig) -> list[dict[str, Any]]:
-    """Loaded rows as token tables take them: problem and solution, or the columns of a form of TRL's."""
-    images = {"image", "images"} & set(rows.column_names)
+def plain_rows(rows: Dataset, config: DataConfig) -> list[Row]:
+    """Return loaded rows as token tables take them: problem and solution, or the columns of a form of TRL's."""
     if kind_of(rows.column_names, config, config.dataset_name) == "trl":
-        if images:
+        if images := {"image", "images"} & set(rows.column_names):
             raise DataError(f"rows with the column {images.pop()!r} have no token table", field="dataset_name")
         return as_known_rows(rows)[1]
     pairs = zip(rows[config.problem_column], rows[config.solution_column], strict=True)
     return [{"problem": problem, "solution": solution} for problem, solution in pairs]
 
 
-# ---- the hub
-
-
-def _load_from_hub(config: DataConfig, split: str) -> Dataset:
+def _ask_hub(config: DataConfig, split: str) -> Source:
     import datasets
 
     name = config.dataset_name
@@ -362,156 +298,230 @@ def _load_from_hub(config: DataConfig, split: str) -> Dataset:
         raise DataError(problem, field="dataset_name", hint=hint) from error
     if len(rows) == 0:
         raise DataError(f"split {split!r} of {name!r} holds no rows", field="dataset_name")
-    named = _named(rows.column_names, config)
-    rows = as_known(rows, f"{name} ({split})", config.pair)
-    if kind_of(rows.column_names, config, name) == "trl":
-        require_types(rows, f"{name} ({split})")
-        return rows
-    rows = rows.select_columns([config.problem_column, config.solution_column])
-    complete: list[bool] = []
-    for batch in rows.with_format(None).iter(batch_size=1000):
-        complete += _complete(batch[config.problem_column], batch[config.solution_column])
-    bad = [_lacking(f"{name} ({split}), row {row}", named) for row, fine in enumerate(complete) if not fine]
-    _refuse_incomplete(bad, len(rows), config)
-    return rows.select([row for row, fine in enumerate(complete) if fine]) if bad else rows
+    return Source(f"{name} ({split})", rows, range(len(rows)), "row")
 
 
-def _refuse_hub_settings(config: DataConfig) -> None:
-    """An option that would do nothing is a mistake, not a wish."""
-    for name in ("dataset_config", "dataset_revision", "dataset_train_split"):
-        if getattr(config, name) != getattr(DataConfig, name):
-            problem, value = f"has no effect on local data ({config.dataset_name})", getattr(config, name)
-            raise DataError(problem, field=name, value=value, hint="remove it")
+def _converted(source: Source, config: DataConfig) -> Source:
+    convert = CONVERTERS.get(find_form(source.columns, config.pair) or "")
+    if convert is None:
+        return source
+    return replace(source, records=[at(*row) for row in zip(source.places, repeat(convert), source.rows())])
+
+
+def _join_pairs(sources: list[Source], config: DataConfig) -> tuple[Dataset, list[int]]:
+    """Return problems and solutions only, since other columns need not fit into a table, and the rows' numbers."""
+    from datasets import Dataset, Features, Value, concatenate_datasets
+
+    features = Features({name: Value("string") for name in config.pair})
+    tables, complete, bad = [], [], []
+    for given in sources:
+        source = _converted(given, config)
+        fine = [is_text(one) and is_text(other) for one, other in zip(*map(source.iterate, config.pair), strict=True)]
+        if isinstance(source.records, Dataset):  # stays on the disk
+            table = source.records.select_columns(list(config.pair))
+            tables.append(table if all(fine) else table.select(compress(range(len(fine)), fine)))
+        else:
+            columns = {name: list(compress(source.iterate(name), fine)) for name in config.pair}
+            tables.append(Dataset.from_dict(columns, features=features))
+        names = config.pair if source is given else FORMS["alpaca"]
+        lacks = f"{' or '.join(map(repr, names))} is missing, blank or not text"
+        bad += [f"{place}: {lacks}" for place, is_fine in zip(source.places, fine, strict=True) if not is_fine]
+        complete += fine
+    if bad:
+        problem = f"{bad[0]}{and_more(len(bad), 'rows')}"
+        if not any(complete):
+            raise DataError(f"{problem}: no row is left")
+        if not config.drop_incomplete:
+            raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
+        log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(complete):,}", problem)
+    return concatenate_datasets(tables), list(compress(range(len(complete)), complete))
+
+
+def _join(sources: list[Source]) -> Dataset:
+    """Return rows in forms of TRL's with all their columns, in one table."""
+    import pyarrow as pa
+    from datasets import Dataset, concatenate_datasets
+
+    for source in sources:
+        _refuse_gaps(source)
+    where = ", ".join(source.name for source in sources)
+    rows = [source.rows() for source in sources]
+    try:
+        if not any(isinstance(source.records, list) for source in sources):
+            joined = concatenate_datasets(rows)
+        else:
+            # one type for all files, and none that pads tools and arguments with the names of those of other rows
+            records = [record for part in rows for record in part]
+            names = dict.fromkeys(name for source in sources for name in source.columns)
+            columns = {name: [record.get(name) for record in records] for name in names}
+            joined = Dataset.from_dict(columns, on_mixed_types="use_json")
+    except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
+        raise DataError(f"{where}: rows do not fit into one table ({one_line(error)})") from error
+    require_types(joined, where)
+    return as_known(joined, where)
+
+
+def _refuse_gaps(source: Source) -> None:
+    """Refuse a row without what its form needs: it would break somewhere inside TRL."""
+    columns = FORMS[find_form(source.columns) or ""]
+    if source.has_nulls(columns):
+        values = zip(*map(source.iterate, columns), strict=True)
+        empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
+        if empty:
+            more = and_more(len(empty), "rows")
+            raise DataError(f"{empty[0]}: {' or '.join(columns)} is missing or empty{more}")
+
+
+def _sample(rows: int, config: DataConfig) -> list[int] | None:
+    """Choose rows at random, the same everywhere: Python promises that `Random(seed).random()` never changes."""
+    wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
+    if wanted is None or wanted == rows:
+        return None
+    if wanted > rows:
+        log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{rows:,}")
+        return None
+    generator = random.Random(config.sample_seed)
+    keys = [generator.random() for _ in range(rows)]
+    return sorted(range(rows), key=keys.__getitem__)[:wanted]
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value can be a problem or a solution: a string that is not blank and is valid Unicode."""
+    if not isinstance(value, str) or not value.strip():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+        return False
+    return True
 
 
 # ---- local files
 
 
-def _load_files(where: str, config: DataConfig, field: str) -> Dataset:
-    files = [read_file(path) for path in list_files(where, field=field)]
-    kinds = [kind_of(rows.columns, config, str(rows.path)) for rows in files]
-    if len(set(kinds)) > 1:
-        odd, columns = files[kinds.index("trl")].path, f"{config.problem_column!r} and {config.solution_column!r}"
-        raise DataError(f"{odd}: no columns {columns}, which other files here have")
-    known = [as_known_file(rows, config.pair) for rows in files]
-    if kinds[0] == "trl":
-        return _join_as_they_are(known)
-    return _join_problems(known, [_named(rows.columns, config) for rows in files], config)
+def list_files(where: str, *, field: str = "dataset_name") -> list[Path]:
+    """Return the files that a path, a folder or several of them joined by commas stand for; an error blames `field`."""
+    names = [where] if Path(where).expanduser().exists() else where.split(",")
+    files: list[Path] = []
+    for name in names:
+        path = Path(name.strip()).expanduser()
+        if not name.strip() or not path.exists():
+            raise DataError("no such file or folder", field=field, value=name.strip())
+        members = sorted(filter(_is_readable, path.iterdir())) if path.is_dir() else [path]
+        if not members:
+            raise DataError(f"the folder holds no file ending in {', '.join(SUFFIXES)}", field=field, value=str(path))
+        files += members
+    return files
 
 
-def _named(columns: list[str], config: DataConfig) -> tuple[str, ...]:
-    """What problem and solution are called in the data."""
-    return columns_of("alpaca") if find_form(columns, config.pair) == "alpaca" else config.pair
+def _is_readable(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".") and path.name.lower().endswith(SUFFIXES)
 
 
-def _join_problems(files: list[FileRows], named: list[tuple[str, ...]], config: DataConfig) -> Dataset:
-    """Problems and solutions only: what else a row holds need not fit into a table."""
-    from datasets import Dataset, Features, Value
-
-    names = config.pair
-    kept: list[tuple[str, str]] = []
-    bad: list[str] = []
-    for rows, columns in zip(files, named, strict=True):
-        problems, solutions = (rows.column(name) for name in names)
-        complete = _complete(problems, solutions)
-        pairs = zip(problems, solutions, strict=True)
-        kept += [pair for pair, fine in zip(pairs, complete, strict=True) if fine]
-        places = zip(rows.numbers, complete, strict=True)
-        bad += [_lacking(f"{rows.path}, {rows.unit} {number}", columns) for number, fine in places if not fine]
-    _refuse_incomplete(bad, len(kept) + len(bad), config)
-    return Dataset.from_dict(
-        {name: [pair[side] for pair in kept] for side, name in enumerate(names)},
-        features=Features({name: Value("string") for name in names}),
-    )
+def read_file(path: Path) -> Source:
+    """Return all rows of one file; its name says the format."""
+    suffix = next((known for known in SUFFIXES if path.name.lower().endswith(known)), None)
+    if suffix is None:
+        raise DataError(f"{path}: unknown format", hint=f"the name must end in one of {', '.join(SUFFIXES)}")
+    read, unit = _READERS[suffix.removesuffix(".gz")]
+    try:
+        records, numbers = read(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
+    if len(numbers) == 0:
+        raise DataError(f"{path}: holds no rows")
+    return Source(str(path), records, numbers, unit)
 
 
-def _join_as_they_are(files: list[FileRows]) -> Dataset:
-    from datasets import Dataset, concatenate_datasets
-
-    for rows in files:
-        refuse_gaps(rows)
-    with _fitting_into_one_table(files):
-        tables = [Dataset(rows.records) for rows in files if not isinstance(rows.records, list)]
-        if len(tables) == len(files):
-            joined = concatenate_datasets(tables)
-        else:
-            # one type for all files, and none that pads tools and arguments with the names of those of other rows
-            records = [record for rows in files for record in rows.rows()]
-            names = dict.fromkeys(name for rows in files for name in rows.columns)
-            columns = {name: [record.get(name) for record in records] for name in names}
-            joined = Dataset.from_dict(columns, on_mixed_types="use_json")
-    where = ", ".join(str(rows.path) for rows in files)
-    require_types(joined, where)
-    return as_known(joined, where)
+def _read_jsonl(path: Path) -> tuple[list[Row], list[int]]:
+    records, numbers = [], []
+    lines = read_unpacked(path).split(b"\n")  # at \n only: U+2028 within a string stays
+    for number, line in enumerate(lines, start=1):
+        text = _decode(line, path, number)
+        if text.strip():
+            place = f"{path}, line {number}"
+            records.append(_as_object(_parse_json(text, place), place))
+            numbers.append(number)
+    return records, numbers
 
 
-@contextmanager
-def _fitting_into_one_table(files: list[FileRows]) -> Iterator[None]:
+def _read_json(path: Path) -> tuple[list[Row], Sequence[int]]:
+    content = _parse_json(_decode(read_unpacked(path), path), str(path), has_lines=True)
+    items = content.get("data") if isinstance(content, dict) else content
+    if not isinstance(items, list):
+        raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
+    numbers = range(1, len(items) + 1)
+    return [_as_object(item, f"{path}, item {number}") for number, item in zip(numbers, items, strict=True)], numbers
+
+
+def _read_csv(path: Path) -> tuple[list[Row], list[int]]:
+    text = _decode(read_unpacked(path), path)
+    limit = csv.field_size_limit(2**31 - 1)  # csv's own limit of 128 KiB is short for a solution
+    reader, begins = csv.reader(io.StringIO(text, newline=""), strict=True), 1
+    lines = []  # each with the number of its first line: quoted cells may span several
+    try:
+        for cells in reader:
+            if cells:
+                lines.append((begins, cells))
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {begins}: not CSV ({one_line(error)})") from error
+    finally:
+        csv.field_size_limit(limit)
+    (number, header), *lines = lines or [(1, [])]
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}, line {number}: the header names a column twice: {', '.join(header)}")
+    for number, cells in lines:
+        if len(cells) != len(header):
+            raise DataError(f"{path}, line {number}: {len(cells)} cells where the header has {len(header)}")
+    return [dict(zip(header, cells, strict=True)) for _, cells in lines], [number for number, _ in lines]
+
+
+def _read_parquet(path: Path) -> tuple[pa.Table, Sequence[int]]:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
-        yield
-    except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
-        names = ", ".join(str(rows.path) for rows in files)
-        raise DataError(f"{names}: rows do not fit into one table ({one_line(error)})") from error
+        # this one file; a dataset reader would look at its neighbours too
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
+    return table, range(table.num_rows)
 
 
-def as_known_file(rows: FileRows, pair: tuple[str, str]) -> FileRows:
-    """The rows of a file, those in the form of others converted; each keeps its place."""
-    convert = CONVERTERS.get(find_form(rows.columns, pair) or "")
-    if convert is None:
-        return rows
-    places = (f"{rows.path}, {rows.unit} {number}" for number in rows.numbers)
-    return replace(rows, records=[at(place, convert, row) for place, row in zip(places, rows.rows(), strict=True)])
+_READERS: dict[str, tuple[Callable[[Path], tuple[Any, Sequence[int]]], str]] = {
+    ".jsonl": (_read_jsonl, "line"),
+    ".json": (_read_json, "item"),
+    ".csv": (_read_csv, "line"),
+    ".parquet": (_read_parquet, "row"),
+}
 
 
-def refuse_gaps(rows: FileRows) -> None:
-    """A row without what its form needs would break somewhere inside TRL."""
-    columns = columns_of(find_form(rows.columns) or "")
-    if not isinstance(rows.records, list) and not any(rows.records.column(name).null_count for name in columns):
-        return  # the file's own counts say so, without reading it
-    values = zip(*(rows.column(name) for name in columns), strict=True)
-    empty = [number for number, row in zip(rows.numbers, values, strict=True) if any(map(is_nothing, row))]
-    if empty:
-        more = and_more(len(empty), "rows")
-        raise DataError(f"{rows.path}, {rows.unit} {empty[0]}: {' or '.join(columns)} is missing or empty{more}")
+def _decode(content: bytes, path: Path, first_line: int = 1) -> str:
+    try:
+        return content.decode("utf-8-sig" if first_line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + error.object.count(b"\n", 0, error.start)
+        raise DataError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
-# ---- checking and sampling
+def _parse_json(text: str, place: str, *, has_lines: bool = False) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{place}, line {error.lineno}" if has_lines else place
+        hint = "one object a line is .jsonl" if has_lines else None
+        raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})", hint=hint) from error
+    except RecursionError as error:
+        raise DataError(f"{place}: not usable JSON (nested too deeply)") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
 
 
-def _complete(problems: Iterable[Any], solutions: Iterable[Any]) -> list[bool]:
-    return [is_text(problem) and is_text(solution) for problem, solution in zip(problems, solutions, strict=True)]
-
-
-def _lacking(place: str, columns: tuple[str, ...]) -> str:
-    return f"{place}: {' or '.join(map(repr, columns))} is missing, blank or not text"
-
-
-def _refuse_incomplete(bad: list[str], rows: int, config: DataConfig) -> None:
-    """Rows without problem or solution: an error, or a count where the settings say to drop them."""
-    if not bad:
-        return
-    more = and_more(len(bad), "rows")
-    what = f"{bad[0]}{more}"
-    if len(bad) == rows:
-        raise DataError(f"{what}: no row is left")
-    if not config.drop_incomplete:
-        raise DataError(what, hint="correct them, or drop them", remedy=("drop_incomplete", True))
-    log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{rows:,}", what)
-
-
-def _sample(rows: Dataset, config: DataConfig) -> Dataset:
-    """Rows in random order, the same everywhere: Python promises that `Random(seed).random()` never changes."""
-    wanted = NUMINA_SAMPLE if config.sample is None and config.dataset_name == NUMINA else config.sample
-    if wanted is None or wanted == len(rows):
-        return rows
-    if wanted > len(rows):
-        log.warning("sample: %s rows wanted, %s are there; all are used", f"{wanted:,}", f"{len(rows):,}")
-        return rows
-    generator = random.Random(config.sample_seed)
-    keys = [generator.random() for _ in range(len(rows))]
-    return rows.select(sorted(range(len(rows)), key=keys.__getitem__)[:wanted])
+def _as_object(value: Any, place: str) -> Row:
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: must be an object with named fields, got {type(value).__name__}")
+    return value
 
 
 # ---- overlap with benchmarks
@@ -526,7 +536,7 @@ class OverlapReport:
     """
 
     checked: int
-    per_benchmark: dict[str, int]  # training problems found in each benchmark; one problem may be in several
+    per_benchmark: dict[str, int]  # training problems in each benchmark; one problem may be in several
     rows: tuple[int, ...]  # rows of the training data, after sampling, that are in any benchmark; from 0
 
     def __str__(self) -> str:
@@ -540,16 +550,20 @@ class OverlapReport:
 
 def find_overlap(problems: Iterable[str], benchmarks: Mapping[str, Iterable[str]]) -> OverlapReport:
     """Compare every training problem with every problem of every benchmark."""
+
+    def bare(text: str) -> str:
+        return re.sub(r"[\W_]+", "", text.lower())
+
     # a problem of symbols alone is nothing to compare by
-    known = {name: {_bare(problem) for problem in texts} - {""} for name, texts in benchmarks.items()}
-    asked = [_bare(problem) for problem in problems]
-    counts = {name: sum(problem in texts for problem in asked) for name, texts in known.items()}
+    known = {name: set(map(bare, texts)) - {""} for name, texts in benchmarks.items()}
+    trained = list(map(bare, problems))
+    counts = {name: sum(problem in texts for problem in trained) for name, texts in known.items()}
     anywhere = set().union(*known.values())
-    return OverlapReport(len(asked), counts, tuple(row for row, problem in enumerate(asked) if problem in anywhere))
+    return OverlapReport(len(trained), counts, tuple(row for row, problem in enumerate(trained) if problem in anywhere))
 
 
 def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
-    """The field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
+    """Return the field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
     root = Path(folder).expanduser()
     if not root.is_dir():
         raise DataError("no such folder", field="benchmarks_dir", value=str(folder))
@@ -558,14 +572,10 @@ def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
         raise DataError("the folder holds no .jsonl file", field="benchmarks_dir", value=str(folder))
     benchmarks = {}
     for path in files:
-        rows = read_file(path)
-        problems = rows.column("problem")
-        for number, problem in zip(rows.numbers, problems, strict=True):
+        source = read_file(path)
+        problems = source.column("problem")
+        for place, problem in zip(source.places, problems, strict=True):
             if not is_text(problem):
-                raise DataError(f'{path}, line {number}: no text in the field "problem", which a benchmark needs')
+                raise DataError(f'{place}: no text in the field "problem", which a benchmark needs')
         benchmarks[path.name.removesuffix(".gz").removesuffix(".jsonl")] = problems
     return benchmarks
-
-
-def _bare(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text.lower())

@@ -24,12 +24,17 @@ What the published recipe does (the DFT code that the paper follows, read at com
     Solution:
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from trimsft.errors import UsageError, one_line
-from trimsft.options import unknown_name
+from trimsft.options import check_options, option, unknown_name
+from trimsft.runs import RunDirectory
+from trimsft.runs.parsing import checked
 
 SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 _ASSISTANT = "You are a helpful assistant."
@@ -239,3 +244,79 @@ def _rendered(tokenizer: Any, before: list[dict[str, str]]) -> str:
         return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
     except Exception:  # templates raise whatever they like
         return ""
+
+
+# ---- how rows of any form become tokens
+
+TRAINED_LENGTH = 1024
+"""The maximum length of a training that names none: TRL's default, which config.yaml leaves out."""
+Keep = Literal["start", "end"]
+"""Which end of a long row truncation leaves; TRL's `truncation_mode` without its "keep_"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendering:
+    """How rows become tokens, in the words of `trimsft train`; what is not set is taken from a run's training."""
+
+    template: str = option(
+        "auto",
+        metavar="NAME",
+        help="How a problem becomes a prompt; auto takes the template that the run was trained with.",
+    )
+    system_prompt: str | None = option(
+        None, help="System prompt ('' for none); by default the one that the run was trained with."
+    )
+    max_length: int | None = option(
+        None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
+    )
+    assistant_only_loss: bool = option(
+        False,
+        flags=("--assistant-only-loss",),
+        help="In messages, measure the assistant's turns only (default: as the run was trained, else all).",
+    )
+    truncation_mode: str | None = None
+    """keep_start or keep_end; None stands for keep_start, unless a run was trained otherwise."""
+    completion_only_loss: bool | None = None  # of prompts and completions; None masks prompts
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_template_name(self.template)
+        if self.truncation_mode not in (None, "keep_start", "keep_end"):
+            raise UsageError("must be keep_start or keep_end", field="truncation_mode", value=self.truncation_mode)
+
+    @property
+    def keep(self) -> Keep:
+        """The end of a long row that is left."""
+        return "end" if self.truncation_mode == "keep_end" else "start"
+
+    def as_trained(self, models: Iterable[Any]) -> Rendering:
+        """Return the rendering alone, with what is not set as the runs among the models were, if all of them agree."""
+        named = {one.name: getattr(self, one.name) for one in fields(Rendering)}
+        trained = {_trained(model) for model in models if isinstance(model, str | Path)} - {None}
+        was = trained.pop() if len(trained) == 1 else None
+        if was is not None:
+            # another template's text may have no place for its system prompt
+            lost = {"system_prompt"} if self.template not in ("auto", was.template) else set()
+            unset = {name for name, value in named.items() if value == getattr(Rendering, name)} - lost
+            named |= {name: getattr(was, name) for name in unset}
+        return Rendering(**named)
+
+
+def _trained(model: str | Path) -> Rendering | None:
+    """Return how a run directory rendered its rows; None for any other model."""
+    run = RunDirectory(model)
+    config = run.read_config() if run.is_run() else None
+    if config is None:
+        return None
+    packs = bool(config.get("packing"))
+    splits = packs and config.get("packing_strategy", "bfd") != "bfd"  # then nothing is cut
+    rendering = {
+        "template": config.get("template", "auto"),
+        "system_prompt": config.get("system_prompt"),
+        "max_length": None if splits else config.get("max_length", TRAINED_LENGTH),
+        # packing cuts at the end, whatever the mode
+        "truncation_mode": "keep_start" if packs else config.get("truncation_mode", "keep_start"),
+        "assistant_only_loss": config.get("assistant_only_loss", False),
+        "completion_only_loss": config.get("completion_only_loss"),
+    }
+    return checked(Rendering, rendering, where=str(run.config_path))

@@ -1,14 +1,13 @@
 """`measure_tokens`: what `trimsft tokens` does, from settings to tables and what they say in a few numbers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimsft.data.formats import PAIR, find_form
-from trimsft.data.load import DataConfig, load_rows, plain_rows
-from trimsft.errors import DataError, TrimSFTError
+from trimsft.data.templates import Rendering
+from trimsft.errors import TrimSFTError
 from trimsft.objectives import BANDWIDTH, MARGIN, make_objective
 from trimsft.tables import Cell, Table, Tabular
 from trimsft.tokens.settings import TokenSettings, name_of
@@ -88,7 +87,7 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
     """A table for each model over the same rows; models that are no runs are rendered like the runs among them."""
     places = settings.places()  # before rows are read
     objective = make_objective(settings.objective)
-    rows = read_rows(settings)
+    rows, _ = settings.read(sample=settings.sample, sample_seed=settings.seed or 0)
     options = {name: getattr(settings, name) for name in _PASSED_ON}
     options["device"] = settings.device.split(",") if "," in settings.device else settings.device
     options = alike(settings.models, options)
@@ -109,39 +108,9 @@ def measure_tokens(settings: TokenSettings, *, on_progress: Progress | None = No
 
 
 _PASSED_ON = (
-    "limit", "template", "system_prompt", "max_length", "assistant_only_loss", "top", "batch_tokens", "shard",
+    "limit", *(one.name for one in fields(Rendering)), "top", "batch_tokens", "shard",
     "overwrite",
 )  # fmt: skip
-
-
-def read_rows(settings: TokenSettings) -> list[dict[str, Any]]:
-    """Rows as `trimsft train` reads them, in the columns of their form."""
-    config = DataConfig(
-        dataset_name=settings.data,
-        sample=settings.sample,
-        sample_seed=settings.seed or 0,
-        drop_incomplete=settings.drop_incomplete,
-        problem_column=settings.problem_column,
-        solution_column=settings.solution_column,
-    )
-    try:
-        rows = plain_rows(load_rows(config), config)
-    except TrimSFTError as error:  # by the names of these settings
-        error.field = {"dataset_name": "data", "sample_seed": "seed"}.get(error.field or "", error.field)
-        raise
-    idle = OF_CHATS if find_form(list(rows[0])) == PAIR else OF_PAIRS
-    for name in idle:
-        value, default = getattr(settings, name), getattr(type(settings), name)
-        if value != default:
-            what = "problems and solutions" if idle is OF_CHATS else "rows without problem and solution"
-            problem = f"has no effect on {what} ({settings.data})"
-            raise DataError(problem, field=name, value=value, hint="leave it out")
-    return rows
-
-
-OF_PAIRS = ("template", "system_prompt", "drop_incomplete")
-OF_CHATS = ("assistant_only_loss",)
-"""Settings that only rows of problems and solutions, or only others, have a use for."""
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

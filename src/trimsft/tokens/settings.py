@@ -4,53 +4,24 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimsft.data.load import NUMINA
-from trimsft.data.templates import check_template_name
+from trimsft.data.load import NUMINA, RowSettings
 from trimsft.errors import UsageError
-from trimsft.options import check_options, option
+from trimsft.options import option
 from trimsft.runs import RunDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenSettings:
+class TokenSettings(RowSettings):
     """Which models are measured on which rows, and how."""
 
     models: tuple[str, ...] = option(
         argument="MODEL...", flags=("--model",), help="Run directories, model folders or names of models on the hub."
     )
-    data: str = option(
-        metavar="DATA",
-        help="Dataset of the hub, or local files (.jsonl .json .csv .parquet, .gz), in any form that train takes.",
-    )
-    limit: int | None = option(None, help="Use only this many rows, the first ones.", least=1)
     sample: int | None = option(None, help="Choose this many rows at random.", least=1)
     seed: int | None = option(None, help="Seed of the random choice of rows (default: 0).", least=0)
     out: Path | None = option(
         None,
         help="File or folder of the table. By default tokens.parquet in a run directory, else ./tokens-NAME.parquet.",
-    )
-    template: str = option(
-        "auto",
-        metavar="NAME",
-        help="How a problem becomes a prompt; auto takes the template that the run was trained with.",
-    )
-    system_prompt: str | None = option(
-        None, help="System prompt ('' for none); by default the one that the run was trained with."
-    )
-    max_length: int | None = option(
-        None, help="Cut rows to this many tokens (0: never); by default as the run was trained.", least=0
-    )
-    problem_column: str = option("problem", metavar="NAME", help="The column of problems.")
-    solution_column: str = option("solution", metavar="NAME", help="The column of solutions.")
-    drop_incomplete: bool = option(
-        False,
-        flags=("--drop-incomplete",),
-        help="Drop and count rows without problem or solution, instead of refusing the data.",
-    )
-    assistant_only_loss: bool = option(
-        False,
-        flags=("--assistant-only-loss",),
-        help="In messages, measure the assistant's turns only (default: as the run was trained, else all).",
     )
     objective: str = option(
         "trim",
@@ -68,8 +39,7 @@ class TokenSettings:
     overwrite: bool = option(False, flags=("--overwrite",), help="Replace a table that was made with other inputs.")
 
     def __post_init__(self) -> None:
-        check_options(self)
-        check_template_name(self.template)
+        super().__post_init__()
         if not self.models:
             raise UsageError("there are none", field="models", hint="name at least one")
         if self.seed is not None and self.sample is None and self.data != NUMINA:

@@ -29,7 +29,7 @@ from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from trimsft.data.chat import check_chats
 from trimsft.data.encode import Encoder, Example, checked_rows, count_cut, fingerprint_rows, load_tokenizer
-from trimsft.data.templates import choose_template, resolve_template_name
+from trimsft.data.templates import Rendering, choose_template, resolve_template_name
 from trimsft.data.visible import TokenTexts
 from trimsft.errors import RunError, TrimSFTError, UsageError, and_more, counted, one_line
 from trimsft.models import load_config, load_model
@@ -37,7 +37,7 @@ from trimsft.options import from_environment
 from trimsft.runs import environment, find_weights
 from trimsft.tokens import forward
 from trimsft.tokens.categories import categorise
-from trimsft.tokens.models import Rendering, fingerprint_model
+from trimsft.tokens.models import fingerprint_model
 from trimsft.tokens.table import TOP_SCHEMA, VERSION, as_arrow, read_metadata, read_share, schema_with, write_table
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}

@@ -23,7 +23,8 @@ from rich.text import Text
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.trainer_utils import IntervalStrategy
 
-from trimsft.data.encode import Keep, LengthReport, kept_window, measure_lengths
+from trimsft.data.encode import LengthReport, kept_window, measure_lengths
+from trimsft.data.templates import Keep
 from trimsft.data.visible import TokenTexts, spaced
 from trimsft.errors import DataError, UsageError
 from trimsft.head import IGNORED

@@ -19,7 +19,8 @@ from transformers import AutoProcessor, TrainingArguments
 from trl import SFTTrainer
 from trl.trainer.utils import get_config_model_id
 
-from trimsft.data.encode import COLUMN, Keep, LengthReport, measure_lengths
+from trimsft.data.encode import COLUMN, LengthReport, measure_lengths
+from trimsft.data.templates import Keep
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
 from trimsft.objectives import SFT, AutoTrim, Objective
 from trimsft.train.adapting import RestoreObjective, fixed_parts

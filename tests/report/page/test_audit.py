@@ -7,7 +7,7 @@ import pytest
 
 from tests.report.page.pages import ATTACK, HIDDEN
 from tests.tokens.tiny import make_table
-from trimsft.audit.records import AuditFolder, Suspect
+from trimsft.audit.run import AuditFolder, Suspect
 from trimsft.errors import RunError
 from trimsft.report.page.audit import MOST
 from trimsft.report.page.build import write_report

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from trimsft.audit.records import AuditFolder, Suspect
+from trimsft.audit.run import AuditFolder, Suspect
 from trimsft.data.visible import shortened, visible
 from trimsft.report.runs import Run
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trimsft.audit.settings import AuditSettings
+from trimsft.audit.run import AuditSettings
 from trimsft.data.visible import json_for_script, shortened, spaced, visible
 from trimsft.objectives import PAPER_NAMES, Objective, TokenStats, display_name
 from trimsft.report.course import ENDED, Moment, start_of
