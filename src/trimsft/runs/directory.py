@@ -15,13 +15,12 @@ import importlib.metadata
 import json
 import platform
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, one_line
-from trimsft.runs.dotted import by_dotted_name
 from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
@@ -155,6 +154,19 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return None if value is None else str(value)
+
+
+def by_dotted_name(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value that is no object, or an empty one, under its dotted name.
+
+    >>> dict(by_dotted_name({"sampling": {"temperature": 1.0, "stop": []}, "engine": {}}))
+    {'sampling.temperature': 1.0, 'sampling.stop': [], 'engine': {}}
+    """
+    if isinstance(settings, Mapping) and settings:
+        for key, entry in settings.items():
+            yield from by_dotted_name(entry, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, settings
 
 
 def _differences(was: Any, now: Any) -> dict[str, str]:
