@@ -34,9 +34,6 @@ from typing import Any, Literal, Union
 
 from trimsft.errors import UsageError
 
-DEEPEST = 100
-"""Folders in one another that a path may name."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -84,23 +81,18 @@ def check_options(settings: Any) -> None:
         if not _fits(value, hint) and _fits(paths := _with_paths(value, hint), hint):
             value = paths
         check_value(name, value, hint, known)
-        object.__setattr__(settings, name, _at_home(value))  # most settings are frozen
+        is_list = type(value) in (list, tuple)
+        entries = [one.expanduser() if isinstance(one, Path) else one for one in (value if is_list else [value])]
+        object.__setattr__(settings, name, type(value)(entries) if is_list else entries[0])  # most are frozen
 
 
 def _with_paths(value: Any, hint: Any) -> Any:
-    """The value with paths for texts, where the hint says so; an empty text names nothing, and stays as it is."""
+    """Return the value with paths for texts, where the hint says so; an empty text names nothing, and stays."""
     if isinstance(value, str) and value and Path in _kinds(hint):
         return Path(value)
     if type(value) in (list, tuple) and any(typing.get_args(kind)[:1] == (Path,) for kind in _kinds(hint)):
         return type(value)(_with_paths(entry, Path) for entry in value)
     return value
-
-
-def _at_home(value: Any) -> Any:
-    if isinstance(value, Path):
-        return value.expanduser()
-    is_paths = type(value) in (list, tuple) and any(isinstance(entry, Path) for entry in value)
-    return type(value)(map(_at_home, value)) if is_paths else value
 
 
 def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
@@ -112,17 +104,21 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
         raise UsageError(f"must be {' or '.join(kinds)}", field=name, value=value, hint=quoted)
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError("must be a number" if math.isnan(value) else "must be finite", field=name, value=value)
-    if value is None:
-        return
-    for text in value if isinstance(value, list | tuple) else [value]:
-        if known.choices and isinstance(text, str) and text not in known.choices:
-            raise unknown_name(name, text, known.choices)
     if isinstance(value, int | float):
-        _check_bounds(name, value, known)
+        for is_kept, bound in (
+            (known.least is None or value >= known.least, f"at least {known.least}"),
+            (known.above is None or value > known.above, f"above {known.above}"),
+            (known.most is None or value <= known.most, f"at most {known.most}"),
+            (known.below is None or value < known.below, f"below {known.below}"),
+        ):
+            if not is_kept:
+                raise UsageError(f"must be {bound}", field=name, value=value)
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if known.choices and isinstance(one, str) and one not in known.choices:
+            raise unknown_name(name, one, known.choices)
+        if isinstance(one, Path):
+            check_path(name, one)
     _check_texts(name, value)
-    for path in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(path, Path):
-            check_path(name, path)
 
 
 def check_path(name: str, value: str | Path) -> Path:
@@ -133,8 +129,6 @@ def check_path(name: str, value: str | Path) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # too long, not allowed, the home of nobody
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
-    if len(path.parts) > DEEPEST:
-        raise UsageError(f"has more than {DEEPEST} folders in one another", field=name, value=str(value))
     return path
 
 
@@ -149,17 +143,6 @@ def _check_texts(name: str, value: Any) -> None:
     elif isinstance(value, list | tuple):
         for entry in value:
             _check_texts(name, entry)
-
-
-def _check_bounds(name: str, value: float, known: Option) -> None:
-    for is_kept, bound in (
-        (known.least is None or value >= known.least, f"at least {known.least}"),
-        (known.above is None or value > known.above, f"above {known.above}"),
-        (known.most is None or value <= known.most, f"at most {known.most}"),
-        (known.below is None or value < known.below, f"below {known.below}"),
-    ):
-        if not is_kept:
-            raise UsageError(f"must be {bound}", field=name, value=value)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -11,7 +11,6 @@ r"""What files and servers say, read with suspicion: JSON and YAML that are refu
 Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say where it stood, as a `RunError`.
 """
 
-import functools
 import json
 import reprlib
 from collections.abc import Callable
@@ -98,11 +97,15 @@ def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE) ->
     return result
 
 
-@functools.cache
 def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+_adapters: "dict[Any, TypeAdapter[Any]]" = {}
 
 
 def _validated(where: str, validate: Callable[[], Any], hint: str) -> Any:
