@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimsft.objectives import Objective
+from trimsft.objectives import Objective, make_objective
 from trimsft.train.adapting import AdvanceObjective, unwrapped
 from trimsft.train.patching import patch, unpatch
 
@@ -24,8 +24,9 @@ class TrimCallback(AdvanceObjective):
         settings: keywords of `trimsft.patch`, such as skip_below=0.
     """
 
-    def __init__(self, objective: Objective, **settings: Any) -> None:
-        self._objective, self._settings = objective, settings
+    def __init__(self, objective: Objective | str, **settings: Any) -> None:
+        self._objective = make_objective(objective) if isinstance(objective, str) else objective
+        self._settings = settings
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         patch(unwrapped(model), self._objective, **self._settings)

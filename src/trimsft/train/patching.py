@@ -26,7 +26,7 @@ from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import Adapts, Objective
+from trimsft.objectives import Adapts, Objective, make_objective
 from trimsft.train.outputs import trim_output
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FusedHead:
 
 def patch(
     model: Model,
-    objective: Objective,
+    objective: Objective | str,
     *,
     skip_below: float | None = None,
     low_memory: bool | None = None,
@@ -69,7 +69,7 @@ def patch(
     `shift_labels` are understood as transformers' own losses do; `reference_logprobs`, of the shape of the labels that
     it goes with, is for objectives that compare with a reference model. Patching again replaces the settings.
 
-        model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
+        model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
     """
     settings = {"skip_below": skip_below, "low_memory": low_memory, "backend": backend, "entropy": entropy}
@@ -77,9 +77,10 @@ def patch(
     return model
 
 
-def fused_head(model: Any, objective: Objective, **settings: Any) -> FusedHead:
+def fused_head(model: Any, objective: Objective | str, **settings: Any) -> FusedHead:
     """The head that `attach` puts into a model; a model that cannot have one is refused here."""
     scale, softcap = logit_transform(_base_of(model))
+    objective = make_objective(objective) if isinstance(objective, str) else objective
     return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
 
 
