@@ -57,7 +57,7 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, **known: Any) -> Any:
-    """A dataclass field with an `Option`; takes its fields as keywords."""
+    """Declare a dataclass field with an `Option`; takes its fields as keywords."""
     metadata = {"option": Option(**known)}
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -65,7 +65,7 @@ def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | N
 
 
 def options_of(kind: type) -> dict[str, Option]:
-    """The options of a dataclass, by field."""
+    """Return the options of a dataclass, by field."""
     fields = dataclasses.fields(kind)
     return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
 
@@ -122,7 +122,7 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
 
 
 def check_path(name: str, value: str | Path) -> Path:
-    """The path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
+    """Return the path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
     try:
         path = Path(value).expanduser()
         path.exists()
@@ -150,7 +150,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The types that a hint allows one of."""
+    """Return the types that a hint allows one of."""
     return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -191,7 +191,7 @@ def _name_of(kind: Any) -> str:
 
 
 def from_environment(name: str, default: int) -> int:
-    """A whole number that launchers such as torchrun put into the environment."""
+    """Return a whole number that launchers such as torchrun put into the environment."""
     value = os.environ.get(name, str(default))
     try:
         return int(value)
@@ -201,14 +201,14 @@ def from_environment(name: str, default: int) -> int:
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:
-    """The error for a name that does not exist: the nearest one and the list."""
+    """Return the error for a name that does not exist: the nearest one and the list."""
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UsageError(f"unknown name {name!r}", field=field, hint=f"{guess}known: {', '.join(known)}")
 
 
 def given_options(settings: Any) -> Mapping[str, Any]:
-    """The fields that differ from their defaults."""
+    """Return the fields that differ from their defaults."""
     changed = {}
     for field in dataclasses.fields(settings):
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default

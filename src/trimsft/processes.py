@@ -59,7 +59,7 @@ class Child:
             self._process.stdin.flush()
 
     def read(self) -> dict[str, Any] | None:
-        """The next line that it says; None when it has ended, in the middle of a line too."""
+        """Return the next line that it says; None when it has ended, in the middle of a line too."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
@@ -70,7 +70,7 @@ class Child:
         return self._process.wait()
 
     def last_words(self) -> str | None:
-        """The last line that it printed before it ended; None where it printed nothing."""
+        """Return the last line that it printed before it ended; None where it printed nothing."""
         self.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
@@ -90,8 +90,10 @@ class Child:
 def error_from(
     data: Mapping[str, Any], kind: type[TrimSFTError] | None = None, where: str | None = None
 ) -> TrimSFTError:
-    """What a process could not do, as an error of its own kind or of this one; `where` stands before it where no field
-    is to blame."""
+    """Return what a process could not do, as an error of its own kind or of this one.
+
+    `where` stands before it where no field is to blame.
+    """
     fields = dict(data)
     own_kind: type[TrimSFTError] = getattr(errors, fields.pop("kind", "TrimSFTError"))
     problem = fields.pop("problem")
@@ -104,7 +106,7 @@ def error_from(
 
 
 def answers() -> Callable[..., None]:
-    """A function that writes its keywords as a line; what libraries print goes to the log from now on."""
+    """Return a function that writes its keywords as a line; what libraries print goes to the log from now on."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
@@ -116,7 +118,7 @@ def answers() -> Callable[..., None]:
 
 
 def messages() -> Iterator[dict[str, Any]]:
-    """What is sent; when its sender is gone the process is killed, in the middle of its work too."""
+    """Yield what is sent; when its sender is gone the process is killed, in the middle of its work too."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
@@ -132,7 +134,7 @@ def messages() -> Iterator[dict[str, Any]]:
 
 
 def error_as_data(error: Exception) -> dict[str, Any]:
-    """An error for `error_from`; of a class that is not in `trimsft.errors`, the nearest that is."""
+    """Return an error for `error_from`; of a class that is not in `trimsft.errors`, the nearest that is."""
     if not isinstance(error, TrimSFTError):
         return {"problem": one_line(error)}
     kind = next(one for one in type(error).__mro__ if one.__module__ == errors.__name__)

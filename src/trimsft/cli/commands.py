@@ -303,7 +303,7 @@ class _Watched:
         self._show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
 
     def there(self) -> str:
-        """What an interrupted evaluation has recorded."""
+        """Return what an interrupted evaluation has recorded."""
         if self._latest is None or not self._latest[1].done:
             return "no sample was recorded; rerun the command to start again"
         name, progress = self._latest
