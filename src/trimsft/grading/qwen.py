@@ -113,8 +113,8 @@ def _without_units(text: str) -> str:
     return _UNIT.sub("", text) or text
 
 
-def math_equal(answer: str, gold: str) -> bool | None:
-    """Whether two stripped answers count as equal; None where one cannot be read."""
+def math_equal(answer: str, gold: str) -> bool:
+    """Return whether two stripped answers count as equal."""
     if answer.lower() == gold.lower():
         return True
     if gold in tuple("ABCDE") and _CHOICE.findall(answer.upper())[-1:] == [gold]:
@@ -168,15 +168,15 @@ def _same_sides(answer: str, gold: str) -> bool:
     sides = [text.split("=") for text in (answer, gold)]
     if len(sides[0]) == 2 == len(sides[1]):
         first, second = (f"{left}-({right})" for left, right in sides)
-        return bool(_symbolic(first, second) or _symbolic(f"-({first})", second))
+        return _symbolic(first, second) or _symbolic(f"-({first})", second)
     if [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:
-        return bool(math_equal(sides[0][1], gold))
+        return math_equal(sides[0][1], gold)
     if [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2:
-        return bool(math_equal(answer, sides[1][1]))
+        return math_equal(answer, sides[1][1])
     return False
 
 
-def _symbolic(answer: str, gold: str) -> bool | None:
+def _symbolic(answer: str, gold: str) -> bool:
     """Equality of what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
     firsts = []
     for text in (answer, gold):
@@ -188,13 +188,13 @@ def _symbolic(answer: str, gold: str) -> bool | None:
     sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
     if len(sides[0]) == 2 == len(sides[1]):
         first, second = (f"({left})-({right})" for left, right in sides)
-        return bool(_same_expression(first, second) or _same_expression(f"-({first})", second))
+        return _same_expression(first, second) or _same_expression(f"-({first})", second)
     if len(sides[0]) != len(sides[1]):
         return False
     return _same_expression(firsts[0], firsts[1])
 
 
-def _same_expression(answer: str, gold: str) -> bool | None:
+def _same_expression(answer: str, gold: str) -> bool:
     answer, gold = (_PI.sub(r"\\pi_{0}", text) for text in (answer, gold))  # their parser reads a letter, not 3.14
     trees = tree_of(answer), tree_of(gold)
     has_symbols = any(tree is None or names_in(tree).symbols for tree in trees)
