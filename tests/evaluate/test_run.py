@@ -121,28 +121,15 @@ def test_a_server_that_gives_up_is_a_failure_and_no_misuse(
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
-def test_interrupted_it_keeps_what_is_done_and_ends_its_process(
-    interruption: type[BaseException], run_eval: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    processes: list[Any] = []
-
-    class Searching(Grader):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            self._patterns.find("(1)", "1", 60.0)
-            processes.append(self._patterns._process)
-
+def test_interrupted_it_keeps_what_is_done(interruption: type[BaseException], run_eval: Any, tmp_path: Path) -> None:
     def interrupted(request: Request) -> str:
         if len(engine.requests) == 10:
-            assert processes[-1].poll() is None
             raise interruption
         return able(request)
 
-    monkeypatch.setattr(run, "Grader", Searching)
     engine = ScriptedEngine(interrupted)
     with pytest.raises(interruption):
         run_eval(engine)
-    assert processes[0].poll() is not None
     before = samples_of(tmp_path / "run")
     assert len(before) == 9 and not (tmp_path / "run/eval/sums/scores.json").exists()
     assert run_eval().scores[0].greedy.value == 1.0

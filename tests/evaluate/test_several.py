@@ -131,7 +131,7 @@ def test_two_processes_write_what_one_writes(tmp_path: Path, benchmark: Path, mo
     for workers in (1, 2):
         evaluate(EvalSettings(**given, workers=workers, out=tmp_path / f"{workers}"))
     assert samples_in(tmp_path / "1") == samples_in(tmp_path / "2")
-    assert len(started) == 2 and all(engine._child is None for engine in started)  # none is left behind
+    assert len(started) == 2 and all(engine._process is None for engine in started)  # none is left behind
     settings = [json.loads((tmp_path / f"{n}/eval/sums/settings.json").read_text()) for n in (1, 2)]
     assert settings[0]["engine"] == settings[1]["engine"] and settings[1]["details"]["engines"] == 2
 
@@ -142,27 +142,35 @@ def test_a_process_that_is_killed_says_so_and_can_be_started_again(tmp_path: Pat
     with pytest.raises(EngineError, match="exceed the model's 256 positions"):
         engine.check([Request("What?", seed=1, sampling=Sampling(max_tokens=999))])
     (before,) = engine.generate([request])
-    assert engine._child is not None
-    os.kill(engine._child.pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match="its process: "):
+    assert engine._process is not None and engine._process.pid is not None
+    os.kill(engine._process.pid, signal.SIGKILL)
+    with pytest.raises(EngineError, match="its process: ended with code -9"):
         list(engine.generate([request]))
     engine.close()
     assert list(engine.generate([request])) == [before]
     engine.close()
 
 
-def test_a_process_ends_with_whoever_started_it_and_takes_along_what_it_started() -> None:
-    """A killed evaluation leaves no engine on a GPU; vLLM's has processes of its own."""
-    code = "import subprocess; from trimsft.evaluate.engines import several; subprocess.Popen(['sleep', '99'])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{code}; several.main()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        start_new_session=True,
+def test_a_process_ends_with_its_parent(tmp_path: Path) -> None:
+    """A killed evaluation leaves no engine on a GPU, nor what that has started."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import subprocess, time\n"
+        "from trimsft.evaluate.engines import LocalModel\n"
+        "from trimsft.evaluate.engines.several import WorkerEngine\n"
+        "class Model(LocalModel):\n"
+        "    by_vllm = property(lambda self: subprocess.Popen(['sleep', '99']) and print('on', flush=True)"
+        " or time.sleep(99))\n"
+        "if __name__ == '__main__':\n"
+        "    WorkerEngine(Model('m'))\n"
+        "    time.sleep(99)\n"
     )
-    process.communicate(timeout=60)  # closes its stdin; returns when nobody has its stdout any more, its child included
-    assert process.returncode == -signal.SIGKILL
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"on\n"  # of the worker: its output is no part of the results
+        process.kill()
+        assert process.stderr.read() == b""  # ends when the worker and its child are gone, too
 
 
 def test_where_one_cannot_load_the_model_the_others_end() -> None:
@@ -191,7 +199,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_in_one_line(tmp_path: Path) ->
     (tmp_path / "config.json").write_text("{}")
     engine = WorkerEngine(LocalModel(str(tmp_path), engine="transformers"))
     for _ in range(2):  # the process has ended, so that the second question waits for nothing
-        with pytest.raises(EngineError) as failure:
+        with pytest.raises(UsageError) as failure:
             _ = engine.identity
         assert "\n" not in str(failure.value)
     engine.close()

@@ -1,5 +1,6 @@
-"""The golds of the seven benchmarks, where the data folder lies beside the repository."""
+"""The golds of the seven benchmarks, where the data folder lies beside the repository: some, and all in `make soak`."""
 
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from trimsft.evaluate.benchmarks import load_benchmark
-from trimsft.grading import Grader, Rules
+from trimsft.evaluate.problems import Problem
+from trimsft.grading import Grader
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 NAMES = ("math500", "olympiadbench", "minerva", "amc", "amc23", "aime24", "gsm8k")
 EQUAL_NEIGHBOURS = {("5", "x=5")}
 """Neighbours that are spelled differently and are the same value."""
+ALL = pytest.param(10**6, marks=pytest.mark.soak)
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs ../shared/data/benchmarks")
 
@@ -21,27 +24,29 @@ def _box(answer: str) -> str:
     return rf"Therefore $\boxed{{{answer}}}$."
 
 
-@pytest.mark.parametrize("benchmark", NAMES)
-def test_each_gold_is_itself_however_it_is_spelled_and_not_the_next(benchmark: str, grader: Grader) -> None:
-    problems = load_benchmark(benchmark, FOLDER)
-    rules = [problem.rules for problem in problems]
+def _problems(most: int) -> list[Problem]:
+    """Return all problems, or so many of them by a seed."""
+    problems = [problem for name in NAMES for problem in load_benchmark(name, FOLDER)]
+    return random.Random(3).sample(problems, most) if most < len(problems) else problems
+
+
+@pytest.mark.parametrize("most", [600, ALL])
+def test_golds_are_themselves_and_not_the_next(most: int, grader: Grader) -> None:
+    problems = _problems(most)
     golds = [problem.answer for problem in problems]
     respelled = [  # so that every gold goes through the comparison itself, not only through equality of text
         "{}" + gold.replace(r"\frac", r"\dfrac").replace("(", r"\bigl(").replace(")", r"\bigr)").replace("+", r"\, + ")
         for gold in golds
     ]
-    for answers, by in ((golds, rules), (respelled, [Rules()] * len(golds))):
-        items = [(_box(answer), gold, rule, False) for answer, gold, rule in zip(answers, golds, by, strict=True)]
-        grades = grader.grade_many(items)
-        assert [gold for gold, grade in zip(golds, grades, strict=True) if not grade.correct] == []
-    following = golds[1:] + golds[:1]
-    other = grader.grade_many([(_box(n), g, r, False) for g, n, r in zip(golds, following, rules, strict=True)])
-    equal = {(g, n) for g, n, found in zip(golds, following, other, strict=True) if found.correct and g != n}
+    refused = [
+        (gold, spelled)
+        for problem, gold, spelled in zip(problems, golds, respelled, strict=True)
+        if not grader.grade(_box(gold), gold, problem.rules).correct or not grader.grade(_box(spelled), gold).correct
+    ]
+    assert refused == []
+    neighbours = zip(problems, golds, golds[1:] + golds[:1], strict=True)
+    equal = {(g, n) for problem, g, n in neighbours if g != n and grader.grade(_box(n), g, problem.rules).correct}
     assert equal <= EQUAL_NEIGHBOURS
-
-
-def _golds() -> list[str]:
-    return sorted({problem.answer for name in NAMES for problem in load_benchmark(name, FOLDER)})
 
 
 def _right(gold: str) -> Iterator[str]:
@@ -58,11 +63,12 @@ def _wrong(gold: str) -> Iterator[str]:
         yield from (f"{int(gold) - 7}+8={gold}", f"{gold} 1", f"{gold}'1", rf"\textbf{{(D)}}~{int(gold) + 1}")
 
 
-def test_what_is_made_of_a_gold_is_right_or_wrong_as_it_was_made(grader: Grader) -> None:
+@pytest.mark.parametrize("most", [300, ALL])
+def test_what_is_made_of_a_gold_is_graded_as_made(most: int, grader: Grader) -> None:
     for make, is_right in ((_right, True), (_wrong, False)):
-        pairs = [(gold, answer) for gold in _golds() for answer in make(gold)]
-        grades = grader.grade_many([(_box(answer), gold, Rules(), False) for gold, answer in pairs])
-        assert [pair for pair, grade in zip(pairs, grades, strict=True) if grade.correct is not is_right] == []
+        pairs = [(gold, answer) for gold in {problem.answer for problem in _problems(most)} for answer in make(gold)]
+        graded = [(pair, grader.grade(_box(pair[1]), pair[0]).correct) for pair in pairs]
+        assert [pair for pair, is_correct in graded if is_correct is not is_right] == []
 
 
 ZEROS = r"""
@@ -80,13 +86,11 @@ FAR = r"""
 """
 
 
-@pytest.fixture(scope="module")
-def golds_that_are_zero(grader: Grader) -> set[str]:
-    return {gold for gold in _golds() if grader.grade(_box("0"), gold).correct}
-
-
-@pytest.mark.parametrize("probe", [*ZEROS.split(), *POLES.split(), *FAR.split()])
-def test_no_probe_is_right_for_other_golds(probe: str, golds_that_are_zero: set[str], grader: Grader) -> None:
+@pytest.mark.parametrize("most", [20, ALL])
+def test_zeros_poles_and_far_numbers_equal_no_gold(most: int, grader: Grader) -> None:
     """Zeros but for rounding equal 0, poles equal nothing, and huge or tiny numbers none of the golds."""
-    accepted = {gold for gold in _golds() if grader.grade(_box(probe), gold).correct}
-    assert accepted == (golds_that_are_zero if probe in ZEROS.split() else set())
+    golds = {problem.answer for problem in _problems(most)} | {"0"}
+    zeros = {gold for gold in golds if grader.grade(_box("0"), gold).correct}
+    for probe in [*ZEROS.split(), *POLES.split(), *FAR.split()]:
+        accepted = {gold for gold in golds if grader.grade(_box(probe), gold).correct}
+        assert accepted == (zeros if probe in ZEROS.split() else set()), probe

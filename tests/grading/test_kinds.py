@@ -1,4 +1,4 @@
-"""Grading that is no boxed mathematics: exact texts, choices, patterns, and a scorer of one's own."""
+"""Grading that is no boxed mathematics: exact texts, choices, patterns, and a scorer of the user."""
 
 import sys
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def test_exact_is_the_box_or_the_whole_response(plain: Grader, response: str, go
     assert graded(plain, response, gold, Grading("exact"))[0] == status
 
 
-def test_exact_may_leave_out_case_and_a_response_that_was_cut_off_is_no_answer(plain: Grader) -> None:
+def test_exact_may_ignore_case_and_needs_a_whole_response(plain: Grader) -> None:
     assert graded(plain, "PARIS", "Paris", Grading("exact", ignore_case=True)) == ("correct", "PARIS")
     assert graded(plain, "Par", "Paris", Grading("exact"), truncated=True) == ("truncated", None)
     assert graded(plain, r"\boxed{Paris} and", "Paris", Grading("exact"), truncated=True) == ("correct", "Paris")
@@ -125,7 +125,7 @@ def test_a_pattern_finds_the_answer(plain: Grader, response: str, gold: str, sta
     assert graded(plain, response, gold, Grading("regex", pattern=GSM8K)) == (status, answer)
 
 
-def test_what_a_pattern_finds_is_compared_as_told(plain: Grader) -> None:
+def test_what_a_pattern_finds_is_compared_as_declared(plain: Grader) -> None:
     by_math, by_text = (Grading("regex", pattern="=(.*)", compare=how) for how in ("math", "exact"))
     assert graded(plain, "x=1/2", "0.5", by_math)[0] == "correct"
     assert graded(plain, "x=1/2", "0.5", by_text)[0] == "wrong"
@@ -136,7 +136,7 @@ def test_what_a_pattern_finds_is_compared_as_told(plain: Grader) -> None:
     assert [grade.status for grade in plain.grade_many(many)] == ["correct", "truncated"]
 
 
-def test_a_pattern_that_never_ends_is_ended_and_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_pattern_is_ended_and_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_SLOW", 3)
     grader, rules = Grader(seconds=0.2), Rules(grading=Grading("regex", pattern=HOPELESS))
     items = [(TEXT, "a", rules, False)] * 2
@@ -167,7 +167,7 @@ def test_gradings_that_mean_nothing_are_refused(fields: dict[str, Any], message:
         Grading(**fields)
 
 
-def test_the_lenient_grader_has_its_own_mathematics_and_nothing_else_of_its_own() -> None:
+def test_the_lenient_grader_differs_in_mathematics_alone() -> None:
     grader = Grader(kind="qwen")
     assert graded(grader, "The answer is B.", "B", Grading("choice"))[0] == "correct"
     assert graded(grader, "#### 10001", "10000", Grading("regex", pattern=GSM8K))[0] == "correct"
@@ -176,7 +176,7 @@ def test_the_lenient_grader_has_its_own_mathematics_and_nothing_else_of_its_own(
     assert grader.ignored_rules == {"unit"}
 
 
-# ---- a scorer of one's own
+# ---- scorers of users
 
 SCORER = """
 def last_word(response, gold):

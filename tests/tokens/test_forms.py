@@ -100,7 +100,7 @@ def test_gaps_of_a_turn_are_those_after_all_turns_before_it(model, tmp_path) -> 
         for only in (False, True)
     ]
     every, answers = (read_token_table(path) for path in paths)
-    assert answers.metadata["assistant_only_loss"] and "assistant_only_loss" not in every.metadata
+    assert answers.metadata["assistant_only_loss"] and not every.metadata["assistant_only_loss"]
     first = [tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"].index(8) for row in rows]
     for row in range(len(rows)):
         whole, part = every["example"] == row, answers["example"] == row

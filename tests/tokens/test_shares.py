@@ -12,7 +12,7 @@ from tests.tokens.tiny import ROWS
 from trimsft.errors import RunError, UsageError
 from trimsft.tokens import forward, write
 from trimsft.tokens.table import read_token_table
-from trimsft.tokens.write import _share, _short, choose_devices, write_token_table
+from trimsft.tokens.write import _share_of, _short, choose_devices, write_token_table
 
 MANY = [ROWS[number % 12] for number in range(270)]  # two windows of 256 rows, as processes have them
 
@@ -162,11 +162,11 @@ def test_a_refusal_by_a_process_is_one_by_the_command(folder, tmp_path) -> None:
 
 
 def test_whose_windows() -> None:
-    assert _share(None, 3) == range(3) and _share("2/4", 10) == range(2, 5)
-    assert [window for part in range(1, 8) for window in _share(f"{part}/7", 20)] == list(range(20))
+    assert _share_of(range(3), None) == range(3) and _share_of(range(10), "2/4") == range(2, 5)
+    assert [window for part in range(1, 8) for window in _share_of(range(20), f"{part}/7")] == list(range(20))
     for wrong in ("0/3", "4/3", "2", "a/b", "1/2+", "-1/2"):
         with pytest.raises(UsageError, match="shard: must be K/N with K from 1 to N"):
-            _share(wrong, 3)
+            _share_of(range(3), wrong)
 
 
 def test_devices(monkeypatch) -> None:

@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference may be marked: corrected p below 0.05, and an interval that excludes 0."""
+        """Return whether the difference may be marked: corrected p below 0.05, and an interval that excludes 0."""
         return self.p_holm < LEVEL and self.difference.excludes_zero
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,17 +84,14 @@ def compare_runs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Every candidate against the baseline on every benchmark, and on their mean where there are several.
+    """Compare every candidate with the baseline on every benchmark, and on their mean where there are several.
 
     Holm's correction covers all of them, so that the more is tested, the less is called significant.
     """
-    comparisons: list[Comparison] = []
-    for candidate, scores in candidates.items():
-        pairs = _paired(baseline, scores)
-        places = {pair[0].benchmark: [pair] for pair in pairs} | ({AVERAGE: pairs} if len(pairs) > 1 else {})
-        for benchmark, place in places.items():
-            comparisons += _compare_each([place], benchmark, [metric], [(name, candidate)], resamples, seed)[0]
-    return correct_for_many(comparisons)
+    names = [(name, candidate) for candidate in candidates]
+    pairs = [(baseline, scores) for scores in candidates.values()]
+    each = compare_pairs(pairs, [metric], names=names, resamples=resamples, seed=seed) if pairs else []
+    return correct_for_many([comparison for one in each for comparison in one[metric]])
 
 
 def compare_pairs(
@@ -105,7 +102,7 @@ def compare_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[dict[str, list[Comparison]]]:
-    """What `compare_runs` says of each pair alone, by metric; they share the resampled problems, and so the time.
+    """Compare each pair as `compare_runs` does one alone, by metric; they share the resampled problems, and the time.
 
     Args:
         pairs: baseline and candidate, all with the same benchmarks and problems.
@@ -123,7 +120,7 @@ def compare_pairs(
 
 
 def correct_for_many(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The same comparisons with `p_holm` over all of them."""
+    """Return the same comparisons with `p_holm` over all of them."""
     corrected = holm([comparison.p_value for comparison in comparisons])
     return [replace(comparison, p_holm=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
@@ -144,7 +141,7 @@ def _compare_each(
     resamples: int,
     seed: int,
 ) -> list[list[Comparison]]:
-    """One comparison for each pair of runs and each metric, with intervals from the same resampled problems."""
+    """Compare each pair of runs by each metric, with intervals from the same resampled problems."""
     for a, b in (pair for pairs in place for pair in pairs):
         require_same_problems(a, b, a.benchmark)
     bounds = [difference_bounds(metric) for metric in metrics]
@@ -187,7 +184,7 @@ def _with_difference(
 
 
 def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
-    """The s for which every value is a multiple of 1/s, so that the test can count exactly; None if not known."""
+    """Return the s for which every value is a multiple of 1/s, so that the test can count exactly; None if not known."""
     both = (a.samples, b.samples)
     kind, _, k = metric.partition("@")
     if kind == "pass":
@@ -213,7 +210,7 @@ def _flips(pairs: Sequence[Pair], values: Sequence[tuple[Array, Array]]) -> list
 def sign_flip(
     differences: Sequence[float] | Array, *, steps: int | None = None, draws: int = DRAWS, seed: int = 0
 ) -> float:
-    """The two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
+    """Return the two-sided p-value of the hypothesis that each difference is as likely to be negative as positive.
 
     Args:
         differences: one for each problem; those that are 0 change nothing.
@@ -239,7 +236,7 @@ def sign_flip(
 
 
 def _by_counting(sizes: NDArray[np.int64], observed: int) -> float:
-    """The distribution of the sum of the positive ones, grown by one difference at a time; 2x - total is the sum."""
+    """Grow the distribution of the sum of the positive ones by one difference at a time; 2x - total is the sum."""
     total = int(sizes.sum())
     chance = np.zeros(total + 1)
     chance[0] = 1
@@ -264,7 +261,7 @@ def _by_drawing(sizes: Array, observed: float, draws: int, rng: np.random.Genera
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
+    """Return Holm's step-down correction: the chance of any false claim among all of them stays below the level."""
     if any(not 0 <= p <= 1 for p in p_values):
         raise ValueError(f"p_values: must be from 0 to 1, got {list(p_values)}")
     corrected = [0.0] * len(p_values)

@@ -26,7 +26,7 @@ from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.grading import qwen
 from trimsft.grading.answers import extract_answer, same_text, stated_choice, stated_text
 from trimsft.grading.clean import MAX_ANSWER, clean, is_too_complex
-from trimsft.grading.compare_shapes import compare
+from trimsft.grading.compare_shapes import compare, is_readable
 from trimsft.grading.rules import GRADER_VERSION, LETTERS, Grade, Rules, Status
 from trimsft.grading.shapes import shape_of
 
@@ -161,10 +161,12 @@ class Grader:
             return True
         if is_too_complex(answer) or is_too_complex(gold):
             return None
+        cleaned = clean(answer)
         if self.kind == "qwen":
-            return qwen.math_equal(answer, qwen.strip(qwen.strip(gold)))
-        answer = clean(answer)
-        return compare(clean(gold), answer, rules) if answer else None
+            is_equal = qwen.math_equal(answer, qwen.strip(qwen.strip(gold)))
+        else:
+            is_equal = bool(cleaned) and compare(clean(gold), cleaned, rules)
+        return is_equal or (False if is_readable(cleaned) else None)
 
 
 def grade(

@@ -1,4 +1,4 @@
-r"""The lenient rules behind published figures, for comparison only: `kind="qwen"`.
+r"""Grade by the lenient rules behind published figures, for comparison only: `kind="qwen"`.
 
 Written from what the public evaluation of Qwen2.5-Math does, which many papers report with, and run side by side with
 it (docs/grading.md has the counts). Numbers are compared at 1e-4 relative, also after division or multiplication by
@@ -54,43 +54,37 @@ _RESPELLED = (
 
 
 def extract_answer(response: str) -> str | None:
-    """Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
-    stated = _stated(response[-_TAIL:])
-    if stated is None:
-        return None
+    """Return Minerva's closing sentence, else the last box, else what follows "answer is", else the last number."""
+    tail = response[-_TAIL:]
+    _, box, rest = tail.rpartition("boxed")
+    words = next((words for words in ("he answer is", "final answer is") if words in tail), None)
+    if hoped := _HOPED.search(tail):
+        stated = hoped[1]
+    elif box and rest.startswith("{"):  # where the brace is never closed, all there is
+        end = closes_at(rest, "{}")
+        stated = rest[1:end] if end >= 0 else rest[1:]
+    elif box:
+        stated = rest.partition("$")[0]
+    elif words:
+        stated = tail.rpartition(words)[2][:MAX_ANSWER]
+    else:
+        stated = (_NUMBER.findall(tail.replace(",", "")) or [""])[-1]
     answer = _LINE.sub("", stated).strip().removeprefix(":").removesuffix(".").removesuffix("/")
     return strip(strip(answer)) or None  # twice, as there, so that "x" and its sign go too
 
 
-def _stated(tail: str) -> str | None:
-    if hoped := _HOPED.search(tail):
-        return hoped[1]
-    if "boxed" in tail:
-        return _last_box(tail.rpartition("boxed")[2])
-    for words in ("he answer is", "final answer is"):
-        if words in tail:
-            return tail.rpartition(words)[2][:MAX_ANSWER]
-    numbers = _NUMBER.findall(tail.replace(",", ""))
-    return numbers[-1] if numbers else None
-
-
-def _last_box(rest: str) -> str:
-    """What stands in the braces; where they are never closed, all there is."""
-    if not rest.startswith("{"):
-        return rest.partition("$")[0]
-    end = closes_at(rest, "{}")
-    return rest[1:end] if end >= 0 else rest[1:]
-
-
 def strip(text: str) -> str:
-    """Without units, names, percent signs and spacing."""
+    """Return a text without units, names, percent signs and spacing."""
     original = text = text.strip()
     if is_too_complex(text):
         return text
     text = _ARRAY.sub(r"\\begin{pmatrix}", text.replace("\n", "").rstrip("."))
     for old, new in _RESPELLED:
         text = text.replace(old, new)
-    text = _without_units(text)
+    value, words, _ = text.partition("\\text{")
+    if words and text.endswith("}") and value.strip() and value.count("{") == value.count("}"):
+        text = value.strip()
+    text = _UNIT.sub("", text) or text
     for gone in ("^{\\circ}", "^\\circ", "\\$", "$", "\\(", "\\)"):
         text = text.replace(gone, "")
     text = _NAMED.sub("", _TEXT.sub(r"\1", str(NUMBERS.get(text.lower(), text))))
@@ -106,15 +100,8 @@ def strip(text: str) -> str:
     return _ROOT.sub(r"\\sqrt{\1}", text).replace(" ", "") or original
 
 
-def _without_units(text: str) -> str:
-    value, words, _ = text.partition("\\text{")
-    if words and text.endswith("}") and value.strip() and value.count("{") == value.count("}"):
-        text = value.strip()
-    return _UNIT.sub("", text) or text
-
-
-def math_equal(answer: str, gold: str) -> bool | None:
-    """Whether two stripped answers count as equal; None where one cannot be read."""
+def math_equal(answer: str, gold: str) -> bool:
+    """Return whether two stripped answers count as equal."""
     if answer.lower() == gold.lower():
         return True
     if gold in tuple("ABCDE") and _CHOICE.findall(answer.upper())[-1:] == [gold]:
@@ -124,7 +111,17 @@ def math_equal(answer: str, gold: str) -> bool | None:
         return any(math.isclose(numbers[0], numbers[1] * by, rel_tol=RELATIVE) for by in (0.01, 1.0, 100.0))
     if not answer:
         return False
-    if _bare(answer, gold) or _same_parts(answer, gold) or _same_sides(answer, gold):
+    if _same_but_brackets(answer, gold) or _same_parts(answer, gold):
+        return True
+    sides = [text.split("=") for text in (answer, gold)]
+    if len(sides[0]) == 2 == len(sides[1]):  # two equations whose sides differ by the same, up to the sign
+        first, second = (f"{left}-({right})" for left, right in sides)
+        if _symbolic(first, second) or _symbolic(f"-({first})", second):
+            return True
+    elif [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:  # a short name before a value goes
+        if math_equal(sides[0][1], gold):
+            return True
+    elif [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2 and math_equal(answer, sides[1][1]):
         return True
     return _symbolic(answer, gold)
 
@@ -136,8 +133,8 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _bare(answer: str, gold: str) -> bool:
-    """The same text but for braces, parentheses, and square brackets unless they face parentheses."""
+def _same_but_brackets(answer: str, gold: str) -> bool:
+    """Compare texts but for braces, parentheses, and square brackets unless they face parentheses."""
     brackets, other = answer[0] + answer[-1], gold[:1]
     if (brackets == "[]" and other != "(") or (brackets == "()" and other != "["):
         answer, gold = answer.strip("[]()"), gold.strip("[]()")
@@ -146,7 +143,7 @@ def _bare(answer: str, gold: str) -> bool:
 
 
 def _same_parts(answer: str, gold: str) -> bool:
-    """Pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
+    """Compare pairs, tuples and intervals by element, whatever their brackets; matrices by cell."""
     if _PAIR.match(answer) and _PAIR.match(gold):
         pieces = [text[1:-1].split(",") for text in (answer, gold)]
         if pieces[0] == [answer[1:-1]] and pieces[1] == [gold[1:-1]]:
@@ -158,44 +155,30 @@ def _same_parts(answer: str, gold: str) -> bool:
         pieces = [[cell for row in side for cell in row.split("&")] for side in rows]
     else:
         return False
-    if len(pieces[0]) != len(pieces[1]):
-        return False
-    return all(math_equal(a.strip(), b.strip()) for a, b in zip(*pieces, strict=True))
+    same_length = len(pieces[0]) == len(pieces[1])
+    return same_length and all(math_equal(a.strip(), b.strip()) for a, b in zip(*pieces, strict=True))
 
 
-def _same_sides(answer: str, gold: str) -> bool:
-    """Two equations whose sides differ by the same, up to the sign; a short name before a value goes."""
-    sides = [text.split("=") for text in (answer, gold)]
-    if len(sides[0]) == 2 == len(sides[1]):
-        first, second = (f"{left}-({right})" for left, right in sides)
-        return bool(_symbolic(first, second) or _symbolic(f"-({first})", second))
-    if [len(side) for side in sides] == [2, 1] and len(sides[0][0]) <= 2:
-        return bool(math_equal(sides[0][1], gold))
-    if [len(side) for side in sides] == [1, 2] and len(sides[1][0]) <= 2:
-        return bool(math_equal(answer, sides[1][1]))
-    return False
-
-
-def _symbolic(answer: str, gold: str) -> bool | None:
-    """Equality of what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
+def _symbolic(answer: str, gold: str) -> bool:
+    """Compare what stands before the first comma, as expressions or as relations; a tuple there equals nothing."""
     firsts = []
     for text in (answer, gold):
         whole = text.replace(",", "")
         firsts.append(whole if _number(whole) is not None else split_outside(text, {","})[0][0])
     if any("," in text for text in firsts):
         return False
-    firsts = [clean(text) for text in firsts]
+    # their parser reads \pi as a letter, not as 3.14
+    firsts = [_PI.sub(r"\\pi_{0}", clean(text)) for text in firsts]
     sides = [split_outside(text, _RELATIONS)[0] for text in firsts]
-    if len(sides[0]) == 2 == len(sides[1]):
-        first, second = (f"({left})-({right})" for left, right in sides)
-        return bool(_same_expression(first, second) or _same_expression(f"-({first})", second))
     if len(sides[0]) != len(sides[1]):
         return False
+    if len(sides[0]) == 2:
+        first, second = (f"({left})-({right})" for left, right in sides)
+        return _same_expression(first, second) or _same_expression(f"-({first})", second)
     return _same_expression(firsts[0], firsts[1])
 
 
-def _same_expression(answer: str, gold: str) -> bool | None:
-    answer, gold = (_PI.sub(r"\\pi_{0}", text) for text in (answer, gold))  # their parser reads a letter, not 3.14
+def _same_expression(answer: str, gold: str) -> bool:
     trees = tree_of(answer), tree_of(gold)
     has_symbols = any(tree is None or names_in(tree).symbols for tree in trees)
     return same_value(gold, answer, Rules(tolerance=0.0 if has_symbols else RELATIVE))

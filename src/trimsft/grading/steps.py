@@ -1,4 +1,4 @@
-r"""Arithmetic steps in a text, such as "3 * 8 = 24", and which of them do not hold.
+r"""Find arithmetic steps in a text, such as "3 * 8 = 24", and those of them that do not hold.
 
     >>> [(step.text, step.holds, step.right) for step in arithmetic_steps("Step 1: 3 * 8 = 8.\nStep 2: 8 / 2 = 4.")]
     [('3 * 8 = 8', False, '24'), ('8 / 2 = 4', True, '4')]
@@ -10,30 +10,16 @@ annotations, 16,284 steps are found and 13 do not hold: 11 are errors of the dat
 solutions that MATH tests with, 594 are found, and all hold.
 """
 
+import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 _NUMBER = r"(?!0\d)(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{1,10})?"
 _DOLLAR = r"(?:\\?\$)?"
 _MINUS = "\u2212"
-_OPERATORS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-}
-_SPELT = {
-    _MINUS: "-",
-    "\u00d7": "*",
-    "\u00b7": "*",
-    "x": "*",
-    r"\times": "*",
-    r"\cdot": "*",
-    "\u00f7": "/",
-    r"\div": "/",
-}
+_SPELT = {"+": "+", "-": "-\u2212", "*": "*x\u00d7\u00b7\\times\\cdot", "/": "/\u00f7\\div"}
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _STEP = re.compile(
     rf"""(?<![\w.,:^\\}})\]!%'&@\#])(?P<a>{_NUMBER})[ ]{{0,2}}
     (?P<operator>[-+*/{_MINUS}\u00d7\u00b7\u00f7]|(?<=[ ])x(?=[ ])|\\times|\\cdot|\\div)[ ]{{0,2}}
@@ -68,35 +54,30 @@ class ArithmeticStep:
 
 
 def arithmetic_steps(text: str) -> list[ArithmeticStep]:
-    """The steps of a text, in their order."""
-    return [step for match in _STEP.finditer(text) if (step := _checked(text, match)) is not None]
+    """Return the steps of a text, in their order."""
+    steps = []
+    for match in _STEP.finditer(text):
+        before = text[max(0, match.start() - _LOOK) : match.start()]
+        before = "\n" + before if match.start() <= _LOOK else before
+        goes_on = _GOES_ON_BEFORE.search(before) or _GOES_ON_AFTER.match(text, match.end())
+        if not goes_on and not _OTHER_NUMBERS.search(before) and (step := _checked(match)):
+            steps.append(step)
+    return steps
 
 
-def _checked(text: str, match: re.Match[str]) -> ArithmeticStep | None:
-    before = text[max(0, match.start() - _LOOK) : match.start()]
-    if _GOES_ON_BEFORE.search("\n" + before if match.start() <= _LOOK else before):
-        return None
-    if _GOES_ON_AFTER.match(text, match.end()) or _OTHER_NUMBERS.search(before):
-        return None
+def _checked(match: re.Match[str]) -> ArithmeticStep | None:
     written = match["c"].replace(",", "").replace(_MINUS, "-")
     a, b, c = (Fraction(number.replace(",", "")) for number in (match["a"], match["b"], written))
-    operator = _SPELT.get(match["operator"], match["operator"])
-    if operator == "/" and b == 0:
+    sign = next(sign for sign, spellings in _SPELT.items() if match["operator"] in spellings)
+    if sign == "/" and b == 0:
         return None
-    value = _OPERATORS[operator](a, b)
-    decimals = len(written.partition(".")[2])
+    value = _OPERATIONS[sign](a, b)
+    decimals, is_whole = len(written.partition(".")[2]), value.denominator == 1
+    right, wrong_from = str(value) if is_whole else f"{float(value):.6g}", None
     holds = abs(value - c) * 10**decimals < 1  # rounded either way, or without what is left over
-    whole = value.denominator == 1
-    alike = str(value) if whole else f"{float(value):.{decimals}f}"  # with as many decimals as are written
-    wrong_from = None if holds else match.start("c") + _first_other(match["c"], alike)
-    right = str(value) if whole else f"{float(value):.6g}"
+    if not holds:  # the first character that differs; the last one where the right result only goes on
+        alike = str(value) if is_whole else f"{float(value):.{decimals}f}"  # with as many decimals as are written
+        places = (place for place, pair in enumerate(zip(written, alike, strict=False)) if pair[0] != pair[1])
+        place = 0 if "," in match["c"] else next(places, min(len(written) - 1, len(alike)))
+        wrong_from = match.start("c") + place
     return ArithmeticStep(match.start(), match[0], match.span("c"), holds, right, wrong_from)
-
-
-def _first_other(written: str, right: str) -> int:
-    """The place of the first character that differs; the last one where the right result only goes on."""
-    same = written.replace(_MINUS, "-")
-    if "," in same:
-        return 0
-    places = (place for place, (one, other) in enumerate(zip(same, right, strict=False)) if one != other)
-    return next(places, min(len(same) - 1, len(right)))

@@ -275,24 +275,12 @@ def _power(base: Value, exponent: Value) -> Value:
 
 
 def _root(radicand: Value, degree: Value = Fraction(2)) -> Value:
-    if _exact(radicand) and _is_integer(degree) and 2 <= degree <= 64:
-        if radicand >= 0:
-            parts = [_integer_root(n, int(degree)) for n in (radicand.numerator, radicand.denominator)]
-            if None not in parts:
-                return Fraction(*parts)  # type: ignore[arg-type]
-        elif degree % 2:
-            return -_root(-radicand, degree)
+    value = inexact(radicand)
     if degree == 2:
-        return MP.sqrt(inexact(radicand))
-    value, power = inexact(radicand), 1 / inexact(degree)
+        return MP.sqrt(value)
     if MP.im(value) == 0 and MP.re(value) < 0 and degree % 2 == 1:
-        return -_power(-value, power)
-    return _power(value, power)
-
-
-def _integer_root(number: int, degree: int) -> int | None:
-    guess = math.isqrt(number) if degree == 2 else round(number ** (1 / degree)) if number < 2**200 else -1
-    return guess if guess >= 0 and guess**degree == number else None
+        return -_power(-value, 1 / inexact(degree))
+    return _power(value, 1 / inexact(degree))
 
 
 def _factorial(number: Value) -> Value:
@@ -304,12 +292,9 @@ def _factorial(number: Value) -> Value:
 
 
 def _binom(n: Value, k: Value) -> Value:
-    if all(_is_integer(v) and 0 <= v <= MAX_FACTORIAL for v in (n, k)):
-        return Fraction(math.comb(int(n), int(k)))
-    if not _is_integer(k) or not 0 <= k <= 64:
+    if not (_is_integer(n) and _is_integer(k) and 0 <= n <= MAX_FACTORIAL and 0 <= k <= MAX_FACTORIAL):
         raise TooLarge("binomial")
-    factors = (inexact(n) - at for at in range(int(k)))
-    return functools.reduce(operator.mul, factors, MP.mpf(1)) / math.factorial(int(k))
+    return Fraction(math.comb(int(n), int(k)))
 
 
 def _log(value: Value, base: Value | None = None) -> Value:

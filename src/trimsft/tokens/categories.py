@@ -1,4 +1,4 @@
-r"""What kind of token it is, in the paper's four categories: numeric, mathematical symbol, reasoning connector, other.
+r"""The paper's four categories of tokens: numeric, mathematical symbol, reasoning connector, other.
 
     >>> texts = ["Thus", " $", "\\", "frac", "{", "1", "}{", "2", "}", "x", "$", ".", "<|im_end|>"]
     >>> [CATEGORIES[kind][:3] for kind in categorise(texts)]
@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,68 +70,34 @@ _PHRASES = re.compile(
 _SIGNS = "()[]{}$%*/-_^|\\\u00b0\u00b7\u2030\u2032\u2033"  # with degree, dot, per mille, primes
 _BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 _SPECIAL = re.compile(r"<[|/]?[A-Za-z_][\w\- ]*[|]?>|\[[A-Z]{2,}\]|<\|[^<>|]*\|>")
-_BREAK = "\n"  # what special tokens and pieces without a text stand for: it belongs to no unit
 
 
 def categorise(texts: Sequence[str]) -> NDArray[np.int8]:
-    """The category of each token of ONE example, in order, as an index into `CATEGORIES`."""
+    """Return the category of each token of ONE example, in order, as an index into `CATEGORIES`."""
     if not len(texts):
         return np.empty(0, dtype=np.int8)
-    pieces, starts, ends = _joined(texts)
-    kinds = np.frombuffer(_kinds_of_characters("".join(pieces)) + b"\0", dtype=np.uint8)
-    spans = np.stack([starts, ends], axis=1)
-    strongest = np.maximum.reduceat(kinds, spans.ravel())[::2]
-    strongest = np.where(spans[:, 0] == spans[:, 1], _OTHER, strongest)  # tokens without text
-    return _INDEX[strongest]
+    # in bytes, because a token may be a part of a character
+    pieces = [_bytes_of(text) for text in texts]
+    joined = b"".join(pieces).decode(errors="surrogateescape")
+    letters = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    is_broken = (letters >= 0xDC80) & (letters <= 0xDCFF)  # stands for one byte
+    sizes = np.where(is_broken, 1, 1 + np.searchsorted([0x80, 0x800, 0x10000], letters, side="right"))
+    kinds = np.append(np.repeat(_kinds_of_characters(joined), sizes), np.uint8(_OTHER))
+    ends = np.cumsum(list(map(len, pieces)))
+    starts = ends - list(map(len, pieces))
+    strongest = np.maximum.reduceat(kinds, np.stack([starts, ends], axis=1).ravel())[::2]
+    return _INDEX[np.where(starts == ends, _OTHER, strongest)]
 
 
-def _joined(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-    """The text of the example in pieces, and from where to where in it each token goes."""
-    pieces = [_BREAK if text[:1] in ("<", "[") and _SPECIAL.fullmatch(text) else text for text in texts]
-    split = [place for place, text in enumerate(texts) if text.startswith("<0x") and _BYTES.fullmatch(text)]
-    shared: dict[int, tuple[int, int, int]] = {}
-    for group in _runs(split):
-        text, spans = _decoded([texts[place] for place in group])
-        for place, span in zip(group, spans, strict=True):
-            shared[place] = (group[0], *span)
-            pieces[place] = text if place == group[0] else ""
-    ends = np.fromiter(accumulate(map(len, pieces)), dtype=np.int64, count=len(pieces))
-    starts = ends - np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-    for place, (first, low, high) in shared.items():  # the text of a group stands where its first piece does
-        starts[place], ends[place] = starts[first] + low, starts[first] + high
-    return pieces, starts, ends
+def _bytes_of(text: str) -> bytes:
+    """Return the bytes of a token, <0xE2> among them; a special token is no part of what stands around it."""
+    if text.startswith("<0x") and _BYTES.fullmatch(text):
+        return bytes.fromhex(text.replace("<0x", "").replace(">", ""))
+    is_special = text[:1] in ("<", "[") and _SPECIAL.fullmatch(text)
+    return b"\n" if is_special else text.encode(errors="replace")
 
 
-def _runs(places: Sequence[int]) -> list[list[int]]:
-    """Places that follow each other, together."""
-    groups: list[list[int]] = []
-    for place in places:
-        if groups and groups[-1][-1] == place - 1:
-            groups[-1].append(place)
-        else:
-            groups.append([place])
-    return groups
-
-
-def _decoded(pieces: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The characters that pieces such as <0xE2> spell together, and which of them each piece is a part of."""
-    letters: list[bytes] = []
-    spans = []
-    for piece in pieces:
-        touched = []
-        for byte in bytes.fromhex(piece.replace("<0x", "").replace(">", "")):
-            if letters and byte & 0xC0 == 0x80:  # goes on with the character before it
-                letters[-1] += bytes([byte])
-            else:
-                letters.append(bytes([byte]))
-            touched.append(len(letters) - 1)
-        spans.append((touched[0], touched[-1] + 1))
-    texts = (letter.decode(errors="replace") for letter in letters)
-    return "".join(text if len(text) == 1 else "\N{REPLACEMENT CHARACTER}" for text in texts), spans
-
-
-def _kinds_of_characters(text: str) -> bytes:
-    """One byte for each character."""
+def _kinds_of_characters(text: str) -> NDArray[np.uint8]:
     kinds = bytearray(len(text))
     for unit in _UNITS.finditer(text):
         name = unit.lastgroup
@@ -141,7 +106,7 @@ def _kinds_of_characters(text: str) -> bytes:
             kinds[start:end] = bytes([kind]) * (end - start)
     for phrase in _PHRASES.finditer(text):
         kinds[phrase.start() : phrase.end()] = bytes([_CONNECTOR]) * len(phrase[0])
-    return bytes(kinds)
+    return np.frombuffer(kinds, dtype=np.uint8)
 
 
 @lru_cache(maxsize=65_536)
@@ -153,19 +118,15 @@ def _kind(unit: str, text: str) -> int:
     if unit == "command":
         name = text[1:]
         return _CONNECTOR if name in CONNECTING_COMMANDS else _OTHER if name in LAYOUT_COMMANDS else _SYMBOL
-    return _sign(text) if unit == "sign" else _SYMBOL
-
-
-def _sign(character: str) -> int:
-    """A single character that is neither a Latin letter nor an ASCII digit."""
-    if character in "∴∵":
+    if unit != "sign":
+        return _SYMBOL
+    # a single character that is neither a Latin letter nor an ASCII digit
+    if text in "∴∵":
         return _CONNECTOR
-    kind = unicodedata.category(character)
+    kind = unicodedata.category(text)
     if kind in ("Nd", "No"):
         return _NUMERIC
-    greek = "\u0370" <= character <= "\u03ff"  # written as a command it is a symbol too
-    letterlike = "\u2100" <= character <= "\u214f"
-    shape = "\u2190" <= character <= "\u2bff"  # arrows, operators, triangles
-    if kind == "Sm" or greek or letterlike or shape or character in _SIGNS:
-        return _SYMBOL
-    return _OTHER
+    greek = "\u0370" <= text <= "\u03ff"  # written as a command it is a symbol too
+    letterlike = "\u2100" <= text <= "\u214f"
+    shape = "\u2190" <= text <= "\u2bff"  # arrows, operators, triangles
+    return _SYMBOL if kind == "Sm" or greek or letterlike or shape or text in _SIGNS else _OTHER

@@ -253,7 +253,7 @@ def _difference(one: TokenTable, other: TokenTable) -> RunError | None:
     prompts = (table.metadata.get("prompts", ()) for table in (one, other))
     if any(was != now for was, now in zip(*prompts, strict=False)):
         problem = "their chat templates make other prompts of the same problems"
-        hint = "make both with template='plain'" if "template" in one.metadata else "compare them apart"
+        hint = "make both with template='plain'" if one.metadata.get("template") else "compare them apart"
         return RunError(problem, field="template", hint=hint)
     return None
 

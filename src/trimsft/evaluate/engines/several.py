@@ -5,29 +5,26 @@ engine = SeveralEngines([ServerEngine("http://a:8000", "m"), ServerEngine("http:
 
 All samples of a prompt go to the same engine, which reads it once for all of them. Where an engine fails, the others
 finish their share before the error is raised; the same command goes on from there.
-
-A worker reads lines of JSON and answers in lines of JSON; it ends when nobody is left to read them:
-
-    {"model": "runs/trim/model", "engine": "auto", ...}   ->  {"name": "vllm", "identity": {...}, "details": {...}}
-    {"check": [request, ...]}                             ->  {}
-    {"generate": [request, ...]}                          ->  {"index": 3, "text": ...}  ...  {}
-    whatever fails                                        ->  {"failure": {"problem": "...", "field": "top_k", ...}}
 """
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import queue
-import sys
+import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from trimsft.data.encode import load_tokenizer
-from trimsft.evaluate.engines import Completion, Engine, EngineError, LocalModel, Request, Sampling, load_engine
-from trimsft.processes import Child, answers, error_as_data, error_from, messages
+from trimsft.errors import TrimSFTError, one_line
+from trimsft.evaluate.engines import Completion, Engine, EngineError, LocalModel, Request, load_engine
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -124,8 +121,7 @@ class WorkerEngine:
 
     def __init__(self, model: LocalModel, gpus: str | None = None) -> None:
         self._model, self._gpus = model, gpus
-        self._child: Child | None = None
-        self._facts: Mapping[str, Any] = {}
+        self._process: SpawnProcess | None = None
         self._start()  # loading begins at once, and is waited for when something is asked
 
     @property
@@ -145,79 +141,88 @@ class WorkerEngine:
         return load_tokenizer(self._model.model, revision=self._model.revision)
 
     def check(self, requests: Sequence[Request]) -> None:
-        self._send("check", requests)
+        self._ask("check", requests)
         self._read()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Completion]:
-        self._send("generate", requests)
-        while answer := self._read():
-            yield Completion(**answer)
+        self._ask("generate", requests)
+        while (completion := self._read()) is not None:
+            yield completion
 
     def close(self) -> None:
         """End the process, whatever it is doing; the next question starts another."""
-        if self._child is not None:
-            self._child.close()
-            self._child, self._facts = None, {}
+        if self._process is not None:
+            assert self._process.pid is not None
+            self._process.kill()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # with what it has started, as vLLM does
+            self._process.join()
+            self._pipe.close()
+            self._process = None
 
-    def _start(self) -> Child:
-        self._child = Child(__name__, None if self._gpus is None else {VISIBLE: self._gpus})
-        self._child.send(asdict(self._model))
-        return self._child
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, self._model, self._gpus))
+        self._process.start()
+        theirs.close()  # so that its end is noticed here
+        self._facts: Mapping[str, Any] = {}
 
     def _loaded(self) -> Mapping[str, Any]:
+        if self._process is None:
+            self._start()
         self._facts = self._facts or self._read()
         return self._facts
 
-    def _send(self, kind: str, requests: Sequence[Request]) -> None:
+    def _ask(self, kind: str, requests: Sequence[Request]) -> None:
         self._loaded()
-        assert self._child is not None
-        self._child.send({kind: [asdict(request) for request in requests]})
+        with contextlib.suppress(BrokenPipeError):  # the answer says that it has ended
+            self._pipe.send((kind, list(requests)))
 
-    def _read(self) -> dict[str, Any]:
-        """Return the next line; an error that it tells of is raised."""
-        child = self._child or self._start()
-        answer = child.read()
-        if answer is None:
+    def _read(self) -> Any:
+        """Return the next answer; an error is raised."""
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            assert self._process is not None
+            self._process.join()
             where = f"GPU {self._gpus}" if self._gpus is not None else "its process"
-            reason = child.last_words() or f"ended with code {child.wait()}"
-            raise EngineError(f"{where}: {reason}", field="engine")
-        if "failure" in answer:
-            raise error_from(answer["failure"], EngineError)
+            raise EngineError(f"{where}: ended with code {self._process.exitcode}", field="engine") from None
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
 
-# ---- in the process of a worker
-
-
-def main() -> int:
-    say = answers()
+def _work(pipe: Connection, model: LocalModel, gpus: str | None) -> None:
+    """Answer questions in a process of its own, which ends with whoever started it, in the middle of its work too."""
+    os.setsid()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.dup2(2, 1)  # what libraries print is no part of the results
+    if gpus is not None:
+        os.environ[VISIBLE] = gpus
     engine: Engine | None = None
-    for question in messages():
+    while True:
         try:
             if engine is None:
-                engine = load_engine(LocalModel(**question))
-                say(name=engine.name, identity=dict(engine.identity), details=dict(engine.details))
-                continue
-            ((kind, requests),) = question.items()
+                engine = load_engine(model)
+                pipe.send({"name": engine.name, "identity": dict(engine.identity), "details": dict(engine.details)})
+            kind, requests = pipe.recv()
             if kind == "check":
-                engine.check([_request(**one) for one in requests])
+                engine.check(requests)
             else:
-                for completion in engine.generate([_request(**one) for one in requests]):
-                    say(**asdict(completion))
-            say()
+                for completion in engine.generate(requests):
+                    pipe.send(completion)
+            pipe.send(None)
+        except EOFError:
+            return
         except Exception as error:
-            say(failure=error_as_data(error))
+            pipe.send(error if isinstance(error, TrimSFTError) else EngineError(one_line(error)))
             if engine is None:
-                return 1
-    return 0
+                return
 
 
-def _request(*, sampling: dict[str, Any], tokens: Any, messages: Any, **fields: Any) -> Request:
-    """Make a request of what JSON has left of one: lists are tuples again."""
-    sampling = {name: tuple(value) if isinstance(value, list) else value for name, value in sampling.items()}
-    tokens, messages = (None if one is None else tuple(one) for one in (tokens, messages))
-    return Request(**fields, sampling=Sampling(**sampling), tokens=tokens, messages=messages)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(0, signal.SIGKILL)
