@@ -47,33 +47,28 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
         raise UsageError(f"module {module!r} has no {attribute!r}", field=field, hint=hint) from None
 
 
-def source_files(reference: str, loaded: Any) -> list[Path]:
-    """Return the files of what was loaded: that of the module it is named by, and that of its class or function."""
+def fingerprints(reference: str, loaded: Any) -> list[str]:
+    """Return the SHA-256 of the files of what was loaded: of the module that is named, and of its class or function."""
     module, _ = reference.split(":")
     files = [getattr(sys.modules[module], "__file__", None)]
     with contextlib.suppress(TypeError, OSError):  # one without a file, such as of C or of a notebook
         is_made = inspect.isclass(loaded) or inspect.isroutine(loaded)
         files.append(inspect.getsourcefile(loaded if is_made else type(loaded)))
-    paths = [Path(file).resolve() for file in files if file]
-    return [path for path in dict.fromkeys(paths) if path.is_file()]
-
-
-def fingerprints(files: list[Path]) -> list[str]:
-    """Return the SHA-256 of each file."""
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    paths = dict.fromkeys(Path(file).resolve() for file in files if file)
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()]
 
 
 def _import(name: str, module: str, field: str) -> ModuleType:
     with _current_folder():
         try:
             return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise _failed(module, error, field) from error
-            hint = f"install it, or start where {module.split('.')[0]} is in the current folder"
-            raise UsageError(f"{name!r}: no module {error.name!r}", field=field, hint=hint) from error
         except (Exception, SystemExit) as error:  # whatever the code of others does
-            raise _failed(module, error, field) from error
+            absent = error.name if isinstance(error, ModuleNotFoundError) else None
+            if absent is not None and f"{module}.".startswith(f"{absent}."):
+                hint = f"install it, or start where {module.split('.')[0]} is in the current folder"
+                raise UsageError(f"{name!r}: no module {absent!r}", field=field, hint=hint) from error
+            problem = f"{module!r} cannot be imported ({type(error).__name__}: {one_line(error)})"
+            raise UsageError(problem, field=field) from error
 
 
 @contextlib.contextmanager
@@ -89,7 +84,3 @@ def _current_folder() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(here)
-
-
-def _failed(module: str, error: BaseException, field: str) -> UsageError:
-    return UsageError(f"{module!r} cannot be imported ({type(error).__name__}: {one_line(error)})", field=field)

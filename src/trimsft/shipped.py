@@ -6,11 +6,11 @@
 Names are paths in the repository, `recipes/accelerate/fsdp2.yaml`; `recipes/` and `.yaml` may be left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trimsft.errors import UsageError
+from trimsft.errors import UsageError, and_more
 from trimsft.options import check_path, unknown_name
 from trimsft.runs import write_whole
 from trimsft.runs.parsing import parse_json
@@ -35,11 +35,6 @@ class Shipped:
         """Return whether a name means this file."""
         return name.removeprefix("recipes/").removesuffix(".yaml") == self.short_name
 
-    def is_in(self, folder: str) -> bool:
-        """Return whether a name means a folder around this file."""
-        inner = f"{folder.rstrip('/')}/"
-        return self.name.startswith(inner) or self.short_name.startswith(inner)
-
     def title(self) -> str:
         """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
         text = self.path.read_text(encoding="utf-8")
@@ -54,13 +49,13 @@ class Shipped:
 def list_shipped() -> list[Shipped]:
     """Return every file, those of a wheel beside this module, those of a checkout in the repository; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
-    paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=_order))]
+
+    def order(path: Path) -> tuple[int, bool, str]:
+        return len(path.parts), path.suffix != ".yaml", path.name
+
+    paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=order))]
     files = [path for path in paths if path.is_file() and path.parent.name != "__pycache__"]
     return [Shipped(path.relative_to(root).as_posix(), path) for path in files]
-
-
-def _order(path: Path) -> tuple[int, bool, str]:
-    return len(path.parts), path.suffix != ".yaml", path.name
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
@@ -77,29 +72,23 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
     raise UsageError("no such file, and no recipe of that name", field=field, value=name, hint=hint)
 
 
-def select_shipped(names: Iterable[str]) -> list[Shipped]:
-    """Return the files that names mean; a folder's name means all in it. No names mean all files."""
-    files, selected = list_shipped(), []
-    for name in names:
-        called = [one for one in files if one.is_called(name) or one.is_in(name)]
-        if not called:
-            raise unknown_name("names", name, [one.short_name for one in files])
-        selected += called
-    return list(dict.fromkeys(selected)) or files
-
-
 def copy_shipped(names: Sequence[str], folder: Path) -> list[Path]:
-    """Copy files to where the repository has them, beneath `folder`; returns the copies.
+    """Copy files to where the repository has them, beneath `folder`; without names all. Returns the copies.
 
     Raises:
         UsageError: a file is there with other content; nothing is written then.
     """
-    folder = check_path("out", folder)
-    copies = {folder / one.name: one.path.read_bytes() for one in select_shipped(names)}
+    folder, everything = check_path("out", folder), list_shipped()
+    copies = {} if names else {folder / one.name: one.path.read_bytes() for one in everything}
+    for name in names:
+        inner = f"{name.rstrip('/')}/"  # a folder's name means all in it
+        meant = [one for one in everything if one.is_called(name) or one.name.startswith((inner, f"recipes/{inner}"))]
+        if not meant:
+            raise unknown_name("names", name, [one.short_name for one in everything])
+        copies |= {folder / one.name: one.path.read_bytes() for one in meant}
     changed = [path for path, content in copies.items() if path.exists() and path.read_bytes() != content]
     if changed:
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        problem = f"{str(changed[0])!r}{more} is there already, and differs"
+        problem = f"{str(changed[0])!r}{and_more(len(changed), 'files')} is there already, and differs"
         raise UsageError(problem, field="out", hint="name another folder, or move it away")
     for path, content in copies.items():
         write_whole(path, content)

@@ -226,6 +226,6 @@ def load_scorer(name: str) -> Scorer:
     except (TypeError, ValueError):
         hint = "name a function of a response and its gold"
         raise UsageError(f"{name!r} grades no responses", field="grader", hint=hint) from None
-    codes = own_code.fingerprints(own_code.source_files(name, function))
+    codes = own_code.fingerprints(name, function)
     version = hashlib.sha256("".join(codes).encode()).hexdigest()[:12] if codes else "unknown"
     return Scorer(name, version, function)

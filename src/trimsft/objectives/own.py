@@ -47,7 +47,7 @@ def load_objective(name: str) -> Any:
 
 def fingerprints_of(name: str) -> list[str]:
     """SHA-256 of the files that the objective of that name is in."""
-    return own_code.fingerprints(own_code.source_files(_reference(name), load_objective(name)))
+    return own_code.fingerprints(_reference(name), load_objective(name))
 
 
 def _reference(name: str) -> str:
