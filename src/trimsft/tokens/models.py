@@ -1,6 +1,4 @@
-"""The model that a token table is about: a folder, a run directory, a name of the hub, or one in memory."""
-
-from __future__ import annotations
+"""The fingerprint of the model that a token table is about."""
 
 import hashlib
 from pathlib import Path
