@@ -125,7 +125,7 @@ def write_token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[lis
         "assistant_only_loss": settings.args.assistant_only_loss,
         "completion_only_loss": settings.args.completion_only_loss,
     }
-    return checked_rows(written.rows()), rendering
+    return checked_rows(written.records), rendering
 
 
 def _choose_rows(settings: Settings, scale: Scale, folder: StudyFolder) -> list[dict[str, Any]]:
