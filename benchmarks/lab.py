@@ -24,7 +24,7 @@ from rich.console import Console
 from trimsft.cli.quickstart import quickstart_progress
 from trimsft.evaluate.scores import over_runs
 from trimsft.intervals import Interval
-from trimsft.study.quickstart import QuickstartSettings, run_quickstart
+from trimsft.quickstart import QuickstartSettings, run_quickstart
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "default": {},

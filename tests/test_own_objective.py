@@ -17,9 +17,9 @@ from examples.own_objective import Contest
 from tests.train.tiny_run import make_fields
 from trimsft import DFT, TokenStats, linear_cross_entropy, make_objective
 from trimsft.errors import RunError, UsageError
+from trimsft.quickstart import QuickstartSettings
 from trimsft.runs import JsonLines
-from trimsft.study.cells import Cell
-from trimsft.study.quickstart import QuickstartSettings
+from trimsft.study.cell import Cell
 from trimsft.study.sweeps.grid import points, read_axes
 from trimsft.train import make_settings, train_model
 

@@ -6,9 +6,8 @@ import pytest
 from rich.console import Console
 
 from trimsft.cli.cells import SHOWN, Progress, status_table
-from trimsft.study.cells import Cell
-from trimsft.study.running.execution import Event
-from trimsft.study.running.status import CellState
+from trimsft.study.cell import Cell
+from trimsft.study.run import CellState, Event
 
 SFT, DFT = (Cell(model="lab", objective=objective) for objective in ("sft", "dft"))
 

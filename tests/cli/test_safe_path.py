@@ -1,48 +1,36 @@
 """The current folder may come from elsewhere: none of its modules runs, however a process is started."""
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.processes import ROOT
 from trimsft.lab import base_model_path
-from trimsft.own_code import load_attribute
 
 SCRIPT = "from trimsft.cli import main\nif __name__ == '__main__':\n    main()\n"  # as an installer writes it
 LAUNCH = """
-import sys
+import subprocess, sys
 from trimsft.cli import commands, main
-from trimsft.study.running.launch import launch
 if __name__ == "__main__":
-    commands.app = lambda prog_name: sys.exit(launch([sys.executable, *sys.argv[1:]]))
+    commands.app = lambda prog_name: sys.exit(subprocess.call([sys.executable, *sys.argv[1:]]))
     main()
 """
 OTHERS = ("accelerate", "numpy", "ray", "torch", "tqdm", "transformers", "trimsft", "trl", "typer", "yaml")
-STEP = ("-m", "trimsft.study.running", "order")
+STEP = ("-m", "trimsft", "recipes")
 STUDY = ("study", "run", "main", "--smoke", "--model", "good=lab", "--workers", "1", "--out", "out")
-
-
-class IdleJob:
-    """A job whose steps do nothing but load an objective of the current folder, which its user has named."""
-
-    def take(self, *step: Any) -> None:
-        assert load_attribute("own:half", field="objective")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder whose modules leave a mark where they are imported; beside it a program and an order for a process."""
+    """A folder whose modules leave a mark where they are imported; beside it a program."""
     folder = tmp_path / "from elsewhere"
     folder.mkdir()
     for name in {*sys.stdlib_module_names, *OTHERS}:
         (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name + ' '!r})\n")
     (folder / "own.py").write_text("def half(tokens):\n    return 0 * tokens.gap + 0.5\n")
-    (folder / "order").write_bytes(pickle.dumps((IdleJob(), None, "train")))
     return folder
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.evaluate.graded import score_of
 from trimsft.evaluate.scores import BenchmarkScore
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
 
 BENCHMARKS = ("easy", "hard")

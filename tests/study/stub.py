@@ -1,19 +1,18 @@
-"""Cells that take no time: what becomes of one is in the name of its model, or of its objective."""
+"""Cells that take no time: what becomes of one is in the name of its model."""
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
-from trimsft.runs import RunDirectory
-from trimsft.study.cells import Cell
+from trimsft.runs import RunDirectory, RunLock
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.job import CellJob, StepError, tell_nobody
-from trimsft.study.running.launch import launch
-from trimsft.study.running.workers import Failed, Message, Task, attempt
 from trimsft.study.scales import ModelAt, Scale
+from trimsft.study.steps import Job, Result, StepError
 
 BEHAVIOURS = ("good", "flaky", "bad", "dying", "slow", "launching")
 SCALE = Scale(
@@ -24,80 +23,63 @@ SCALE = Scale(
     defaults={"per_device_train_batch_size": 1, "num_train_epochs": 1},
     device="cpu",
 )
-KILLED = "its process ended (killed by signal 9: too little memory?)"
 SCORES = frozenset({"scores"})
-LAUNCHER = """
-import os, signal, subprocess, sys, time
-
-def end(*signal):
-    time.sleep(0.3)
-    rank.terminate()
-    rank.wait()
-    sys.exit()
-
-signal.signal(signal.SIGTERM, end)
-rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-with open(sys.argv[1] + ".part", "w") as file:
-    file.write(f"{os.getpid()} {rank.pid}")
-os.rename(sys.argv[1] + ".part", sys.argv[1])
-while True:
-    signal.pause()
-"""
-"""As torchrun does: ranks with sessions of their own, which it ends when it is asked to end. Run by
-`python -c LAUNCHER FILE`, it writes its own number and that of its rank to the file."""
 
 
-class StubJob(CellJob):
+class StubJob(Job):
     """A cell that is done has scores; each attempt leaves a mark."""
 
-    def _timed(self, cell: Cell, step: str, tell: object) -> float:
-        run = RunDirectory(self.folder.run(cell))
-        attempts = [*run.path.glob("attempt-*")]
-        (run.path / f"attempt-{len(attempts)}").touch()
-        if cell.model == "bad" or (cell.model == "flaky" and not attempts):
-            raise StepError("learning_rate: must not be below 0, got -1")
-        if cell.model == "dying":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if cell.model == "launching":
-            launch([sys.executable, "-c", LAUNCHER, str(run.path / "ranks")])
-        if cell.model == "slow" and not attempts:
-            time.sleep(600)
-        finish(self, cell)
-        return 0.0
+    def run(self, cell: Cell) -> dict[str, float]:
+        with RunLock(self.folder.claim(cell)):
+            run = self.folder.run(cell)
+            tries = [*run.glob("attempt-*")]
+            (run / f"attempt-{len(tries)}").touch()
+            if cell.model == "bad" or (cell.model == "flaky" and not tries):
+                raise StepError("learning_rate: must not be below 0, got -1")
+            if cell.model == "dying":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if cell.model == "launching":
+                with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+                    (run / "pid").write_text(str(child.pid))
+                    try:
+                        while child.poll() is None:
+                            time.sleep(0.05)
+                    except BaseException:
+                        child.terminate()
+                        raise
+            if cell.model == "slow" and not tries:
+                time.sleep(600)
+            finish(self, cell)
+            self.folder.forget_failure(cell)
+        return {"train": 0.0}
 
-    def missing(self, cell: Cell) -> list[str]:
-        return super().missing(cell)[:1]  # one mark is enough
 
+class InlinePool:
+    """Runs each cell in this process; one that would kill its own is said to have done so."""
 
-class InlineCrew:
-    """A crew without processes; a cell that would kill its own is said to have done so."""
+    def __init__(self, *_: object) -> None:
+        pass
 
-    cores = 0
-
-    def __init__(self, job: CellJob) -> None:
-        self._job = job
-
-    def __enter__(self) -> "InlineCrew":
+    def __enter__(self) -> "InlinePool":
         return self
 
     def __exit__(self, *failure: object) -> None:
         pass
 
-    def work(self, waiting: list[Task]) -> Iterator[Message | None]:
-        while waiting:
-            task = waiting.pop(0)
-            cell = self._job.cells[task.name]
-            if cell.model == "dying":
-                folder = self._job.folder.run(cell)
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"attempt-{len([*folder.glob('attempt-*')])}").touch()
-                yield Failed(task, KILLED, was_killed=True)
-            else:
-                yield attempt(self._job, task, tell_nobody)
+    def has_room(self) -> bool:
+        return True
+
+    def submit(self, job: Job, cell: Cell) -> Future[Result]:
+        future: Future[Result] = Future()
+        future.set_result(Result("failed", "killed") if cell.model == "dying" else job.attempt(cell))
+        return future
+
+    def result(self, future: Future[Result]) -> Result:
+        return future.result()
 
 
-def finish(job: CellJob, cell: Cell) -> None:
-    """All that a cell must have to be done."""
+def finish(job: Job, cell: Cell) -> None:
+    """Write all that a cell must have to be done."""
     run = RunDirectory(job.folder.run(cell))
     run.mark_finished()
     for name in job.folder.names_of(job.scale):
@@ -109,8 +91,8 @@ def cells(*models: str, seeds: int = 1) -> list[Cell]:
     return [Cell(model=model, objective="sft", seed=seed) for model in models for seed in range(seeds)]
 
 
-def job_of(out: Path, *wanted: Cell, scale: Scale = SCALE, needs: frozenset[str] = SCORES) -> StubJob:
-    return StubJob(StudyFolder(out), scale, needs, {cell.name: cell for cell in wanted})
+def job_of(out: Path, scale: Scale = SCALE, needs: frozenset[str] = SCORES) -> StubJob:
+    return StubJob(StudyFolder(out), scale, needs)
 
 
 def is_running(pid: int) -> bool:

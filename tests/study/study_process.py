@@ -10,9 +10,9 @@ from pathlib import Path
 
 if __name__ == "__main__":  # workers import this file, too, and need none of it
     from tests.study.stub import StubJob
+    from trimsft import quickstart
     from trimsft.cli import main
-    from trimsft.study import command, quickstart, studies
-    from trimsft.study.running import execution
+    from trimsft.study import run, studies
 
     studies.COMPARED = ("base", "sft", "trim")
     settings = quickstart.QuickstartSettings
@@ -20,8 +20,8 @@ if __name__ == "__main__":  # workers import this file, too, and need none of it
         settings.__init__, rows=24, batch=12, problems=2, samples=2, max_tokens=12, table_rows=2, workers=1
     )
     if "TRIMSFT_STUB" in os.environ:
-        execution.CellJob = StubJob  # type: ignore[misc]
-        command.check_settings = command.check_at_hand = lambda *_: None  # these load what trains
-        command.rebuild_tables = lambda *_, **__: [Path("table.md")]
+        run.Job = StubJob  # type: ignore[misc]
+        run.check_settings = run.check_at_hand = lambda *_: None  # these load what trains
+        run.rebuild_tables = lambda *_, **__: [Path("table.md")]
     sys.argv = ["trimsft", *sys.argv[1:]]
     main()

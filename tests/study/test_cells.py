@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 
 VALUES = st.one_of(st.floats(0.1, 9), st.integers(1, 9), st.text(max_size=12), st.booleans(), st.none())
 CELLS = st.builds(

@@ -8,19 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.study.stub import InlineCrew, StubJob
 from trimsft.cli.studies import show_outcomes
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.scores import load_run
 from trimsft.objectives import names
 from trimsft.runs import RunDirectory
-from trimsft.study import command, studies
-from trimsft.study.cells import Cell
-from trimsft.study.command import StudyOutcome, StudySettings, rebuild_tables, run_study
+from trimsft.study import checks, studies
+from trimsft.study import run as running
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import checks, execution
-from trimsft.study.running.execution import Event, Outcome
-from trimsft.study.running.status import read_status
+from trimsft.study.run import Event, Outcome, StudyOutcome, StudySettings, read_status, rebuild_tables, run_study
 from trimsft.study.scales import LAB
 from trimsft.study.tables import writing
 from trimsft.study.tables.summaries import load_results
@@ -95,7 +92,7 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
 ) -> None:
     out, _ = finished
     whole = (out / "tables" / "main" / "main.csv").read_text()
-    monkeypatch.setattr(command, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
+    monkeypatch.setattr(running, "run_cells", lambda cells, *_, **__: Outcome(StudyFolder(out), {BASE: out}))
     assert not run("main", out).table_error
     assert (out / "tables" / "main" / "main.csv").read_text() == whole
     asked: list[list[Cell]] = []
@@ -106,11 +103,10 @@ def test_tables_are_of_all_that_was_asked_for_and_not_of_the_last_request_alone(
     assert set(asked[0]) == {BASE, SFT, TRIM, more}
 
 
+@pytest.mark.usefixtures("inline")
 def test_a_cell_without_a_folder_is_named_the_others_go_on_and_so_do_tables_that_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution, "CellJob", StubJob)
-    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
     monkeypatch.setattr(writing, "write_study", lambda *_, **__: 1 / 0)
     blocked = StudyFolder(tmp_path).run(SFT)
     blocked.parent.mkdir(parents=True)

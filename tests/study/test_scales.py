@@ -15,10 +15,10 @@ from trimsft.evaluate.benchmarks import BENCHMARKS
 from trimsft.lab import base_model_path
 from trimsft.shipped import find_recipe
 from trimsft.study import paper
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.training import model_path, training_fields, training_settings
 from trimsft.study.scales import LAB, PAPER, SCALES, SMALL, ModelAt, Scale, ScaleOptions
+from trimsft.study.steps import model_path, training_fields, training_settings
 
 
 @pytest.mark.parametrize("name", SCALES)

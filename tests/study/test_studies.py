@@ -3,7 +3,7 @@
 import re
 
 from trimsft.study import paper
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.scales import LAB, PAPER, Scale, ScaleOptions
 from trimsft.study.studies import STUDIES, find_studies, in_the_paper
 

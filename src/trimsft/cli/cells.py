@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from trimsft.study.cells import Cell
-from trimsft.study.running.execution import Event
-from trimsft.study.running.status import CellState
+from trimsft.study.cell import Cell
+from trimsft.study.run import CellState, Event
 
 if TYPE_CHECKING:
     from typing import Self

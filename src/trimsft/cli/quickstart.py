@@ -15,10 +15,17 @@ from trimsft.evaluate.compare import AVERAGE
 from trimsft.evaluate.scores import load_run
 from trimsft.intervals import Interval
 from trimsft.lab import TIERS
-from trimsft.study.cells import BASE, Cell, method_name
-from trimsft.study.quickstart import QuickstartOutcome, QuickstartSettings
-from trimsft.study.quickstart.following import next_commands
-from trimsft.study.quickstart.scores import BASELINE, GREEDY, SAMPLED, Results, describe
+from trimsft.quickstart import (
+    BASELINE,
+    GREEDY,
+    SAMPLED,
+    QuickstartOutcome,
+    QuickstartSettings,
+    Results,
+    describe,
+    next_commands,
+)
+from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.tables import DOWN, UP
 
 if TYPE_CHECKING:

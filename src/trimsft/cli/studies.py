@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from trimsft.study.command import StudyOutcome
-from trimsft.study.running.planning import StudyPlan
+from trimsft.study.plan import StudyPlan
+from trimsft.study.run import StudyOutcome
 from trimsft.study.studies import STUDIES, find_studies, in_the_paper
 from trimsft.study.sweeps.command import SweepOutcome
 

@@ -15,10 +15,11 @@ from trimsft.cli.from_settings import command_of
 from trimsft.cli.studies import list_table, show_outcomes, show_plan, show_study, show_sweep
 from trimsft.cli.terminal import JsonFlag, called, ending, leaving, make_console, tell
 from trimsft.errors import FAILED
+from trimsft.quickstart import QuickstartSettings, run_quickstart
 from trimsft.runs.secrets import hide_secrets
-from trimsft.study import command
-from trimsft.study.quickstart import QuickstartSettings, run_quickstart
-from trimsft.study.running.status import read_status
+from trimsft.study import run as command
+from trimsft.study.plan import plan_study
+from trimsft.study.run import read_status
 from trimsft.study.scales import ScaleOptions
 from trimsft.study.sweeps.command import SweepSettings, plan_sweep, run_sweep
 
@@ -83,7 +84,7 @@ def study_run(settings: command.StudySettings, *, dry_run: DryRun = False, as_js
     for line in command.study_notes(settings):
         typer.echo(line, err=True)
     if dry_run:
-        plan = command.plan_study(settings)
+        plan = plan_study(settings)
         if as_json:
             typer.echo(json.dumps({"studies": [study.name for study in settings.studies()], **plan.as_dict()}))
         else:

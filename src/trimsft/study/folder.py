@@ -11,14 +11,13 @@ runs/study-lab/
     failure.json                why it failed the last time
   tables/                       what came out
 
-The quickstart's folder has other names for the same parts (`trimsft.study.quickstart`).
+The quickstart's folder has other names for the same parts (`trimsft.quickstart`).
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,33 +27,20 @@ from trimsft.runs import RunDirectory, RunLock
 from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import hide_secrets
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.scales import Scale
 
 PATIENCE = 60.0  # seconds to wait for another start that writes down its scale, which takes milliseconds
-
-
-@dataclass(frozen=True)
-class _AskedCell:
-    model: str
-    objective: str
-    fields: dict[str, Any]
-    seed: int
-
-    def to_cell(self, path: Path) -> Cell:
-        """The cell; `path` is the file that an error names."""
-        try:
-            return Cell.from_dict(vars(self))
-        except UsageError as error:
-            raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
+HARMLESS = ("benchmarks", "keep_weights", "seeds", "focus", "smoke", "defaults.gradient_checkpointing")
+"""Fields of a scale that may change from one start to the next."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is in a file of asked/."""
+    """The content of a file of asked/."""
 
     needs: list[str]
-    cells: list[_AskedCell]
+    cells: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -69,48 +55,41 @@ class StudyFolder:
     # ---- the study
 
     def settle(self, scale: Scale) -> None:
-        """Write down the scale, or refuse one that differs.
-
-        Models may be added, and other benchmarks be asked for: the latest are those that tables show. How many GPUs a
-        training has is for the training to judge.
-        """
+        """Write down the scale, or refuse one that differs; models may be added, the latest benchmarks are shown."""
         refuse_links(*self.out.glob("*"))
         with RunLock(self.out / ".settling", patience=PATIENCE):  # two that add a model each would lose one
             self._settle(scale)
 
     def _settle(self, scale: Scale) -> None:
-        folder = RunDirectory(self.out)
-        record, before = scale.as_dict(), self.scale_if_any()
-        harmless = ["benchmarks", "keep_weights", "seeds", "focus", "smoke", "defaults.gradient_checkpointing"]
+        record, before, harmless = scale.as_dict(), self.scale_if_any(), list(HARMLESS)
         if before is not None:
             models = before.as_dict()["models"]
             harmless += [f"models.{name}" for name in models.keys() ^ record["models"].keys()]
             harmless += [f"models.{name}.gpus" for name in models]
             record["models"] = {**models, **record["models"]}
-        folder.settle_config(record, harmless=harmless)
+        RunDirectory(self.out).settle_config(record, harmless=harmless)
 
     def read_scale(self) -> Scale:
-        """The scale that the folder was made with."""
+        """Return the scale that the folder was made with."""
         scale = self.scale_if_any()
         if scale is None:
             raise RunError(f"{self.out}: holds no study", hint=f"make one with trimsft study run NAME --out {self.out}")
         return scale
 
     def scale_if_any(self) -> Scale | None:
-        """The same; None where the folder holds no study yet."""
         folder = RunDirectory(self.out)
         record = folder.read_config()
         return None if record is None else Scale.from_dict(record, where=str(folder.config_path))
 
     @staticmethod
     def names_of(scale: Scale) -> tuple[str, ...]:
-        """What the benchmarks of a scale are recorded as."""
+        """Return what the benchmarks of a scale are recorded as."""
         from trimsft.evaluate.problems import benchmark_name
 
         return tuple(benchmark_name(name) for name in scale.benchmarks)
 
     def remember(self, cells: Sequence[Cell], needs: Collection[str]) -> None:
-        """Note which cells are asked for; `trimsft study status` lists them.
+        """Note which cells are asked for, for tables and `trimsft study status`.
 
         A file for each request, named by its content: several machines may write at once, and twice is once.
         """
@@ -121,26 +100,28 @@ class StudyFolder:
             write_whole(path, content)
 
     def asked_for(self) -> dict[Cell, set[str]]:
-        """Every cell that was ever asked for, and what is needed of it; earlier requests first."""
+        """Return every cell that was ever asked for, and what is needed of it; earlier requests first."""
         needs: dict[Cell, set[str]] = {}
         for path in sorted((self.out / "asked").glob("*.json"), key=lambda path: path.stat().st_mtime_ns):
             request = read_json(path, _Request, hint="remove it")
-            for cell in request.cells:
-                needs.setdefault(cell.to_cell(path), set()).update(request.needs)
+            for record in request.cells:
+                try:
+                    needs.setdefault(Cell.from_dict(record), set()).update(request.needs)
+                except (UsageError, KeyError, TypeError, AttributeError) as error:
+                    raise RunError(f"{path}: names no cell ({error})", hint="remove it") from error
         return needs
 
     # ---- where things are
 
     def run(self, cell: Cell) -> Path:
-        """The run directory of a cell."""
+        """Return the run directory of a cell."""
         return self.out / "runs" / cell.name
 
     def log(self, cell: Cell) -> Path:
-        """Where what libraries print goes."""
         return self.run(cell) / "log.txt"
 
     def training_data(self, seed: int) -> Path:
-        """The lab's rows of one seed."""
+        """Return the file of the lab's rows of one seed."""
         return self.out / "data" / f"train-seed{seed}.jsonl"
 
     @property
@@ -157,7 +138,7 @@ class StudyFolder:
     # ---- what is done
 
     def missing(self, cell: Cell, scale: Scale, needs: Collection[str]) -> list[str]:
-        """The steps of a cell that are still to do, in order; weights that were dropped are not missed."""
+        """Return the steps of a cell that are still to do, in order; weights that were dropped are not missed."""
         steps = [] if self.is_trained(cell) else ["train"]
         if "scores" in needs and not self.is_evaluated(cell, self.names_of(scale)):
             steps.append("evaluate")
@@ -176,16 +157,22 @@ class StudyFolder:
         return self.tokens(cell).is_file()
 
     def has_dropped_weights(self, cell: Cell) -> bool:
-        """Whether the weights were deleted after the evaluation."""
+        """Return whether the weights were deleted after the evaluation."""
         run = RunDirectory(self.run(cell))
         return run.is_run() and run.read_manifest().get("weights") == "dropped"
 
-    def updates_done(self, cell: Cell) -> int:
-        """How far a training is, by the lines of its telemetry."""
-        try:
-            return RunDirectory(self.run(cell)).telemetry_path.read_bytes().count(b"\n")
-        except OSError:
-            return 0
+    def progress(self, cell: Cell, step: str, scale: Scale) -> tuple[str, int, int]:
+        """Return stage, count and total (0 where it is not known) of a step under way, by the lines in its files."""
+        run = RunDirectory(self.run(cell))
+        if step == "train":
+            total = scale.updates_of(cell)
+            done = _lines(run.telemetry_path)  # the last line sums up
+            return "training", min(done, total or done), total
+        if step == "tokens":
+            return "measuring tokens", 0, 0
+        name = next((name for name in self.names_of(scale) if name not in run.evaluations()), "")
+        total = (scale.samples + 1) * (scale.problems or 0)
+        return f"evaluating {name}", min(_lines(run.eval_dir / name / "samples.jsonl"), total or 2**31), total
 
     # ---- failures
 
@@ -193,18 +180,17 @@ class StudyFolder:
         return self.run(cell) / "failure.json"
 
     def note_failure(self, cell: Cell, error: str) -> None:
-        when = datetime.now().astimezone().isoformat(timespec="seconds")
         (shown,) = hide_secrets([error])
-        write_whole(self._failure(cell), (json.dumps({"error": shown, "when": when}) + "\n").encode())
+        write_whole(self._failure(cell), (json.dumps({"error": shown}) + "\n").encode())
 
     def forget_failure(self, cell: Cell) -> None:
         self._failure(cell).unlink(missing_ok=True)
 
     def read_failure(self, cell: Cell) -> str:
-        """Why it failed the last time; empty where it did not."""
-        try:
-            return read_json(self._failure(cell), dict[str, str])["error"]
-        except FileNotFoundError:
-            return ""
-        except (OSError, RunError, KeyError):
-            return "failed; its failure.json cannot be read"
+        """Return why it failed the last time; empty where it did not."""
+        path = self._failure(cell)
+        return read_json(path, dict[str, str], hint="remove it").get("error", "failed") if path.is_file() else ""
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.is_file() else 0

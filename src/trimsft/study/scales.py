@@ -25,7 +25,7 @@ from trimsft.evaluate.settings import DTYPES
 from trimsft.lab import TIERS, FineTuning
 from trimsft.options import check_options, option, unknown_name
 from trimsft.runs.parsing import checked
-from trimsft.study.cells import OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
+from trimsft.study.cell import OWN, PARAMETERS, Cell, check_model_name, refuse_secrets
 
 LAB_BASE = "lab"  # stands for the folder of the shipped base, wherever the package is installed
 
@@ -92,6 +92,14 @@ class Scale:
     def gpus_of(self, cell: Cell) -> int:
         """Processes of a cell, and GPUs where it has some: those of its training; a base is only evaluated."""
         return 1 if cell.is_base else self.at(cell.model).gpus
+
+    def updates_of(self, cell: Cell) -> int:
+        """Return the updates of one training; 0 where only the training knows."""
+        fields = {**self.defaults, **dict(cell.fields)}
+        if self.rows is None or int(fields.get("gradient_accumulation_steps", 1)) > 1 or "max_steps" in fields:
+            return 0
+        batch = int(fields["per_device_train_batch_size"]) * self.gpus_of(cell)
+        return int(-(-self.rows // batch) * float(fields["num_train_epochs"]))
 
     def tiny(self) -> Scale:
         """The same in seconds, to see whether it runs; its scores say nothing."""

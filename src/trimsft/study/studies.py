@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from trimsft.options import unknown_name
-from trimsft.study.cells import BASE, Cell
+from trimsft.study.cell import BASE, Cell
 from trimsft.study.paper import scores
 from trimsft.study.scales import SCALES as SCALES
 from trimsft.study.scales import Scale

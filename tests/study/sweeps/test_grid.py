@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimsft.errors import UsageError
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.sweeps.grid import left_out, points, read_axes
 
 

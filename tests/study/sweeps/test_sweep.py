@@ -16,7 +16,7 @@ from trimsft.evaluate.scores import over_runs
 from trimsft.report.figures import style
 from trimsft.report.page.sweep import read_sweep as read_for_page
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.execution import Outcome
+from trimsft.study.run import Outcome
 from trimsft.study.scales import SCALES
 from trimsft.study.sweeps.command import SweepSettings, run_sweep
 from trimsft.study.sweeps.grid import points, read_axes
@@ -341,7 +341,7 @@ def run_command(monkeypatch, out, failing=(), **options):
         write_runs(folder.out, results(dict.fromkeys(done, 0.0)))
         return Outcome(folder, done, {cell: "out of memory" for cell in cells if cell not in done})
 
-    monkeypatch.setattr("trimsft.study.command.run_cells", pretend)
+    monkeypatch.setattr("trimsft.study.run.run_cells", pretend)
     options |= {"benchmarks": ("easy", "hard"), "benchmark_data": str(data), "out": out}
     outcome = run_sweep(SweepSettings(grid=("objective=trim,dft", "margin=1,2"), **options), command="trimsft sweep x")
     console = Console(file=io.StringIO(), width=120)

@@ -9,8 +9,8 @@ from tests.evaluate.graded import same, samples_of
 from tests.study.made_up_scores import cell, exact
 from trimsft.evaluate.scores import BenchmarkScore, score
 from trimsft.study.paper_tables import paper_model
-from trimsft.study.running.training import model_path
 from trimsft.study.scales import SCALES, ModelAt, Scale
+from trimsft.study.steps import model_path
 from trimsft.study.tables.notes import (
     MOST_NAMED,
     missing_note,

@@ -15,12 +15,11 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.metrics import metric_names
 from trimsft.options import option
 from trimsft.runs.parsing import read_json
-from trimsft.study.cells import Cell
-from trimsft.study.command import RunOptions
+from trimsft.study.cell import Cell
+from trimsft.study.checks import check_at_hand, check_settings
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.checks import check_at_hand, check_settings
-from trimsft.study.running.execution import OnEvent, Outcome, ignore
-from trimsft.study.running.planning import StudyPlan, plan_cells
+from trimsft.study.plan import StudyPlan, plan_cells
+from trimsft.study.run import OnEvent, Outcome, RunOptions, ignore
 from trimsft.study.scales import Scale
 from trimsft.study.sweeps.grid import left_out, points, read_axes
 from trimsft.study.sweeps.sweep import Swept, check_choice, select, sweep_cells, swept_of

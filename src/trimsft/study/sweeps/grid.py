@@ -19,7 +19,7 @@ from typing import Any
 
 from trimsft.errors import UsageError
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import PARAMETERS, Cell, refuse_secrets, takes_of
+from trimsft.study.cell import PARAMETERS, Cell, refuse_secrets, takes_of
 
 OBJECTIVE = "objective"
 MOST_VALUES = 1000  # values of one range at most: more are a slip of the pen

@@ -20,7 +20,7 @@ from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import RESAMPLES, Interval, resampled_means
 from trimsft.options import unknown_name
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.studies import expand
 from trimsft.study.tables.summaries import Summary, paired, summarise
 from trimsft.study.tables.variance import Sensitivity, resample_seeds, sensitivity_of

@@ -22,7 +22,7 @@ from trimsft.report.figures import Drawing, Spread, ablation_curves, field_curve
 from trimsft.report.figures.style import spread_percent
 from trimsft.report.page.build import write_report
 from trimsft.runs.files import write_whole
-from trimsft.study.cells import field_rank, method_name, shown
+from trimsft.study.cell import field_rank, method_name, shown
 from trimsft.study.folder import StudyFolder
 from trimsft.study.sweeps.sweep import BAND, BASELINE, Swept, best_of, by_objective, candidates
 from trimsft.study.tables.notes import unanswered_note

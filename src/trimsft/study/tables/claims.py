@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from trimsft.study.cells import Cell, method_name
+from trimsft.study.cell import Cell, method_name
 from trimsft.study.studies import STUDIES
 from trimsft.study.tables.summaries import Summaries, Summary, in_common, mean_difference, paired, percent_text
 from trimsft.study.tables.variance import FAILS, HOLDS, OPEN, sensitivity_of, verdict_of

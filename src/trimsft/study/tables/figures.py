@@ -9,7 +9,7 @@ from trimsft.report import figures
 from trimsft.report.course import ENDED
 from trimsft.report.figures.style import Spread, spread_percent
 from trimsft.study import paper
-from trimsft.study.cells import BASE, Cell, method_name
+from trimsft.study.cell import BASE, Cell, method_name
 from trimsft.study.paper_tables import category_figure
 from trimsft.study.tables.claims import plane
 from trimsft.study.tables.scores import DEFAULT_BAND, ScoreRow

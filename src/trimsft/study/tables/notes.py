@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from trimsft.objectives import OBJECTIVES
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.scales import SCALES, Scale
 from trimsft.study.tables.summaries import Results, Summaries, in_common, labels_of

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 from trimsft.evaluate.compare import AVERAGE
 from trimsft.intervals import Interval
 from trimsft.objectives import BANDWIDTH, GAMMA, MARGIN
-from trimsft.study import cells, paper
+from trimsft.study import cell as cells
+from trimsft.study import paper
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.tables.summaries import Summaries, Summary, labels_of, paired, trainings
 from trimsft.tables import DOWN, UP, Cell, Table, mark_best, points

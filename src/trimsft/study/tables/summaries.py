@@ -19,7 +19,7 @@ import numpy as np
 from trimsft.evaluate.metrics import difference_bounds
 from trimsft.evaluate.scores import BenchmarkScore, load_run, over_runs, require_same_problems
 from trimsft.intervals import RESAMPLES, Array, Interval, interval_over_runs, student_t
-from trimsft.study.cells import Cell, method_name
+from trimsft.study.cell import Cell, method_name
 from trimsft.study.folder import StudyFolder
 
 Results: TypeAlias = Mapping[Cell, Sequence[BenchmarkScore]]

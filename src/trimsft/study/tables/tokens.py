@@ -19,7 +19,7 @@ from trimsft.objectives import TrimSFT
 from trimsft.objectives.paper import HIGH_WEIGHT, Setting
 from trimsft.report.tables.tokens import confidences
 from trimsft.study import paper_tables
-from trimsft.study.cells import BASE, method_name
+from trimsft.study.cell import BASE, method_name
 from trimsft.study.paper_tables import paper_model
 from trimsft.study.tables.claims import Claim, make_claim
 from trimsft.study.tables.scores import DEFAULT_BAND, STAND_IN

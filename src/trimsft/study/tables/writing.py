@@ -28,7 +28,7 @@ from trimsft.evaluate.scores import BenchmarkScore
 from trimsft.intervals import RESAMPLES
 from trimsft.objectives import OBJECTIVES
 from trimsft.runs.files import write_whole
-from trimsft.study.cells import BASE, Cell
+from trimsft.study.cell import BASE, Cell
 from trimsft.study.folder import StudyFolder
 from trimsft.study.scales import Scale
 from trimsft.study.studies import SCORES, STUDIES, TOKENS, Study, belonging, in_the_paper

@@ -4,28 +4,26 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.study.stub import SCALE, cells, finish
+from tests.study.stub import SCALE, cells, finish, is_running
 from trimsft.errors import UsageError
 from trimsft.runs import RunDirectory
 from trimsft.shipped import find_recipe
-from trimsft.study.cells import Cell
+from trimsft.study import steps
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import job as jobs
-from trimsft.study.running.job import CellJob, StepError, all_needs, command_of, is_call
-from trimsft.study.running.job import tell_nobody as quietly
-from trimsft.study.running.training import updates_of, write_token_rows
-from trimsft.study.running.workers import Task
 from trimsft.study.scales import LAB, SMALL
+from trimsft.study.steps import Job, StepError, all_needs, command_of, token_rows
 
 BOTH = frozenset({"scores", "tokens"})
 
 
-def make_job(out: Path, *, keep: bool = True) -> tuple[CellJob, Cell]:
+def make_job(out: Path, *, keep: bool = True) -> tuple[Job, Cell]:
     (cell,) = cells("good")
-    return CellJob(StudyFolder(out), replace(SCALE, keep_weights=keep), BOTH, {cell.name: cell}), cell
+    return Job(StudyFolder(out), replace(SCALE, keep_weights=keep), BOTH), cell
 
 
 def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
@@ -40,7 +38,7 @@ def test_steps_that_are_done_are_not_missing(tmp_path: Path) -> None:
     assert job.missing(cell) == []
     more = replace(job, scale=replace(job.scale, benchmarks=("toy", "another")))
     assert more.missing(cell) == ["evaluate"]
-    job.do(Task(cell.name), quietly)
+    job.run(cell)
     assert job.folder.read_failure(cell) == "", "a done cell has none any more"
 
 
@@ -55,19 +53,18 @@ def test_weights_go_once_nothing_needs_them(tmp_path: Path, keep: bool) -> None:
         path.touch()
     run.mark_finished()
     job.folder.tokens(cell).touch()
-    replace(job, needs=all_needs(job.scale, {"tokens"})).do(Task(cell.name), quietly)
+    replace(job, needs=all_needs(job.scale, {"tokens"})).run(cell)
     assert weights.exists(), "there are no scores yet"
     finish(job, cell)
     assert all_needs(job.scale, {"scores"}) == (BOTH if not keep else {"scores"})
-    assert job.do(Task(cell.name), quietly) == {}
+    assert job.run(cell) == {} and job.missing(cell) == []
     assert (weights.exists(), checkpoint.exists(), config.exists()) == (keep, keep, True)
-    assert job.missing(cell) == []
     if not keep:
         with pytest.raises(UsageError, match="its weights were deleted after its evaluation; to measure more, remove"):
-            job.take(cell, "evaluate", quietly)
+            job.take(cell, "evaluate")
 
 
-def test_with_gpus_a_step_is_a_process_of_its_own_and_hands_back_why_it_failed(
+def test_a_step_in_its_own_process_says_why_it_failed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, cell = make_job(tmp_path)
@@ -75,26 +72,45 @@ def test_with_gpus_a_step_is_a_process_of_its_own_and_hands_back_why_it_failed(
     run = RunDirectory(job.folder.run(cell))
     run.mark_finished()
     run.write_manifest(weights="dropped")
-    with pytest.raises(StepError, match=r"^its weights were deleted after its evaluation; to measure more") as failed:
-        job.do(Task(cell.name), quietly)
-    assert not failed.value.was_killed and "Traceback" in capfd.readouterr().err
-    for code, reason, was_killed in ((3, "exit code 3", False), (-9, "killed by signal 9: too little memory?", True)):
-        monkeypatch.setattr(jobs, "launch", lambda command, code=code, **how: code)
-        with pytest.raises(StepError) as failed:
-            job.do(Task(cell.name), quietly)
-        assert str(failed.value) == f"evaluating ended ({reason})" and failed.value.was_killed is was_killed
+    with pytest.raises(StepError, match=r"^its weights were deleted after its evaluation; to measure more"):
+        job.run(cell)
+    assert "Traceback" in capfd.readouterr().err
+    for script, reason in (
+        ("import sys; sys.exit(3)", "exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "killed"),
+    ):
+        monkeypatch.setattr(steps, "command_of", lambda *_, script=script: [sys.executable, "-c", script])
+        with pytest.raises(StepError, match=f"evaluate ended .{reason}"):
+            job.run(cell)
 
 
-def test_small_models_and_those_on_a_cpu_do_without_unless_vllm_generates() -> None:
+def test_an_interrupted_step_ends_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, cell = make_job(tmp_path)
+    pid = tmp_path / "pid"
+    script = f"import os, pathlib, time; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(600)"
+
+    def interrupt(seconds: float) -> None:
+        if pid.exists() and pid.read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "command_of", lambda *_: [sys.executable, "-c", script])
+    monkeypatch.setattr(steps, "time", SimpleNamespace(sleep=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        job._take_elsewhere(cell, "train", 2)
+    assert not is_running(int(pid.read_text()))
+
+
+def test_a_step_is_a_call_where_a_process_would_take_longer(tmp_path: Path) -> None:
     for scale in (LAB, replace(LAB, device="cuda"), replace(SMALL, device="cpu", engine="transformers")):
-        assert is_call("train", scale) and is_call("evaluate", scale) and is_call("tokens", scale)
-        with_vllm = replace(scale, engine="vllm")
-        assert is_call("train", with_vllm) and not is_call("evaluate", with_vllm)
-    assert not is_call("evaluate", SMALL)
+        job = Job(StudyFolder(tmp_path), scale, BOTH)
+        assert all(map(job._is_call, ("train", "evaluate", "tokens")))
+        with_vllm = replace(job, scale=replace(scale, engine="vllm"))
+        assert with_vllm._is_call("train") and not with_vllm._is_call("evaluate")
+    assert not Job(StudyFolder(tmp_path), SMALL, BOTH)._is_call("evaluate")
 
 
-def test_several_processes_are_launched_by_accelerate_and_on_a_cpu_by_torchrun() -> None:
-    order, step = Path("order"), ["-m", "trimsft.study.running", "order"]
+def test_several_processes_are_launched_by_accelerate_or_torchrun() -> None:
+    order, step = Path("order"), ["-m", "trimsft.study.steps", "order"]
     assert command_of(order, 1, "cuda") == [sys.executable, *step]
     two = command_of(order, 2, "cuda")
     accelerate = ["-m", "accelerate.commands.launch", "--config_file", str(find_recipe("accelerate/fsdp2.yaml"))]
@@ -104,18 +120,17 @@ def test_several_processes_are_launched_by_accelerate_and_on_a_cpu_by_torchrun()
 
 def test_updates_are_known_beforehand_where_the_data_is_the_labs() -> None:
     sft = Cell(model="lab", objective="sft")
-    assert updates_of(LAB, sft) == 50 and updates_of(SMALL, Cell(model="smollm2", objective="sft")) == 0
-    assert updates_of(LAB, replace(sft, fields=(("num_train_epochs", 2), ("per_device_train_batch_size", "25")))) == 96
-    assert updates_of(LAB, Cell(model="lab", objective="base")) == 0
+    assert LAB.updates_of(sft) == 50 and SMALL.updates_of(Cell(model="smollm2", objective="sft")) == 0
+    assert LAB.updates_of(replace(sft, fields=(("num_train_epochs", 2), ("per_device_train_batch_size", "25")))) == 96
 
 
-def test_tokens_are_measured_on_the_same_training_rows_in_every_cell(tmp_path: Path) -> None:
+def test_every_cell_measures_the_same_rows(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path)
-    rows, rendering = write_token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
+    rows, rendering = token_rows(folder, LAB, Cell(model="lab", objective="sft", seed=2))
     trained = {json.loads(line)["problem"] for line in folder.training_data(0).read_text().splitlines()}
     assert len(rows) == LAB.table_rows and {row["problem"] for row in rows} <= trained
     losses = {"assistant_only_loss": False, "completion_only_loss": None}
     cut = {"max_length": 256, "truncation_mode": "keep_start"}
     assert rendering == {"template": "auto", "system_prompt": None, **cut, **losses}
-    again, _ = write_token_rows(folder, LAB, Cell(model="lab", objective="base"))
+    again, _ = token_rows(folder, LAB, Cell(model="lab", objective="base"))
     assert again == rows

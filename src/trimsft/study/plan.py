@@ -6,19 +6,18 @@ plan.hours, plan.notes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimsft.errors import UsageError
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
+from trimsft.study.checks import check_cells
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.checks import refuse_lost_weights
-from trimsft.study.running.execution import in_order
-from trimsft.study.running.job import CellJob, all_needs
-from trimsft.study.running.training import model_path, training_settings
+from trimsft.study.run import StudySettings, in_order
 from trimsft.study.scales import Scale
+from trimsft.study.steps import Job, all_needs, model_path, training_settings
 
 if TYPE_CHECKING:
     from trimsft.train.settings import Settings
@@ -55,9 +54,15 @@ class StudyPlan:
         return {**asdict(self), "gpu_hours": self.hours}
 
 
-def join_plans(plans: Iterable[StudyPlan]) -> StudyPlan:
-    """Add up plans of cells that have nothing in common."""
-    plans = list(plans)
+def plan_study(settings: StudySettings) -> StudyPlan:
+    """Plan the studies together, cells that they share once; nothing is written."""
+    studies, scale, folder = settings.prepare()
+    needs: dict[Cell, frozenset[str]] = {}
+    for study in studies:
+        for cell in study.cells(scale):
+            needs[cell] = needs.get(cell, frozenset()) | study.needs
+    by_kind = {kind: [cell for cell in needs if needs[cell] == kind] for kind in needs.values()}
+    plans = [plan_cells(cells, scale, folder, kind, settings.gpu_kind) for kind, cells in by_kind.items()]
     notes = list(dict.fromkeys(note for plan in plans for note in plan.notes))
     return StudyPlan([cell for plan in plans for cell in plan.cells], sum(plan.already_done for plan in plans), notes)
 
@@ -67,8 +72,8 @@ def plan_cells(
 ) -> StudyPlan:
     """Plan every cell that is not done; refuses a training that cannot fit on the named GPUs."""
     ordered = in_order(cells)
-    job = CellJob(folder, scale, all_needs(scale, needs), {cell.name: cell for cell in ordered})
-    refuse_lost_weights(job)
+    job = Job(folder, scale, all_needs(scale, needs))
+    check_cells(job, ordered, is_here=False)
     missing = {cell: steps for cell in ordered if (steps := job.missing(cell))}
     done = len(ordered) - len(missing)
     if gpus is None:

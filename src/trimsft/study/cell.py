@@ -5,8 +5,8 @@
     >>> Cell(model="lab", objective="trim", fields=(("margin", 1.5),)) == Cell(model="lab", objective="trim")
     True
 
-What an objective takes and is not given stands at its default, so that one training is one cell in every study. Of an
-objective of one's own only what is given stands there: cells are read from folders, which must not load its code.
+What an objective takes and is not given stands at its default, so that one training is one cell in every study. Of a
+user's own objective only what is given stands there: cells are read from folders, which must not load its code.
 
     >>> Cell(model="lab", objective="my_module:MyObjective").name
     'lab/my_module+MyObjective/seed0'
@@ -53,7 +53,7 @@ class Cell:
         object.__setattr__(self, "fields", tuple(sorted(self._complete(fields).items())))
 
     def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Add the objective's own parameters; refuse what has no effect."""
+        """Add the objective's own parameters; refuse what has no effect: it would train one thing under two names."""
         refuse_secrets(fields)
         if own := next((name for name in fields if name in OWN), None):
             raise UsageError(f"{own!r} belongs to the cell itself or to its study", field="fields", hint="leave it out")
@@ -73,14 +73,14 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """A relative path, readable and of this cell alone."""
+        """Return a relative path, readable and of this cell alone."""
         shown = sorted(self.fields, key=lambda field: field_rank(field[0]))
         method = "-".join([self.folder_name, *(f"{name}{_text(value)}" for name, value in shown)])
         return f"{self.model}/{method}/seed{self.seed}"
 
     @property
     def folder_name(self) -> str:
-        """The objective as part of a path."""
+        """Return the objective as part of a path."""
         return self.objective.replace(":", "+")
 
     @property
@@ -89,29 +89,29 @@ class Cell:
 
     @property
     def setting(self) -> Cell:
-        """What is trained, whatever the seed: the cell of seed 0."""
+        """Return what is trained, whatever the seed: the cell of seed 0."""
         return replace(self, seed=0)
 
     @property
     def band(self) -> tuple[float, float] | None:
-        """(margin, bandwidth) of a trimmed objective."""
+        """Return (margin, bandwidth) of a trimmed objective."""
         margin, bandwidth = self.get("margin"), self.get("bandwidth")
         return (float(margin), float(bandwidth)) if self.objective in BANDED else None
 
     @property
     def shared_fields(self) -> tuple[tuple[str, Any], ...]:
-        """The fields that are no objective's own, which SFT is trained with as well."""
+        """Return the fields that are no objective's own, which SFT is trained with as well."""
         return tuple(entry for entry in self.fields if entry[0] not in PARAMETERS)
 
     @property
     def label(self) -> str:
-        """TrimSFT (margin 1, bandwidth 0.5)."""
+        """Return "TrimSFT (margin 1, bandwidth 0.5)"."""
         order = sorted(self.fields, key=lambda entry: field_rank(entry[0]))
         settings = ", ".join(f"{name} {shown(value)}" for name, value in order)
         return f"{method_name(self.objective)}{f' ({settings})' if settings else ''}"
 
     def get(self, field: str, default: Any = None) -> Any:
-        """The value of a field that differs from the scale's."""
+        """Return the value of a field that differs from the scale's."""
         return dict(self.fields).get(field, default)
 
     def as_dict(self) -> dict[str, Any]:
@@ -119,12 +119,12 @@ class Cell:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Cell:
-        """What `as_dict` wrote."""
+        """Read what `as_dict` wrote."""
         return cls(**{**record, "fields": tuple(record["fields"].items())})
 
 
 def takes_of(objective: str) -> tuple[str, ...]:
-    """The fields that an objective takes, which loads one of one's own; an unknown one is refused with the nearest."""
+    """Return the fields that an objective takes; loads a user's own, refuses an unknown one with the nearest."""
     known = parameters_of(objective)
     return tuple(name for name in PARAMETERS if name in known)
 
@@ -144,7 +144,7 @@ def check_objectives(names: Sequence[str], *, field: str) -> None:
 
 
 def method_name(objective: str) -> str:
-    """What tables call an objective, or the base."""
+    """Return what tables call an objective, or the base."""
     return "Base" if objective == BASE else display_name(objective)
 
 
@@ -168,17 +168,17 @@ def _without_effect(name: str, value: Any, objective: str) -> UsageError:
 
 
 def field_rank(name: str) -> tuple[int, str]:
-    """The order of fields: those of objectives first."""
+    """Return the order of a field: those of objectives first."""
     return PARAMETERS.index(name) if name in PARAMETERS else len(PARAMETERS), name
 
 
 def shown(value: Any) -> str:
-    """1.5 for 1.50, and nothing for None."""
+    """Return 1.5 for 1.50, and nothing for None."""
     return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def _text(value: Any) -> str:
-    """A value as part of a file name; what cannot be one is told apart by its hash."""
+    """Return a value as part of a file name; what cannot be one is told apart by its hash."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, int | float):

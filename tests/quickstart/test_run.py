@@ -12,16 +12,15 @@ from typer.testing import CliRunner
 
 from tests import processes
 from tests.processes import finish
-from tests.study.stub import InlineCrew, StubJob
+from tests.study.conftest import inline, stubs  # noqa: F401 - fixtures
+from trimsft import quickstart
 from trimsft.cli import app
 from trimsft.errors import UsageError
 from trimsft.evaluate.scores import load_run
 from trimsft.objectives import PAPER_OBJECTIVES
+from trimsft.quickstart import METHODS, QuickstartSettings, Results, run_quickstart
 from trimsft.runs import RunDirectory
-from trimsft.study.quickstart import QuickstartSettings
-from trimsft.study.quickstart.command import METHODS, run_quickstart
-from trimsft.study.running import execution
-from trimsft.study.running.training import training_fields, training_settings
+from trimsft.study.steps import training_fields, training_settings
 
 RUNS = ("base", "sft", "trim", "auto-trim")
 SIZES: dict[str, Any] = {"rows": 24, "batch": 12, "problems": 2, "samples": 2, "max_tokens": 12, "table_rows": 2}
@@ -58,8 +57,8 @@ def test_it_leaves_ordinary_run_directories_and_says_how_far_it_is(finished: tup
         assert (out / "logs" / f"{name}.log").exists()
     assert "TrimSFT" in (out / "report.html").read_text()
     lines = [line.split("  ", 1)[1] for line in err.splitlines()]
-    assert lines[0] == "Base: evaluating" and "SFT: training" in lines
-    assert lines[-1].startswith("AutoTrim: done, average@2 ")
+    assert "SFT: training" in lines
+    assert lines[-1].startswith("Base: done, average@2 ")
 
 
 def test_it_shows_table_words_and_what_comes_next(finished: tuple[Path, str, str]) -> None:
@@ -88,15 +87,14 @@ def test_once_more_repeats_nothing_and_other_settings_are_refused(
     assert refused.exit_code == 2 and "holds a run with other settings: seed: was 0, now 3" in refused.stderr
 
 
+@pytest.mark.usefixtures("inline")
 def test_a_method_that_fails_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trimsft.study.quickstart import command
-    from trimsft.study.quickstart.scores import Results
+    def refuse(*_: object) -> Path:
+        raise OSError("no space left")
 
-    monkeypatch.setattr(execution, "CellJob", StubJob)
-    monkeypatch.setattr(execution, "make_crew", lambda job, executor, workers, cells: InlineCrew(job))
     monkeypatch.setattr("trimsft.evaluate.scores.load_run", lambda path, tiers: [])
     monkeypatch.setattr(Results, "as_dict", lambda results: dict.fromkeys(results.scores))
-    monkeypatch.setattr(command, "_try_report", lambda folder, done: (None, "no space left"))
+    monkeypatch.setattr(quickstart, "_write_page", refuse)
     (tmp_path / "sft").touch()  # where a run directory belongs
     outcome = run_quickstart(QuickstartSettings(fast=True, out=tmp_path))
     run, report = outcome.failures()

@@ -13,8 +13,7 @@ from tests.evaluate.graded import same, samples_of
 from trimsft import lab
 from trimsft.cli.quickstart import legend, main_table, other_table
 from trimsft.evaluate.scores import BenchmarkScore, score
-from trimsft.study.quickstart.following import next_commands
-from trimsft.study.quickstart.scores import Results, describe
+from trimsft.quickstart import Results, describe, next_commands
 
 TIERS = ("lab-easy", "lab-medium", "lab-hard")
 ALL = {

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from tests.study.stub import SCORES, finish, job_of
 from trimsft import cli
 from trimsft.errors import UsageError
-from trimsft.study.cells import Cell
+from trimsft.study.cell import Cell
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running.planning import plan_cells
+from trimsft.study.plan import plan_cells
 from trimsft.study.scales import LAB, PAPER
 
 CELLS = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "sft")]
@@ -21,14 +21,14 @@ CELLS = [Cell(model="Qwen2.5-Math-1.5B", objective=name) for name in ("base", "s
 def test_what_is_done_is_not_planned(tmp_path: Path) -> None:
     scale, sft = replace(LAB, benchmarks=("toy",)), Cell(model="lab", objective="sft")
     assert [cell.name for cell in plan_cells([sft], scale, StudyFolder(tmp_path), SCORES).cells] == [sft.name]
-    finish(job_of(tmp_path, scale=scale), sft)
+    finish(job_of(tmp_path, scale), sft)
     plan = plan_cells([sft], scale, StudyFolder(tmp_path), SCORES)
     assert (plan.cells, plan.already_done, plan.hours) == ([], 1, 0)
 
 
 def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
     plan = plan_cells(CELLS, PAPER, StudyFolder(tmp_path / "out"), SCORES, "2xA6000")
-    base, sft = plan.cells
+    sft, base = plan.cells
     assert base.generated_tokens == sft.generated_tokens == (500 + 675 + 272 + 83 + 30) * 9 * 700
     assert (base.trained_tokens, sft.trained_tokens) == (0, 20_000 * 526)
     # recomputed layers: 8 operations for each parameter and token; then one of two GPUs waits for the other
@@ -37,7 +37,7 @@ def test_tokens_and_hours_of_the_paper(tmp_path: Path) -> None:
     assert "to download: Qwen/Qwen2.5-Math-1.5B, licence apache-2.0; the hub cannot be reached" in plan.notes
     assert "Qwen2.5-Math-1.5B: about 15 GiB of each GPU in training" in plan.notes
     once = replace(PAPER, defaults={**PAPER.defaults, "max_steps": 100})
-    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[1]
+    short = plan_cells(CELLS, once, StudyFolder(tmp_path / "out"), SCORES, "2xA6000").cells[0]
     assert short.trained_tokens == 100 * 24 * 526
     assert not (tmp_path / "out").exists()
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.study.stub import finish, job_of
 from trimsft.errors import UsageError
-from trimsft.study.cells import Cell
+from trimsft.study import checks, run
+from trimsft.study.cell import Cell
+from trimsft.study.checks import check_at_hand, check_settings, with_attention
 from trimsft.study.folder import StudyFolder
-from trimsft.study.running import checks, execution
-from trimsft.study.running.checks import check_at_hand, check_settings, with_attention
-from trimsft.study.running.execution import run_cells
-from trimsft.study.running.training import training_settings
+from trimsft.study.run import run_cells
 from trimsft.study.scales import LAB, PAPER, SMALL, Scale
+from trimsft.study.steps import training_settings
 
 QWEN = "Qwen2.5-Math-1.5B"
 
@@ -91,8 +91,8 @@ def test_an_engine_that_is_not_here_is_refused_before_anything_is_trained(
     with pytest.raises(UsageError, match="engine: is not installed, got 'vllm'; see trimsft doctor, or let auto take"):
         run_cells([Cell(model="lab", objective="sft")], scale, StudyFolder(tmp_path / "out"))
     assert not list((tmp_path / "out").iterdir())
-    monkeypatch.setattr(execution, "make_crew", lambda *what: pytest.fail("none is needed"))
-    job = job_of(tmp_path / "done", scale=replace(LAB, engine="vllm", benchmarks=("toy",)))
+    monkeypatch.setattr(run, "make_pool", lambda *what: pytest.fail("none is needed"))
+    job = job_of(tmp_path / "done", replace(LAB, engine="vllm", benchmarks=("toy",)))
     finish(job, Cell(model="lab", objective="sft"))
     outcome = run_cells([Cell(model="lab", objective="sft")], job.scale, job.folder)
     assert len(outcome.done) == 1, "what is evaluated needs no engine"

@@ -1,0 +1,144 @@
+"""Where cells run on this machine: a process for each core, or for each group of GPUs that a training takes.
+
+with LocalPool(environments(job, cells, workers=None)) as pool:
+    future = pool.submit(job, cell)
+    pool.result(future)                   # Result(state="done", ...)
+
+A process does one cell after the other; one that has died, or whose cell has failed on a GPU, is replaced. All end
+with the one that started them, however that ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from trimsft.errors import UsageError
+from trimsft.evaluate.engines.several import VISIBLE, visible_gpus
+from trimsft.signals import heed, interruption
+from trimsft.study.cell import Cell
+from trimsft.study.steps import ENDING, Job, Result, redirect_output
+
+MOST = 6  # processes on the cores: each takes most of a gigabyte
+QUIET = {"TOKENIZERS_PARALLELISM": "false", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
+
+def environments(job: Job, cells: Sequence[Cell], workers: int | None) -> list[dict[str, str]]:
+    """Return the variables of each process: the GPUs it may see, or one core and none."""
+    scale = job.scale
+    largest = max(cells, key=scale.gpus_of)
+    need = scale.gpus_of(largest)
+    common = QUIET | ({"HF_HUB_OFFLINE": "1"} if scale.is_lab else {})
+    if scale.device == "cpu":
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        fit = min(len(cells), MOST, cores // need) if scale.is_lab else 1  # others may not fit into memory
+        # one thread each, so that figures are the same everywhere
+        return [common | {"OMP_NUM_THREADS": "1", VISIBLE: ""}] * (workers or max(1, fit))
+    devices = visible_gpus()
+    if not devices:
+        raise UsageError("needs a GPU, and there is none", field="device", value="cuda", remedy=("device", "cpu"))
+    if need > len(devices):
+        problem = f"{largest.name} needs {need} GPUs and there are {len(devices)}"
+        raise UsageError(problem, field="gpus", remedy=("gpus", len(devices)))
+    groups = [",".join(devices[first : first + need]) for first in range(0, len(devices) - need + 1, need)]
+    # more processes than groups share GPUs: for models that leave room, and only where the user says so
+    return [common | {VISIBLE: groups[number % len(groups)]} for number in range(workers or len(groups))]
+
+
+class LocalPool:
+    """Processes on this machine, a pool of one for each environment, so that one that dies costs no other its cell."""
+
+    def __init__(self, environments: Sequence[Mapping[str, str]]) -> None:
+        self._free = list(range(len(environments)))
+        self._environments = environments
+        self._pools: dict[int, ProcessPoolExecutor] = {}
+        self._places: dict[Future[Result], int] = {}
+        self._others = set(multiprocessing.active_children())
+
+    def has_room(self) -> bool:
+        return bool(self._free)
+
+    def submit(self, job: Job, cell: Cell) -> Future[Result]:
+        place = self._free.pop(0)
+        if place not in self._pools:
+            spawn = multiprocessing.get_context("spawn")
+            given = (dict(self._environments[place]),)
+            self._pools[place] = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=given)
+        with _signals_blocked():
+            future = self._pools[place].submit(job.attempt, cell)
+        self._places[future] = place
+        return future
+
+    def result(self, future: Future[Result]) -> Result:
+        """Return what came of a cell whose future is done; its process is free for the next one."""
+        place = self._places.pop(future)
+        self._free.insert(0, place)
+        try:
+            result = future.result()
+        except BrokenProcessPool:
+            result = Result("failed", "its process was killed: too little memory?")
+        if result.state == "failed":  # it may hold memory still
+            self._pools.pop(place).shutdown(wait=False)
+        return result
+
+    def __enter__(self) -> LocalPool:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        children = set(multiprocessing.active_children()) - self._others
+        if self._places:
+            for child in children:
+                child.terminate()
+        end = time.monotonic() + ENDING
+        for child in children:
+            child.join(max(0.0, end - time.monotonic()))
+            child.kill()
+            child.join()
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Hold signals back while a process starts: none is lost between two, and Ctrl-C is left to this one for good."""
+    resource_tracker.ensure_running()  # its start unblocks them
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin(environment: dict[str, str]) -> None:
+    """Prepare the process of a worker."""
+    os.environ.update(environment)
+    redirect_output(Path(os.devnull))
+    heed(_end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGHUP})
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise interruption(number)
+
+
+def _end_with_parent() -> None:
+    """End as soon as there is no parent, even where that was killed and could ask nobody."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)  # a training saves, a launcher ends its ranks
+    time.sleep(ENDING)
+    os._exit(1)

@@ -1,0 +1,357 @@
+"""What `trimsft study` does: settings in, outcomes out; and how cells are run, side by side, until all are done.
+
+settings = StudySettings(names=("main",), seeds=3)
+for outcome in run_study(settings):
+    outcome.cells.done, outcome.failures(), outcome.files
+
+Whoever runs the same study in the same folder, on this machine or on another one, takes other cells. At the end each
+waits for those that others work on, and takes over what a dead one has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimsft.errors import RunError, UsageError, one_line
+from trimsft.options import option, unknown_name
+from trimsft.runs import holder_of
+from trimsft.study.cell import Cell, check_objectives
+from trimsft.study.checks import check_at_hand, check_cells, check_settings, with_attention
+from trimsft.study.folder import StudyFolder
+from trimsft.study.pools import LocalPool, environments
+from trimsft.study.scales import Scale, ScaleOptions
+from trimsft.study.steps import Job, Result, all_needs
+from trimsft.study.studies import WEIGHED, Study, belonging, find_studies, left_out_models, objectives_study
+
+if TYPE_CHECKING:
+    from trimsft.study.ray_pool import RayPool
+
+EXECUTORS = ("local", "ray")
+POLL = 0.5  # seconds between two looks at the files of cells under way
+
+
+# ---- cells
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change in the state of a cell."""
+
+    cell: Cell
+    state: str  # waiting, running, elsewhere, retrying, done, failed
+    note: str = ""  # the stage, who has it, or why it failed
+    done: int = 0
+    total: int = 0
+
+
+OnEvent = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """Do nothing with an event."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of cells came to."""
+
+    folder: StudyFolder
+    done: dict[Cell, Path] = field(default_factory=dict)
+    failed: dict[Cell, str] = field(default_factory=dict)
+    seconds: dict[Cell, dict[str, float]] = field(default_factory=dict)
+    """For this start: cell, step, seconds; nothing for what was there already or was done elsewhere."""
+
+    def failures(self, label: Callable[[Cell], str] = lambda cell: cell.name) -> list[str]:
+        """Return a line for each, with where to read more."""
+        return [
+            f"{label(cell)}: {reason}; see {self.folder.log(cell)}; rerun the command to try it again"
+            for cell, reason in self.failed.items()
+        ]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    scale: Scale,
+    folder: StudyFolder,
+    *,
+    needs: frozenset[str] = frozenset({"scores"}),
+    executor: str = "local",
+    workers: int | None = None,
+    retries: int = 1,
+    on_event: OnEvent = ignore,
+) -> Outcome:
+    """Do what is missing of each cell; raises `RunError` where the folder holds another scale.
+
+    Args:
+        needs: of "scores" and "tokens".
+        executor: "local", processes on this machine; "ray", tasks on a cluster that shares the file system.
+        workers: cells side by side; by default as many as fit.
+        retries: how often a failed cell is tried again.
+        on_event: called with every change.
+    """
+    needs, cells, outcome = all_needs(scale, needs), in_order(cells), Outcome(folder)
+    for cell in cells:
+        scale.at(cell.model)
+    # tasks of a cluster have a working directory of their own
+    job = Job(replace(folder, out=folder.out.absolute()), with_attention(scale, folder), needs)
+    check_cells(job, cells, is_here=executor == "local")
+    missing = [cell for cell in cells if job.missing(cell)]
+    pool = make_pool(job, missing, executor, workers) if missing else None  # refuses before anything is written
+    with pool or nullcontext():
+        folder.settle(job.scale)
+        folder.remember(cells, needs)
+        for cell in cells:
+            if cell in missing:
+                on_event(Event(cell, "waiting"))
+            else:
+                outcome.done[cell] = folder.run(cell)
+                on_event(Event(cell, "done", "before"))
+        if pool is not None:
+            _run_missing(missing, job, pool, retries, outcome, on_event)
+    return outcome
+
+
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Return each once, seed by seed; a base, which takes the least time, is last: no process then waits for long."""
+    return sorted(dict.fromkeys(cells), key=lambda cell: (cell.seed, cell.is_base))
+
+
+def make_pool(job: Job, cells: Sequence[Cell], executor: str, workers: int | None) -> LocalPool | RayPool:
+    """Return who does the work: processes here, or tasks of a cluster."""
+    if executor == "ray":
+        from trimsft.study.ray_pool import RayPool
+
+        return RayPool(job, cells, workers)
+    if executor != "local":
+        raise unknown_name("executor", executor, EXECUTORS)
+    return LocalPool(environments(job, cells, workers))
+
+
+def _run_missing(
+    cells: Sequence[Cell], job: Job, pool: LocalPool | RayPool, retries: int, outcome: Outcome, on_event: OnEvent
+) -> None:
+    """Give cells to the pool until each is done, here or elsewhere, or has failed too often."""
+    waiting, elsewhere = list(cells), set[Cell]()
+    running: dict[Future[Result], Cell] = {}
+    attempts, latest = dict.fromkeys(cells, 0), dict[Cell, Event]()
+
+    def settle(cell: Cell, note: str = "") -> None:
+        outcome.done[cell] = outcome.folder.run(cell)
+        on_event(Event(cell, "done", note))
+
+    while waiting or running or elsewhere:
+        while waiting and pool.has_room():
+            cell = waiting.pop(0)
+            running[pool.submit(job, cell)] = cell
+        for cell in running.values():
+            if missing := job.missing(cell):
+                event = Event(cell, "running", *outcome.folder.progress(cell, missing[0], job.scale))
+                if event != latest.get(cell):
+                    latest[cell] = event
+                    on_event(event)
+        for future in wait(running, timeout=POLL, return_when=FIRST_COMPLETED).done:
+            cell, result = running.pop(future), pool.result(future)
+            if result.state == "done":
+                if result.seconds:
+                    outcome.seconds[cell] = dict(result.seconds)
+                settle(cell)
+            elif result.state == "elsewhere":
+                elsewhere.add(cell)
+                on_event(Event(cell, "elsewhere", result.note))
+            else:
+                with suppress(OSError, RunError):  # what keeps a cell from its folder keeps this note from it, too
+                    outcome.folder.note_failure(cell, result.note)
+                attempts[cell] += 1
+                if attempts[cell] <= retries:
+                    waiting.append(cell)
+                    on_event(Event(cell, "retrying", result.note))
+                else:
+                    outcome.failed[cell] = result.note
+                    on_event(Event(cell, "failed", result.note))
+        for cell in list(elsewhere):
+            if not job.missing(cell):
+                elsewhere.remove(cell)
+                settle(cell, "elsewhere")
+            elif holder_of(job.folder.claim(cell)) is None:  # who had it has ended
+                elsewhere.remove(cell)
+                waiting.append(cell)
+
+
+@dataclass(frozen=True)
+class CellState:
+    """One cell as it is now."""
+
+    cell: Cell
+    state: str  # running, failed, missing or done
+    note: str  # the stage and who is at it; why it failed; what is still to do of one that has begun
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"cell": self.cell.name, **self.cell.as_dict(), "state": self.state, "note": self.note}
+
+
+def read_status(out: Path) -> list[CellState]:
+    """Return every cell that was asked for in a folder, also while others work on it, on whatever machine."""
+    folder = StudyFolder(out)
+    scale, states = folder.read_scale(), []
+    for cell, needs in folder.asked_for().items():
+        # what is done comes first: a finished cell may be looked at again
+        if not (missing := folder.missing(cell, scale, all_needs(scale, needs))):
+            states.append(CellState(cell, "done", ""))
+        elif holder := holder_of(folder.claim(cell)):
+            stage, done, _ = folder.progress(cell, missing[0], scale)
+            states.append(CellState(cell, "running", f"{stage}{f' {done}' if done else ''}, {holder}"))
+        elif reason := folder.read_failure(cell):
+            states.append(CellState(cell, "failed", reason))
+        else:
+            is_begun = missing[0] != "train" and not cell.is_base
+            states.append(CellState(cell, "missing", f"still to do: {', '.join(missing)}" if is_begun else ""))
+    return states
+
+
+# ---- studies
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ScaleOptions):
+    """A scale, and how and where its cells are run."""
+
+    out: Path | None = option(
+        None, help="Folder for everything (default: runs/study-SCALE, or runs/sweep-SCALE); what is there is kept."
+    )
+    executor: str = option("local", help="Where cells run: here, or on a cluster (RAY_ADDRESS).", choices=EXECUTORS)
+    workers: int | None = option(None, help="Cells side by side (default: one on each core or group of GPUs).", least=1)
+    retries: int = option(1, help="How often a cell that fails is tried again.", least=0)
+
+    def folder(self, kind: str) -> StudyFolder:
+        """Return the folder; studies of one scale share it, and their cells."""
+        return StudyFolder(self.out or Path("runs") / f"{kind}-{self.scale}{'-smoke' if self.smoke else ''}")
+
+    def refuse_gpu_kind(self) -> None:
+        """Refuse a kind of GPUs, which is for a plan; a study takes those that are there."""
+        if self.gpu_kind is not None:
+            raise UsageError("names a kind, which is for --dry-run", field="gpus", value=self.gpus)
+
+    def run(
+        self, cells: Sequence[Cell], scale: Scale, folder: StudyFolder, needs: frozenset[str], on_event: OnEvent
+    ) -> Outcome:
+        """Do what is missing of the cells, here or on a cluster."""
+        where = {"executor": self.executor, "workers": self.workers, "retries": self.retries}
+        return run_cells(cells, scale, folder, needs=needs, on_event=on_event, **where)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(RunOptions):
+    """What `trimsft study run` is asked for."""
+
+    names: tuple[str, ...] = option(argument="NAMES", help="Studies, see trimsft study list; or all.")
+    objectives: tuple[str, ...] = option(
+        (),
+        flags=("--objective",),
+        metavar="NAME",
+        help="Of the study 'objectives': what it compares, by name or as my_module:MyObjective; repeat it for several.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objectives:
+            if not any(study.is_open for study in find_studies(self.names)):
+                hint = "it is for trimsft study run objectives"
+                raise UsageError("has no effect here", field="objectives", value=self.objectives[0], hint=hint)
+            check_objectives(self.objectives, field="objectives")
+
+    def studies(self) -> list[Study]:
+        own = objectives_study(self.objectives or WEIGHED)
+        return [own if study.is_open else study for study in find_studies(self.names)]
+
+    def prepare(self) -> tuple[list[Study], Scale, StudyFolder]:
+        """Return what is to be run and where, after a look at everything that asks nobody."""
+        studies, scale, folder = self.studies(), self.to_scale(), self.folder("study")
+        check_settings(scale, folder, [cell for study in studies if study.is_open for cell in study.runs(scale)])
+        return studies, scale, folder
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a study came to."""
+
+    study: str
+    cells: Outcome
+    files: list[Path] = field(default_factory=list)  # tables, figures, report
+    table_error: str = ""
+
+    def failures(self) -> list[str]:
+        """Return a line for each, with where to read more."""
+        lines = self.cells.failures()
+        return [*lines, f"tables of {self.study}: {self.table_error}"] if self.table_error else lines
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "out": str(self.cells.folder.out),
+            "done": {cell.name: str(path) for cell, path in self.cells.done.items()},
+            "failed": {cell.name: reason for cell, reason in self.cells.failed.items()},
+            "seconds": {cell.name: steps for cell, steps in self.cells.seconds.items()},
+            "files": [str(path) for path in self.files],
+        }
+
+
+def run_study(settings: StudySettings, *, on_event: OnEvent = ignore) -> list[StudyOutcome]:
+    """Do what is missing of each study and write its tables; what cannot be is refused before anything is run.
+
+    Args:
+        on_event: called with every change of a cell.
+    """
+    settings.refuse_gpu_kind()
+    studies, scale, folder = settings.prepare()
+    check_at_hand(scale)
+    outcomes = []
+    for study in studies:
+        outcome = settings.run(study.cells(scale), scale, folder, study.needs, on_event)
+        files, error = list[Path](), ""
+        try:
+            if outcome.done:
+                files = rebuild_tables(study.name, folder.out, focus=scale.focus_model, load=settings.objectives)
+        except Exception as failure:  # the runs are worth more than their table, which can be made again
+            error = f"{one_line(failure)}; trimsft study table {study.name} {folder.out}"
+        outcomes.append(StudyOutcome(study.name, outcome, files, error))
+    return outcomes
+
+
+def study_notes(settings: StudySettings) -> list[str]:
+    """Return a sentence for studies that do not take every model of the scale: which they take."""
+    return left_out_models(settings.studies(), settings.to_scale())
+
+
+def rebuild_tables(name: str, out: Path, *, focus: str = "", load: Collection[str] = ()) -> list[Path]:
+    """Write the tables of a study from what is finished in a folder, whoever asked for it and when.
+
+    Args:
+        focus: the model of a study that takes one only; by default the folder's first.
+        load: a user's own objectives whose code may be loaded, since the user has named them.
+    """
+    from trimsft.study.tables.writing import write_study
+
+    (study,), folder = find_studies([name]), StudyFolder(out)
+    scale = folder.read_scale()
+    scale = replace(scale, focus=focus or scale.focus)
+    return write_study(study, scale, belonging(folder.asked_for(), [study], scale), out, load=load)
+
+
+def describe_study(name: str, options: ScaleOptions) -> dict[str, Any]:
+    """Return one study at one scale, for people and programs."""
+    (study,), scale = find_studies([name]), options.to_scale()
+    return {
+        "study": study.name,
+        "title": study.title,
+        "paper": list(study.paper),
+        "needs": sorted(study.needs),
+        "scale": scale.name,
+        "models": {name: at.path or at.recipe for name, at in scale.models.items()},
+        "benchmarks": list(scale.benchmarks),
+        "cells": [cell.name for cell in study.cells(scale)],
+    }

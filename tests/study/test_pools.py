@@ -1,0 +1,117 @@
+"""Processes of this machine: each has its device, one that dies costs no other its cell, none outlives its parent."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.processes import ROOT
+from tests.study.stub import SCALE, StubJob, cells, is_running, job_of, wait_until_gone
+from trimsft.errors import UsageError
+from trimsft.study import pools
+from trimsft.study.cell import Cell
+from trimsft.study.pools import LocalPool, environments
+from trimsft.study.scales import LAB, PAPER
+from trimsft.study.steps import Result
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from tests.study.stub import cells, job_of
+from trimsft.study.pools import LocalPool
+if __name__ == "__main__":
+    with LocalPool([{}]) as pool:
+        pool.submit(job_of(Path(sys.argv[1])), *cells("launching"))
+        time.sleep(600)
+"""
+BOTH = cells("good", seeds=2)
+
+
+def wait_for(done: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_core_or_a_group_of_gpus_for_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    job = job_of(tmp_path)
+    one = environments(job, BOTH, None)
+    assert len(one) == 2 and one[0]["OMP_NUM_THREADS"] == "1" and one[0]["CUDA_VISIBLE_DEVICES"] == ""
+    assert len(environments(job, cells("good", seeds=9), None)) == pools.MOST
+    assert len(environments(replace(job, scale=replace(SCALE, rows=None)), BOTH, None)) == 1, "may not fit into memory"
+    assert len(environments(job, BOTH, 5)) == 5
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,7")
+    paper = [Cell(model="Qwen2.5-Math-1.5B", objective="sft")]
+    two = StubJob(job.folder, PAPER, job.needs)
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in environments(two, paper, None)] == ["0,1", "2,3"]
+    lab = StubJob(job.folder, replace(LAB, device="cuda"), job.needs)
+    shared = environments(lab, [Cell(model="lab", objective="sft")], 7)
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1", "2", "3", "7", "0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UsageError, match=r"gpus: Qwen.* needs 2 GPUs and there are 1"):
+        environments(two, paper, None)
+
+
+def test_a_process_that_dies_costs_no_other_its_cell(tmp_path: Path) -> None:
+    job = job_of(tmp_path)
+    dying, good = cells("dying", "good")
+    with LocalPool([{}, {}]) as pool:
+        futures = [pool.submit(job, cell) for cell in (dying, good)]
+        assert not pool.has_room()
+        assert pool.result(futures[0]) == Result("failed", "its process was killed: too little memory?")
+        assert pool.result(futures[1]).state == "done"
+        assert pool.result(pool.submit(job, *cells("bad"))).note == "learning_rate: must not be below 0, got -1"
+        assert pool.result(pool.submit(job, *cells("flaky"))).state == "failed"
+        assert pool.result(pool.submit(job, *cells("flaky"))).state == "done"
+        assert "StepError" in job.folder.log(*cells("bad")).read_text()
+    assert multiprocessing.active_children() == []
+
+
+def test_an_interruption_ends_the_cell_and_its_process(tmp_path: Path) -> None:
+    (cell,) = cells("launching")
+    job = job_of(tmp_path)
+    launched = job.folder.run(cell) / "pid"
+    with LocalPool([{}]) as pool:  # and it is left before the cell is done
+        pool.submit(job, cell)
+        wait_for(lambda: launched.exists() and launched.read_text())
+        (worker,) = multiprocessing.active_children()
+        os.kill(worker.pid or 0, signal.SIGINT)  # a terminal's Ctrl-C reaches every process
+        worker.join(0.3)
+        assert worker.is_alive(), "Ctrl-C is left to its parent"
+    wait_until_gone(int(launched.read_text()))
+    assert multiprocessing.active_children() == []
+
+
+def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+    launched = job_of(tmp_path).folder.run(*cells("launching")) / "pid"
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path)], env={**os.environ, **path}) as parent:
+        wait_for(lambda: launched.exists() and launched.read_text())
+        pid = int(launched.read_text())
+        assert is_running(pid)
+        parent.kill()
+    wait_until_gone(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_a_process_has_started(number: signal.Signals) -> None:
+    caught: list[str] = []
+    before = signal.signal(number, lambda *_: caught.append("signal"))
+    try:
+        with pools._signals_blocked():
+            signal.raise_signal(number)
+            caught.append("started")
+    finally:
+        signal.signal(number, before)
+    assert caught == ["started", "signal"]

@@ -1,0 +1,77 @@
+"""Cells on a real local cluster of Ray: done, tried again, failed, and what each asks for."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT
+from tests.study.stub import SCALE, cells, job_of, wait_until_gone
+from tests.study.test_pools import wait_for
+from trimsft.errors import UsageError
+from trimsft.study.cell import Cell
+from trimsft.study.folder import StudyFolder
+from trimsft.study.ray_pool import RESOURCES, RayPool, resources_of
+from trimsft.study.run import Event, run_cells
+from trimsft.study.scales import PAPER
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # ray and its packages have many
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{ROOT / 'src'}{os.pathsep}{ROOT}")
+        patch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        patch.delenv("RAY_ADDRESS", raising=False)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield ray
+        ray.shutdown()
+
+
+@pytest.mark.usefixtures("stubs")
+def test_cells_are_done_tried_again_and_failed(cluster: Any, tmp_path: Path) -> None:
+    events: list[Event] = []
+    flaky, dying = asked = cells("flaky", "dying")
+    folder = StudyFolder(tmp_path)
+    outcome = run_cells(asked, SCALE, folder, executor="ray", retries=1, on_event=events.append)
+    assert set(outcome.done) == {flaky} and set(outcome.failed) == {dying}
+    assert outcome.failed[dying].startswith("its process ended (")
+    assert [len(list(folder.run(cell).glob("attempt-*"))) for cell in asked] == [2, 2]
+    assert "StepError" in folder.log(flaky).read_text()
+    assert cluster.is_initialized()  # whoever has started it ends it
+
+
+def test_what_a_task_has_launched_ends_when_it_is_cancelled(cluster: Any, tmp_path: Path) -> None:
+    (cell,) = cells("launching")
+    job = job_of(tmp_path)
+    launched = job.folder.run(cell) / "pid"
+    with RayPool(job, [cell], None) as pool:
+        pool.submit(job, cell)
+        wait_for(lambda: launched.exists() and launched.read_text())
+    wait_until_gone(int(launched.read_text()))
+
+
+def test_a_cell_that_no_machine_has_room_for_is_refused(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RESOURCES, '{"a100": 1}')
+    paper = Cell(model="Qwen2.5-Math-1.5B", objective="sft")
+    assert resources_of(job_of(tmp_path, PAPER), paper) == {"CPU": 8, "GPU": 2, "a100": 1.0}
+    words = r"executor: no machine .* what good/sft/seed0 takes \(1 CPU, 1 a100\); they have 2 CPU, 0 a100"
+    with pytest.raises(UsageError, match=words):
+        run_cells(cells("good"), SCALE, StudyFolder(tmp_path / "out"), executor="ray")
+    assert not (tmp_path / "out").exists() and cluster.is_initialized()
+
+
+def test_wrong_resources_and_a_missing_package_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RESOURCES, "two")
+    with pytest.raises(UsageError, match=r"TRIMSFT_RAY_RESOURCES: must be JSON such as .* got 'two'"):
+        resources_of(job_of(tmp_path), *cells("good"))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"executor: needs the package ray, got 'ray'; pip install 'ray\[default\]'"):
+        RayPool(job_of(tmp_path), [], None)
