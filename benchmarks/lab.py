@@ -21,7 +21,7 @@ from typing import Any
 from measuring import machine
 from rich.console import Console
 
-from trimsft.cli.quickstart import quickstart_progress
+from trimsft.cli.study import quickstart_progress
 from trimsft.evaluate.scores import over_runs
 from trimsft.intervals import Interval
 from trimsft.quickstart import QuickstartSettings, run_quickstart

@@ -52,7 +52,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & HIDDEN), out.wei
 
 
 def test_run_directories_are_imported_where_unix_is_not() -> None:
-    code = "import os, signal\ndel os.register_at_fork, signal.SIGHUP\nimport trimsft.cli.commands, trimsft.runs.files"
+    code = "import os, signal\ndel os.register_at_fork, signal.SIGHUP\nimport trimsft.cli.terminal, trimsft.runs"
     done = run_without({"fcntl", "resource", "triton"}, code)
     assert done.returncode == 0, done.stderr
 

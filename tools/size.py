@@ -55,6 +55,8 @@ def room_of(path: str) -> str | None:
     if parts[:2] != ("src", "trimsft"):
         return None
     moving = {"text": "data", "scoring": "evaluate", "paper": "study", "bench": "cli", "doctor": "cli"}
+    if parts[2] == "quickstart.py":
+        return "lab"
     return "runs" if len(parts) == 3 else moving.get(parts[2], parts[2])
 
 

@@ -53,7 +53,7 @@ __all__ = ["__version__", *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:
-    """torch takes two seconds to import and trl five: who only asks for help does not wait for them."""
+    """Import on first use: torch takes two seconds and trl five, for which who only asks for help does not wait."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)

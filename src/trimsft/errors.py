@@ -57,7 +57,7 @@ class TrimSFTError(Exception):
         return self.told_with({})
 
     def told_with(self, names: Mapping[str, str]) -> str:
-        """The message with fields called as `names` says, such as `--data` for `dataset_name`."""
+        """Return the message with fields called as `names` says, such as `--data` for `dataset_name`."""
         text = f"{names.get(self.field, self.field)}: {self.problem}" if self.field else self.problem
         if self.has_value:
             text += f", got {_short.repr(self.value)}"
@@ -80,7 +80,7 @@ def _setting(name: str, value: Any, names: Mapping[str, str]) -> str:
 
 
 def _restored(kind: type[TrimSFTError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TrimSFTError:
-    """An error that has crossed a process border, with its fields."""
+    """Return an error that has crossed a process border, with its fields."""
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(state)
     return error
@@ -135,7 +135,7 @@ class HungUp(KeyboardInterrupt):
 
 
 def exit_code(error: BaseException) -> int:
-    """What a command that ends with this error returns to its shell."""
+    """Return what a command that ends with this error returns to its shell."""
     if isinstance(error, TrimSFTError):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
@@ -144,7 +144,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def one_line(error: BaseException) -> str:
-    r"""The message on one line; the name of the class where there is none.
+    r"""Return the message on one line; the name of the class where there is none.
 
     >>> one_line(ValueError("no such file:\n  rows.jsonl")), one_line(KeyboardInterrupt())
     ('no such file: rows.jsonl', 'KeyboardInterrupt')
@@ -153,14 +153,14 @@ def one_line(error: BaseException) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text on one line that a person can read; what would act on a terminal is spelled out."""
+    """Return the text on one line that a person can read; what would act on a terminal is spelled out."""
     line = " ".join(text.split())
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what it counts.
+    """Return a number and what it counts.
 
     >>> counted(1, "row"), counted(1200, "token")
     ('1 row', '1,200 tokens')
@@ -169,5 +169,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def and_more(number: int, noun: str) -> str:
-    """How many there are beyond the one that was named."""
+    """Return how many there are beyond the one that was named."""
     return f" (and {number - 1:,} more {noun})" if number > 1 else ""

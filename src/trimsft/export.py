@@ -107,7 +107,7 @@ def _refuse_quantised(config: Any, model: str) -> None:
 
 
 def _load_tokenizer(weights: str, base: str | None) -> Any:
-    """Of an adapter the one beside it, which training puts there, or else its base's."""
+    """Load a tokenizer: of an adapter the one beside it, which training puts there, or else its base's."""
     from trimsft.data.encode import load_tokenizer
 
     if base is None:
@@ -162,7 +162,7 @@ def _let_others_read(folder: Path) -> None:
 
 @contextmanager
 def _made_beside(out: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
+    """Yield a folder to fill, which takes the name `out` on the way out; after a failure nothing is left of it."""
     beside: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def why_unreachable() -> str | None:
 
 
 def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> UsageError:
-    """The error for a model or tokenizer that could not be loaded.
+    """Return the error for a model or tokenizer that could not be loaded.
 
     Args:
         what: what was to be loaded, as `cannot load ...` goes on.
@@ -70,7 +70,7 @@ def not_loaded(what: str, name: str | Path, error: Exception, *, field: str) -> 
 
 
 def _is_of_network(error: BaseException | None) -> bool:
-    """Whether an error began with something that is not stored here and could not be fetched."""
+    """Return whether an error began with something that is not stored here and could not be fetched."""
     import httpx
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 

@@ -58,7 +58,7 @@ class Interval:
 def mean_intervals(
     strata: Sequence[Array], bounds: Sequence[Bounds], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """The interval of each column's mean over strata (benchmarks) of the mean over problems; each stratum is [P, M].
+    """Return the interval of each column's mean over strata of the mean over problems; each stratum is [P, M].
 
     Problems are weighed within their stratum, and for all columns alike.
 
@@ -95,7 +95,7 @@ def _weighted_means(
 
 
 def _ends(values_P: Array, bounds: Bounds) -> Bounds:
-    """The least and the most that a problem which nobody has seen is taken to have."""
+    """Return the least and the most that a problem which nobody has seen is taken to have."""
     low, high = bounds
     if low < 0:
         farthest = float(np.abs(values_P).max()) or (high if math.isfinite(high) else 0.0)
@@ -104,7 +104,7 @@ def _ends(values_P: Array, bounds: Bounds) -> Bounds:
 
 
 def resampled_means(values_PM: Array, resamples: int, rng: np.random.Generator) -> Array:
-    """The means of each column over problems drawn with replacement; [R, M]."""
+    """Return the means of each column over problems drawn with replacement; [R, M]."""
     _require_values(values_PM, resamples)
     problems = len(values_PM)
     draws_RM = np.empty((resamples, values_PM.shape[1]))
@@ -125,7 +125,7 @@ def _require_values(values_PM: Array, resamples: int) -> None:
 
 
 def bias_corrected(value: float, draws_R: Array) -> Interval:
-    """The interval of any statistic from its resamples, by the bias-corrected percentile method.
+    """Return the interval of any statistic from its resamples, by the bias-corrected percentile method.
 
     Resamples without a value (NaN) do not count; without any there is no interval but the value.
     """
@@ -143,7 +143,7 @@ def bias_corrected(value: float, draws_R: Array) -> Interval:
 def interval_over_runs(
     strata: Sequence[Array], bounds: Bounds, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The interval of the mean over strata (benchmarks), problems and runs; each stratum is [P, S], S runs in all.
+    """Return the interval of the mean over benchmarks, problems and runs; each stratum is [P, S], S runs in all.
 
     With one run it is the interval over problems alone, which knows nothing of what another training would score.
 
@@ -173,11 +173,11 @@ def interval_over_runs(
 
 @functools.cache
 def student_t(degrees: int, outside: float = 0.05) -> float:
-    """The 97.5 % quantile of Student's t: 12.71, 4.30, 3.18, ... down to 1.96; or with that much outside both ends."""
+    """Return the 97.5 % quantile of Student's t: 12.71, 4.30, ... 1.96; or with that much outside both ends."""
     import mpmath
 
     def above(t: float) -> float:
-        """How much more than `outside` lies beyond t on both sides."""
+        """Return how much more than `outside` lies beyond t on both sides."""
         return float(mpmath.betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True)) - outside
 
     low, high = 0.0, 13.0

@@ -33,7 +33,7 @@ log = logging.getLogger("trimsft")
 def load_config(
     name: str | Path, *, revision: str | None = None, trust_remote_code: bool = False, field: str = "model"
 ) -> Any:
-    """The configuration of a model folder or of a model of the hub, of an adapter its base's.
+    """Return the configuration of a model folder or of a model of the hub, of an adapter its base's.
 
     Args:
         field: the setting that an error blames.
@@ -65,7 +65,7 @@ def load_model(
     trust_remote_code: bool = False,
     field: str = "model",
 ) -> Any:
-    """A causal language model with exactly the tensors of its folder; an adapter brings its base."""
+    """Return a causal language model with exactly the tensors of its folder; an adapter brings its base."""
     from transformers import AutoModelForCausalLM
 
     base = adapter_base(name, revision, field)
@@ -87,17 +87,17 @@ def load_model(
 
 
 def omits_soft_cap(model: Any) -> bool:
-    """Whether the attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out silently."""
+    """Return whether attention caps its scores softly (Gemma-2) and goes through sdpa, which leaves that out."""
     return model.config._attn_implementation == "sdpa" and has_soft_cap(model.config)
 
 
 def has_soft_cap(config: Any) -> bool:
-    """Whether the attention of such a model caps its scores."""
+    """Return whether the attention of such a model caps its scores."""
     return getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
 
 
 def load_merged(name: str | Path, *, field: str = "model") -> Any:
-    """A causal language model in float32 with an adapter's tensors added to its base's; any other model as it is.
+    """Return a language model in float32 with an adapter's tensors added to its base's; any other as it is.
 
     In float32 the sum is rounded once, when it is stored in another dtype.
     """
@@ -113,7 +113,7 @@ def load_merged(name: str | Path, *, field: str = "model") -> Any:
 
 
 def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str) -> Any:
-    """The model with an adapter around it, heads and embeddings that were trained beside it included.
+    """Return the model with an adapter around it, heads and embeddings that were trained beside it included.
 
     By PEFT: transformers would not find those in the adapter's folder.
     """
@@ -134,7 +134,7 @@ def _with_adapter(model: Any, name: str | Path, revision: str | None, field: str
 
 
 def adapter_base(name: str | Path, revision: str | None = None, field: str = "model") -> str | None:
-    """The model that an adapter belongs to; None for any other model.
+    """Return the model that an adapter belongs to; None for any other model.
 
     transformers would load both, and report on the adapter alone.
     """
@@ -190,7 +190,7 @@ def require_finite(model: Any, name: str | Path, *, field: str = "model") -> Non
 
 
 def is_finite(tensor: Any) -> bool:
-    """Whether all numbers of a tensor are finite."""
+    """Return whether all numbers of a tensor are finite."""
     if not tensor.numel() or not tensor.is_floating_point() or tensor.element_size() < 2 or tensor.is_meta:
         return True  # of quantized numbers the least and the largest are not known
     return all(math.isfinite(extreme) for extreme in tensor.aminmax())  # NaN is both of them
@@ -198,7 +198,7 @@ def is_finite(tensor: Any) -> bool:
 
 @contextmanager
 def _loading(name: str | Path, field: str) -> Iterator[None]:
-    """What a library raises in one line, and nothing of the tables that it prints about tensors."""
+    """Raise in one line what a library raises, and print none of its tables about tensors."""
     reports = [logging.getLogger(f"transformers.{module}") for module in ("modeling_utils", "integrations.peft")]
     for report in reports:
         report.disabled = True

@@ -34,9 +34,6 @@ from typing import Any, Literal, Union
 
 from trimsft.errors import UsageError
 
-DEEPEST = 100
-"""Folders in one another that a path may name."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -60,7 +57,7 @@ class Option:
 
 
 def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | None = None, **known: Any) -> Any:
-    """A dataclass field with an `Option`; takes its fields as keywords."""
+    """Declare a dataclass field with an `Option`; takes its fields as keywords."""
     metadata = {"option": Option(**known)}
     if factory is not None:
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -68,7 +65,7 @@ def option(default: Any = dataclasses.MISSING, *, factory: Callable[[], Any] | N
 
 
 def options_of(kind: type) -> dict[str, Option]:
-    """The options of a dataclass, by field."""
+    """Return the options of a dataclass, by field."""
     fields = dataclasses.fields(kind)
     return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
 
@@ -84,23 +81,18 @@ def check_options(settings: Any) -> None:
         if not _fits(value, hint) and _fits(paths := _with_paths(value, hint), hint):
             value = paths
         check_value(name, value, hint, known)
-        object.__setattr__(settings, name, _at_home(value))  # most settings are frozen
+        is_list = type(value) in (list, tuple)
+        entries = [one.expanduser() if isinstance(one, Path) else one for one in (value if is_list else [value])]
+        object.__setattr__(settings, name, type(value)(entries) if is_list else entries[0])  # most are frozen
 
 
 def _with_paths(value: Any, hint: Any) -> Any:
-    """The value with paths for texts, where the hint says so; an empty text names nothing, and stays as it is."""
+    """Return the value with paths for texts, where the hint says so; an empty text names nothing, and stays."""
     if isinstance(value, str) and value and Path in _kinds(hint):
         return Path(value)
     if type(value) in (list, tuple) and any(typing.get_args(kind)[:1] == (Path,) for kind in _kinds(hint)):
         return type(value)(_with_paths(entry, Path) for entry in value)
     return value
-
-
-def _at_home(value: Any) -> Any:
-    if isinstance(value, Path):
-        return value.expanduser()
-    is_paths = type(value) in (list, tuple) and any(isinstance(entry, Path) for entry in value)
-    return type(value)(map(_at_home, value)) if is_paths else value
 
 
 def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
@@ -112,29 +104,31 @@ def check_value(name: str, value: Any, hint: Any, known: Option) -> None:
         raise UsageError(f"must be {' or '.join(kinds)}", field=name, value=value, hint=quoted)
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError("must be a number" if math.isnan(value) else "must be finite", field=name, value=value)
-    if value is None:
-        return
-    for text in value if isinstance(value, list | tuple) else [value]:
-        if known.choices and isinstance(text, str) and text not in known.choices:
-            raise unknown_name(name, text, known.choices)
     if isinstance(value, int | float):
-        _check_bounds(name, value, known)
+        for is_kept, bound in (
+            (known.least is None or value >= known.least, f"at least {known.least}"),
+            (known.above is None or value > known.above, f"above {known.above}"),
+            (known.most is None or value <= known.most, f"at most {known.most}"),
+            (known.below is None or value < known.below, f"below {known.below}"),
+        ):
+            if not is_kept:
+                raise UsageError(f"must be {bound}", field=name, value=value)
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if known.choices and isinstance(one, str) and one not in known.choices:
+            raise unknown_name(name, one, known.choices)
+        if isinstance(one, Path):
+            check_path(name, one)
     _check_texts(name, value)
-    for path in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(path, Path):
-            check_path(name, path)
 
 
 def check_path(name: str, value: str | Path) -> Path:
-    """The path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
+    """Return the path from the home that `~` stands for; refuses what cannot name a file or folder, there or not."""
     try:
         path = Path(value).expanduser()
         path.exists()
     except (OSError, ValueError, RuntimeError) as error:  # too long, not allowed, the home of nobody
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot be a path ({reason})", field=name, value=str(value)) from error
-    if len(path.parts) > DEEPEST:
-        raise UsageError(f"has more than {DEEPEST} folders in one another", field=name, value=str(value))
     return path
 
 
@@ -151,23 +145,12 @@ def _check_texts(name: str, value: Any) -> None:
             _check_texts(name, entry)
 
 
-def _check_bounds(name: str, value: float, known: Option) -> None:
-    for is_kept, bound in (
-        (known.least is None or value >= known.least, f"at least {known.least}"),
-        (known.above is None or value > known.above, f"above {known.above}"),
-        (known.most is None or value <= known.most, f"at most {known.most}"),
-        (known.below is None or value < known.below, f"below {known.below}"),
-    ):
-        if not is_kept:
-            raise UsageError(f"must be {bound}", field=name, value=value)
-
-
 def _fits(value: Any, hint: Any) -> bool:
     return any(_is_of(value, kind) for kind in _kinds(hint))
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The types that a hint allows one of."""
+    """Return the types that a hint allows one of."""
     return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -208,7 +191,7 @@ def _name_of(kind: Any) -> str:
 
 
 def from_environment(name: str, default: int) -> int:
-    """A whole number that launchers such as torchrun put into the environment."""
+    """Return a whole number that launchers such as torchrun put into the environment."""
     value = os.environ.get(name, str(default))
     try:
         return int(value)
@@ -218,14 +201,14 @@ def from_environment(name: str, default: int) -> int:
 
 
 def unknown_name(field: str, name: object, known: Collection[str]) -> UsageError:
-    """The error for a name that does not exist: the nearest one and the list."""
+    """Return the error for a name that does not exist: the nearest one and the list."""
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     return UsageError(f"unknown name {name!r}", field=field, hint=f"{guess}known: {', '.join(known)}")
 
 
 def given_options(settings: Any) -> Mapping[str, Any]:
-    """The fields that differ from their defaults."""
+    """Return the fields that differ from their defaults."""
     changed = {}
     for field in dataclasses.fields(settings):
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default

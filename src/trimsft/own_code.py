@@ -35,7 +35,7 @@ def require_reference(reference: str, *, field: str, example: str) -> None:
 
 
 def load_attribute(reference: str, *, field: str, name: str | None = None) -> Any:
-    """What `module:Attribute` stands for; raises `UsageError` about `field`, in which it is called `name`."""
+    """Return what `module:Attribute` stands for; raises `UsageError` about `field`, in which it is called `name`."""
     module, attribute = reference.split(":")
     imported = _import(name or reference, module, field)
     try:
@@ -48,7 +48,7 @@ def load_attribute(reference: str, *, field: str, name: str | None = None) -> An
 
 
 def source_files(reference: str, loaded: Any) -> list[Path]:
-    """The files of what was loaded: that of the module it is named by, and that of its class or function."""
+    """Return the files of what was loaded: that of the module it is named by, and that of its class or function."""
     module, _ = reference.split(":")
     files = [getattr(sys.modules[module], "__file__", None)]
     with contextlib.suppress(TypeError, OSError):  # one without a file, such as of C or of a notebook
@@ -59,7 +59,7 @@ def source_files(reference: str, loaded: Any) -> list[Path]:
 
 
 def fingerprints(files: list[Path]) -> list[str]:
-    """SHA-256 of each file."""
+    """Return the SHA-256 of each file."""
     return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
@@ -78,7 +78,7 @@ def _import(name: str, module: str, field: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _current_folder() -> Iterator[None]:
-    """The current folder as the last place to import from: nothing in it takes the place of an installed package."""
+    """Make the current folder the last place to import from: nothing in it takes the place of an installed package."""
     here = os.getcwd()
     if here in sys.path or "" in sys.path:
         yield

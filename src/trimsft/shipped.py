@@ -32,16 +32,16 @@ class Shipped:
         return self.name.removeprefix("recipes/").removesuffix(".yaml")
 
     def is_called(self, name: str) -> bool:
-        """Whether a name means this file."""
+        """Return whether a name means this file."""
         return name.removeprefix("recipes/").removesuffix(".yaml") == self.short_name
 
     def is_in(self, folder: str) -> bool:
-        """Whether a name means a folder around this file."""
+        """Return whether a name means a folder around this file."""
         inner = f"{folder.rstrip('/')}/"
         return self.name.startswith(inner) or self.short_name.startswith(inner)
 
     def title(self) -> str:
-        """What the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
+        """Return what the first comment, heading or docstring says, up to its first full stop, colon or bracket."""
         text = self.path.read_text(encoding="utf-8")
         lines = parse_json(text)["cells"][0]["source"] if self.path.suffix == ".ipynb" else text.splitlines()
         first = next((line for line in lines if line.startswith(("#", '"""')) and not line.startswith("#!")), "")
@@ -52,7 +52,7 @@ class Shipped:
 
 
 def list_shipped() -> list[Shipped]:
-    """Every file, those of a wheel beside this module, those of a checkout in the repository; recipes first."""
+    """Return every file, those of a wheel beside this module, those of a checkout in the repository; recipes first."""
     root = PACKAGE if (PACKAGE / PLACES[0]).is_dir() else PACKAGE.parents[1]
     paths = [path for place in PLACES for path in (root / place, *sorted((root / place).rglob("*"), key=_order))]
     files = [path for path in paths if path.is_file() and path.parent.name != "__pycache__"]
@@ -64,7 +64,7 @@ def _order(path: Path) -> tuple[int, bool, str]:
 
 
 def find_recipe(name: str, *, field: str = "recipe") -> Path:
-    """A file here, or a recipe that is shipped; `field` is the setting that an error blames."""
+    """Return a file here, or a recipe that is shipped; `field` is the setting that an error blames."""
     check_path(field, name)
     if Path(name).exists():
         return Path(name).resolve()
@@ -78,7 +78,7 @@ def find_recipe(name: str, *, field: str = "recipe") -> Path:
 
 
 def select_shipped(names: Iterable[str]) -> list[Shipped]:
-    """The files that names mean; a folder's name means all in it. No names mean all files."""
+    """Return the files that names mean; a folder's name means all in it. No names mean all files."""
     files, selected = list_shipped(), []
     for name in names:
         called = [one for one in files if one.is_called(name) or one.is_in(name)]

@@ -34,7 +34,7 @@ def restore(before: dict[int, Handler]) -> None:
 
 
 def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """A handler for a program that has not begun its work.
+    """End a program that has not begun its work.
 
     It raises nothing: a library in the middle of its import might swallow it, or print a traceback.
     """
@@ -44,11 +44,11 @@ def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def interruption(number: int, details: str = "") -> KeyboardInterrupt:
-    """The exception for a signal; `details` follow the word for it, and say what there is to continue from."""
+    """Return the exception for a signal; `details` follow the word for it, and say what there is to continue from."""
     kind = _RAISED[signal.Signals(number)]
     return kind(how(kind) + details) if details else kind()
 
 
 def how(kind: type[KeyboardInterrupt]) -> str:
-    """What has happened to a program that ends with this exception."""
+    """Return what has happened to a program that ends with this exception."""
     return {Stopped: "terminated", HungUp: "hung up"}.get(kind, "interrupted")

@@ -156,7 +156,7 @@ class Tabular(ABC):
     @property
     @abstractmethod
     def tables(self) -> Sequence[Table]:
-        """The tables of the result, the most important one first."""
+        """Return the tables of the result, the most important one first."""
 
     def __str__(self) -> str:
         return "\n".join(map(to_text, self.tables))

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from trimsft.cli.cells import SHOWN, Progress, status_table
+from trimsft.cli.study import SHOWN, Progress, status_table
 from trimsft.study.cell import Cell
 from trimsft.study.run import CellState, Event
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.evaluate.graded import same, samples_of
 from trimsft import lab
-from trimsft.cli.quickstart import legend, main_table, other_table
+from trimsft.cli.study import legend, main_table, other_table
 from trimsft.evaluate.scores import BenchmarkScore, score
 from trimsft.quickstart import Results, describe, next_commands
 

@@ -28,9 +28,7 @@ class Facts:
     name: str = "run"
 
 
-@pytest.mark.parametrize(
-    "text", ["{", b"\xff\xfe{}", "[" * 100_000, "9" * 5000, '{"a": ' * 3000 + "1" + "}" * 3000, b"", "\x00"]
-)
+@pytest.mark.parametrize("text", ["{", b"\xff\xfe{}", "[" * 100_000, "9" * 5000, b"", "\x00"])
 def test_json_that_is_none_gives_one_error(text: str | bytes) -> None:
     with pytest.raises(ParseError) as refused:
         parse_json(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trimsft.cli.studies import show_outcomes
+from trimsft.cli.study import show_outcomes
 from trimsft.errors import RunError, UsageError
 from trimsft.evaluate.scores import load_run
 from trimsft.objectives import names

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,8 +47,6 @@ from trimsft.shipped import copy_shipped, list_shipped
 from trimsft.tokens.settings import TokenSettings, name_of
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from trimsft.evaluate.generate import Progress
     from trimsft.evaluate.prompts import Prompts
     from trimsft.tokens.measure import TokenTables
@@ -251,45 +249,16 @@ def evaluate(settings: EvalSettings, *, as_json: JsonFlag = False) -> None:
       trimsft eval ./model -b problems.jsonl --problem-column question
       trimsft eval my-model -b aime24 --server http://localhost:8000
     """
+    from trimsft.data.visible import visible
     from trimsft.evaluate import run
 
-    with _Watched(settings) as watched, leaving(watched.there):
-        evaluated = run.evaluate(settings, on_load=watched.load, on_start=watched.begin, on_progress=watched.progress)
-    if as_json:
-        typer.echo(json.dumps(evaluated.as_json()))
-        return
-    from trimsft.evaluate.scores import read_scores
-    from trimsft.report.tables.scores import group_tables, summary_table
+    folder = settings.run.eval_dir
+    latest: dict[str, Progress] = {}
 
-    name = Path(settings.model).name
-    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
-    graders = [read_scores(evaluated.run.eval_dir / score.benchmark).grader for score in evaluated.scores]
-    print_tables([summary_table(evaluated.scores, name, graders), *groups])
-    if not is_quiet():
-        typer.echo(f"Recorded in {evaluated.run.eval_dir}", err=True)
+    def load(benchmarks: Sequence[str]) -> None:
+        note(f"loading {settings.model}, to be evaluated on {', '.join(benchmarks)}")
 
-
-class _Watched:
-    """An evaluation as it goes on: its prompts, how far it is, and what is there when it is interrupted."""
-
-    def __init__(self, settings: EvalSettings) -> None:
-        self._model, self._folder = settings.model, settings.run.eval_dir
-        self._held = ExitStack()
-        self._latest: tuple[str, Progress] | None = None
-
-    def __enter__(self) -> Self:
-        self._show = self._held.enter_context(progress_lines())
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._held.close()
-
-    def load(self, benchmarks: Sequence[str]) -> None:
-        note(f"loading {self._model}, to be evaluated on {', '.join(benchmarks)}")
-
-    def begin(self, benchmark: str, prompts: Prompts) -> None:
-        from trimsft.data.visible import visible
-
+    def start(benchmark: str, prompts: Prompts) -> None:
         if is_quiet():
             return
         # a template is somebody's text: nothing in it may act on the terminal
@@ -298,17 +267,32 @@ class _Watched:
         for text in prompts.notes:
             note(text)
 
-    def progress(self, benchmark: str, progress: Progress) -> None:
-        self._latest = (benchmark, progress)
-        self._show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
-
-    def there(self) -> str:
-        """What an interrupted evaluation has recorded."""
-        if self._latest is None or not self._latest[1].done:
+    def there() -> str:
+        name = next((name for name in reversed(latest) if latest[name].done), None)
+        if name is None:
             return "no sample was recorded; rerun the command to start again"
-        name, progress = self._latest
-        recorded = f"{progress.done:,} of {progress.total:,} samples are recorded in {self._folder / name}"
-        return f"{recorded}; rerun the command to resume"
+        done, total = latest[name].done, latest[name].total
+        return f"{done:,} of {total:,} samples are recorded in {folder / name}; rerun the command to resume"
+
+    with progress_lines() as show, leaving(there):
+
+        def advance(benchmark: str, progress: Progress) -> None:
+            latest[benchmark] = progress
+            show(f"{benchmark}: {progress.line()}", about=benchmark, is_last=progress.is_complete)
+
+        evaluated = run.evaluate(settings, on_load=load, on_start=start, on_progress=advance)
+    if as_json:
+        typer.echo(json.dumps(evaluated.as_json()))
+        return
+    from trimsft.evaluate.scores import read_scores
+    from trimsft.report.tables.scores import group_tables, summary_table
+
+    name = Path(settings.model).name
+    groups = group_tables({name: evaluated.scores}, "average" if settings.samples else "greedy")
+    graders = [read_scores(folder / score.benchmark).grader for score in evaluated.scores]
+    print_tables([summary_table(evaluated.scores, name, graders), *groups])
+    if not is_quiet():
+        typer.echo(f"Recorded in {folder}", err=True)
 
 
 @command_of(CompareSettings)

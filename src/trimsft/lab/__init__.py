@@ -15,7 +15,7 @@ __all__ = ["TIERS", "FineTuning", "base_model_path", "benchmark", "training_rows
 
 
 def base_model_path() -> Path:
-    """The folder of the shipped base model."""
+    """Return the folder of the shipped base model."""
     folder = Path(__file__).parent / "base"
     if not (folder / "model.safetensors").is_file():
         raise UsageError(

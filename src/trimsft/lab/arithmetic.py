@@ -30,7 +30,7 @@ class Step:
     operand: int
 
     def apply(self, value: int) -> int:
-        """The result; a division must leave nothing over."""
+        """Return the result; a division must leave nothing over."""
         if self.operator == "/":
             if rest := value % self.operand:
                 raise UsageError(f"{value} / {self.operand} leaves {rest}; divisions must be exact", field="step")
@@ -73,7 +73,7 @@ class LabProblem:
 
     @property
     def results(self) -> tuple[int, ...]:
-        """The value after each step."""
+        """Return the value after each step."""
         return follow(self.start, self.steps)
 
     @property
@@ -82,7 +82,7 @@ class LabProblem:
 
 
 def follow(start: int, steps: tuple[Step, ...]) -> tuple[int, ...]:
-    """The value after each step, from `start` on."""
+    """Return the value after each step, from `start` on."""
     values = [start]
     for step in steps:
         values.append(step.apply(values[-1]))
@@ -128,7 +128,7 @@ def _draw_computation(tier: Tier, rng: random.Random) -> tuple[int, tuple[Step, 
 
 
 def _draw_step(value: int, tier: Tier, rng: random.Random) -> Step:
-    """One operation that keeps the value whole and between 1 and the tier's largest; each kind equally often."""
+    """Draw one operation that keeps the value whole and between 1 and the tier's largest; each kind equally often."""
     choices = {
         "+": range(1, min(tier.largest_term, tier.largest - value) + 1),
         "-": range(1, min(tier.largest_term, value - 1) + 1),

@@ -46,7 +46,7 @@ class FineTuning:
 
 
 def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
-    """The rows of a fine-tuning set.
+    """Return the rows of a fine-tuning set.
 
     Problem, style, slips and filler are drawn apart: sets that differ in one setting have the same problems.
     """
@@ -72,7 +72,7 @@ def training_rows(settings: FineTuning) -> Iterator[dict[str, Any]]:
 
 
 def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
-    """The problems of a benchmark, all different; a longer one begins with the shorter."""
+    """Return the problems of a benchmark, all different; a longer one begins with the shorter."""
     if count < 1:
         raise UsageError("must be at least 1", field="count", value=count)
     seen: dict[str, LabProblem] = {}
@@ -84,12 +84,12 @@ def benchmark(tier: str, count: int = BENCHMARK_COUNT) -> list[LabProblem]:
 
 
 def write_training(path: str | Path, settings: FineTuning) -> Path:
-    """A fine-tuning set as JSON Lines, for `trimsft train --dataset_name`."""
+    """Write a fine-tuning set as JSON Lines, for `trimsft train --dataset_name`."""
     return _write(path, training_rows(settings))
 
 
 def write_benchmark(path: str | Path, tier: str, count: int = BENCHMARK_COUNT) -> Path:
-    """A benchmark as JSON Lines, for `trimsft eval`."""
+    """Write a benchmark as JSON Lines, for `trimsft eval`."""
     return _write(path, ({"id": p.id, "problem": p.problem, "answer": p.answer} for p in benchmark(tier, count)))
 
 

@@ -86,7 +86,7 @@ STORIES: dict[str, Wording] = {
 
 
 def tell(start: int, steps: Sequence[tuple[str, int]], story_share: float, rng: random.Random) -> str:
-    """The whole problem: opening, one sentence a step, question; a story in that share of the cases."""
+    """Return the whole problem: opening, one sentence a step, question; a story in that share of the cases."""
     wording = rng.choice(list(STORIES.values())) if rng.random() < story_share else CHAIN
     name, pronoun = rng.choice(NAMES)
     places = {"name": name, "She": pronoun, "she": pronoun.lower(), "things": rng.choice(wording.things)}

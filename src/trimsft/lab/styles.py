@@ -32,7 +32,7 @@ class Style:
 
 
 def _alike(pattern: str) -> dict[str, str]:
-    """One pattern for all operators, whose sign stands at {operator}."""
+    """Return one pattern for all operators, whose sign stands at {operator}."""
     return {operator: pattern.replace("{operator}", operator) for operator in "+-*/"}
 
 
@@ -130,7 +130,7 @@ def write_solution(
 def draw_results(
     problem: LabProblem, rng: random.Random, slip_rate: float, offsets: dict[int, int], slips_from: int = 0
 ) -> tuple[tuple[int, ...], frozenset[int]]:
-    """The value after each step as written, and which steps slipped; after a slip the author goes on consistently."""
+    """Return the value after each step as written, and which steps slipped; the author goes on from a slip."""
     results: list[int] = []
     slipped = set()
     value = problem.start
@@ -148,7 +148,7 @@ def draw_results(
 
 
 def _can_follow(value: int, steps: Sequence[Step]) -> bool:
-    """Whether the remaining steps are possible from here: whole and positive all the way."""
+    """Return whether the remaining steps are possible from here: whole and positive all the way."""
     try:
         return value > 0 and all(result > 0 for result in follow(value, tuple(steps)))
     except UsageError:

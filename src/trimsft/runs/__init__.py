@@ -1,7 +1,6 @@
 """Run directories: where everything of a run is, who works on it, and files that are whole or absent."""
 
-from trimsft.runs.directory import RunDirectory, environment, find_weights
-from trimsft.runs.dotted import by_dotted_name
+from trimsft.runs.directory import RunDirectory, by_dotted_name, environment, find_weights
 from trimsft.runs.files import JsonLines, fingerprint_file, fingerprint_folder, refuse_links, sync, write_whole
 from trimsft.runs.lock import RunLock, holder_of
 

@@ -15,13 +15,12 @@ import importlib.metadata
 import json
 import platform
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from trimsft.errors import RunError, one_line
-from trimsft.runs.dotted import by_dotted_name
 from trimsft.runs.files import refuse_links, write_whole
 from trimsft.runs.lock import RunLock, command_line, now
 from trimsft.runs.parsing import parse_yaml, read_json
@@ -47,11 +46,11 @@ class RunDirectory:
         self.report_path = self.path / "report.html"
 
     def is_run(self) -> bool:
-        """Whether a training, or something of the same form, was begun here."""
+        """Return whether a training, or something of the same form, was begun here."""
         return self.manifest_path.is_file()
 
     def evaluations(self) -> list[str]:
-        """The benchmarks that have scores."""
+        """Return the benchmarks that have scores."""
         return sorted(path.parent.name for path in self.eval_dir.glob("*/scores.json"))
 
     def lock(self, *, patience: float = 0.0) -> RunLock:
@@ -65,7 +64,7 @@ class RunDirectory:
     # ---- settings
 
     def read_config(self) -> dict[str, Any] | None:
-        """The settings that the run was made with; None before any were written."""
+        """Return the settings that the run was made with; None before any were written."""
         try:
             settings = parse_yaml(self.config_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -101,7 +100,7 @@ class RunDirectory:
     # ---- the manifest
 
     def read_manifest(self) -> dict[str, Any]:
-        """What is known about the run; empty before anything was written."""
+        """Return what is known about the run; empty before anything was written."""
         try:
             return read_json(self.manifest_path, dict[str, Any])
         except FileNotFoundError:
@@ -114,11 +113,11 @@ class RunDirectory:
         write_whole(self.manifest_path, (content + "\n").encode())
 
     def mark_finished(self) -> None:
-        """From now on the run is complete."""
+        """Record that the run is complete."""
         self.write_manifest(finished=now())
 
     def is_finished(self) -> bool:
-        """Whether the run was marked complete."""
+        """Return whether the run was marked complete."""
         return bool(self.read_manifest().get("finished"))
 
 
@@ -142,7 +141,7 @@ def environment() -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value in the types that YAML knows."""
+    """Return the value in the types that YAML knows."""
     if isinstance(value, Enum):
         return _plain(value.value)
     if isinstance(value, Mapping):
@@ -155,6 +154,19 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return None if value is None else str(value)
+
+
+def by_dotted_name(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value that is no object, or an empty one, under its dotted name.
+
+    >>> dict(by_dotted_name({"sampling": {"temperature": 1.0, "stop": []}, "engine": {}}))
+    {'sampling.temperature': 1.0, 'sampling.stop': [], 'engine': {}}
+    """
+    if isinstance(settings, Mapping) and settings:
+        for key, entry in settings.items():
+            yield from by_dotted_name(entry, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, settings
 
 
 def _differences(was: Any, now: Any) -> dict[str, str]:
@@ -170,7 +182,7 @@ def _differences(was: Any, now: Any) -> dict[str, str]:
 
 
 def find_weights(model: str | Path) -> str:
-    """What `from_pretrained` loads: a run directory's trained model, a model folder, or a name of the hub."""
+    """Return what `from_pretrained` loads: a run directory's model, a model folder, or a name of the hub."""
     folder = Path(model).expanduser()
     run = RunDirectory(folder)
     if run.is_run():

@@ -43,7 +43,7 @@ def write_whole(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; on the way out it goes to disk and takes the name, unless something failed.
+    """Yield a name beside `path` to write to; on the way out the file takes the name, unless something failed.
 
     What a killed process has left beside it goes.
     """
@@ -88,7 +88,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def cannot_write(path: Path, error: OSError) -> WriteError:
-    """The error for a file that the system did not take, such as on a full disk."""
+    """Return the error for a file that the system did not take, such as on a full disk."""
     return WriteError(f"{path}: cannot be written ({error.strerror or error}); nothing before is lost")
 
 
@@ -134,11 +134,11 @@ class JsonLines:
             raise cannot_write(self.path, error) from error
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The whole lines in order, one at a time."""
+        """Yield the whole lines in order, one at a time."""
         return (record for _, record in self._lines())
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole lines, in order."""
+        """Return all whole lines, in order."""
         return list(self)
 
     def keep_until(self, is_after: Callable[[dict[str, Any]], bool]) -> int:
@@ -204,7 +204,7 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def fingerprint_file(path: Path) -> str:
-    """SHA-256 of the whole file."""
+    """Return the SHA-256 of the whole file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(2**20):
@@ -213,7 +213,7 @@ def fingerprint_file(path: Path) -> str:
 
 
 def fingerprint_folder(path: Path) -> str:
-    """SHA-256 over the files of a folder: names, sizes, contents; the order on disk and hidden files do not count.
+    """Return the SHA-256 over a folder: names, sizes and contents of its files, but for hidden ones.
 
     Of a file above 16 MiB, 64 samples of 64 KiB are read, spread evenly from its first byte (of safetensors the
     header) to its last: enough to tell a model from its fine-tuned copy in milliseconds, no proof of equality.

@@ -108,7 +108,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Who holds a lock now; None where nobody does.
+    """Return who holds a lock now; None where nobody does.
 
     Only a file with a note in it is asked for its lock, and for a moment: a holder empties it when it is done.
     """

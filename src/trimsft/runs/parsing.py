@@ -13,13 +13,14 @@ Both parsers raise `ParseError` and nothing else. `read_json` and `checked` say 
 
 import json
 import reprlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trimsft.errors import RunError, one_line
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
     from yaml import Node
 
 Kind = TypeVar("Kind")
@@ -28,8 +29,6 @@ LARGEST_YAML = 2**20
 """Characters of a YAML text: settings are written by hand, and the parser needs a second for as many."""
 MOST_NODES = 100_000
 """Values of a YAML text, those counted again that an alias repeats."""
-DEEPEST = 200
-"""Lists and objects of a JSON text in one another."""
 
 
 class ParseError(ValueError):
@@ -37,75 +36,43 @@ class ParseError(ValueError):
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a JSON text."""
+    """Return the value of a JSON text."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
     except ValueError as error:  # bytes that are no UTF-8 and numbers of thousands of digits, too
         raise ParseError(one_line(error)) from error
-    if _is_deep(value):  # what Python 3.13 still reads, and nobody could walk through
-        raise ParseError("nested too deeply")
-    return value
-
-
-def _is_deep(value: Any) -> bool:
-    """Whether lists and objects are in one another more than `DEEPEST` times; it walks level by level."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, list | dict)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, list | dict)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text of settings; what aliases make too large or endless is refused before it is built."""
+    """Return the value of a YAML text of settings; what aliases make too large or endless is never built."""
     import yaml
 
     if len(text) > LARGEST_YAML:
         raise ParseError(f"longer than {LARGEST_YAML:,} characters")
     try:
         loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        if node is None:
+        root = loader.get_single_node()
+        if root is None:
             return None
-        if _count(node, {}) > MOST_NODES:
-            raise ParseError(f"more than {MOST_NODES:,} values")
-        _refuse_repeated_keys(node)
-        return loader.construct_document(node)
+        _check_nodes(root)
+        return loader.construct_document(root)
     except RecursionError as error:
         raise ParseError("nested too deeply") from error
     except Exception as error:  # dates and numbers that do not exist, and whatever a tag makes of its value
         raise ParseError(one_line(error)) from error
 
 
-def _count(node: "Node", counts: dict[int, int]) -> int:
-    """How many values a node stands for once aliases are followed; what holds itself is endless."""
-    if id(node) in counts:
-        return counts[id(node)]
-    counts[id(node)] = MOST_NODES + 1  # until it is known
-    below = [part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,))]
-    counts[id(node)] = 1 + sum(_count(part, counts) for part in below if not isinstance(part, str))
-    return counts[id(node)]
-
-
-def _refuse_repeated_keys(root: "Node") -> None:
-    """A key may stand once, as YAML has it; the parser would take the last of several without a word."""
-    waiting, seen = [root], set[int]()
+def _check_nodes(root: "Node") -> None:
+    """Walk as far as aliases lead; refuse too many values, and a key that stands twice, of which PyYAML takes one."""
+    waiting, count = [root], 0
     while waiting:
-        node = waiting.pop()
-        if id(node) in seen or isinstance(node.value, str):
-            continue
-        seen.add(id(node))
+        node, count = waiting.pop(), count + 1
+        if count > MOST_NODES:
+            raise ParseError(f"more than {MOST_NODES:,} values")
         keys = set[tuple[str, str]]()
-        for entry in node.value:
+        for entry in () if isinstance(node.value, str) else node.value:
             if not isinstance(entry, tuple):
                 waiting.append(entry)
                 continue
@@ -118,26 +85,19 @@ def _refuse_repeated_keys(root: "Node") -> None:
 
 
 def read_json(path: Path, kind: type[Kind], *, hint: str = RESTORE) -> Kind:
-    """The content of a JSON file as a type or a dataclass; `FileNotFoundError` passes."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter(kind).validate_json(path.read_bytes(), strict=True)
-    except ValidationError as error:
-        raise _refusal(str(path), error, hint) from error
+    """Return the content of a JSON file as a type or a dataclass; `FileNotFoundError` passes."""
+    content = path.read_bytes()
+    value: Kind = _validated(str(path), lambda: _adapter(kind).validate_json(content, strict=True), hint)
+    return value
 
 
 def checked(kind: type[Kind], value: Any, *, where: str, hint: str = RESTORE) -> Kind:
-    """A parsed value as a type or a dataclass; `where` is the place that an error names."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter(kind).validate_python(value)
-    except ValidationError as error:
-        raise _refusal(where, error, hint) from error
+    """Return a parsed value as a type or a dataclass; `where` is the place that an error names."""
+    result: Kind = _validated(where, lambda: _adapter(kind).validate_python(value), hint)
+    return result
 
 
-def _adapter(kind: type[Kind]) -> "TypeAdapter[Kind]":
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
     if kind not in _adapters:
@@ -145,13 +105,18 @@ def _adapter(kind: type[Kind]) -> "TypeAdapter[Kind]":
     return _adapters[kind]
 
 
-_adapters: "dict[type, TypeAdapter[Any]]" = {}
+_adapters: "dict[Any, TypeAdapter[Any]]" = {}
 
 
-def _refusal(where: str, error: "ValidationError", hint: str) -> RunError:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    problem = first["msg"][:1].lower() + first["msg"][1:]
-    is_whole_text = first["type"] == "json_invalid"
-    said = problem if is_whole_text else f"{problem}, got {reprlib.repr(first['input'])}"
-    return RunError(f"{where}: {place + ': ' if place else ''}{said}", hint=hint)
+def _validated(where: str, validate: Callable[[], Any], hint: str) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return validate()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        problem = first["msg"][:1].lower() + first["msg"][1:]
+        if first["type"] != "json_invalid":
+            problem += f", got {reprlib.repr(first['input'])}"
+        raise RunError(f"{where}: {place + ': ' if place else ''}{problem}", hint=hint) from error

@@ -31,12 +31,12 @@ def without_folders(text: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting of this name holds a secret."""
+    """Return whether a setting of this name holds a secret."""
     return _NAME.search(name) is not None
 
 
 def without_secrets(value: Any) -> Any:
-    """The value without the secrets in its dictionaries, also where they are written as JSON."""
+    """Return the value without the secrets in its dictionaries, also where they are written as JSON."""
     if isinstance(value, dict):
         return {name: without_secrets(entry) for name, entry in value.items() if not is_secret(str(name))}
     if isinstance(value, list):
@@ -50,7 +50,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
-    """A command line with stars for its secrets: `--name value`, `--name=value`, `name=value`, JSON, URLs."""
+    """Return a command line with stars for its secrets: `--name value`, `--name=value`, `name=value`, JSON, URLs."""
     shown, hide = [], False
     for word in words:
         name, equals, _ = word.partition("=")

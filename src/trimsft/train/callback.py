@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from trimsft.errors import RunError, UsageError
 from trimsft.head.rows import evenly_spread, ids_of_nearly_all
-from trimsft.objectives import Adapts, Objective
+from trimsft.objectives import Adapts, Objective, make_objective
 from trimsft.train.patching import FusedHead, inside_peft, patch, unpatch
 
 logger = logging.getLogger("trimsft")
@@ -111,8 +111,8 @@ class TrimCallback(AdvanceObjective):
         settings: keywords of `trimsft.patch`, such as skip_below=0.
     """
 
-    def __init__(self, objective: Objective, **settings: Any) -> None:
-        super().__init__(objective)
+    def __init__(self, objective: Objective | str, **settings: Any) -> None:
+        super().__init__(make_objective(objective) if isinstance(objective, str) else objective)
         self._settings = settings
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:

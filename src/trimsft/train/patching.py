@@ -27,7 +27,7 @@ from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import Adapts, Objective, TokenStats
+from trimsft.objectives import Adapts, Objective, TokenStats, make_objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ class TrimOutput(ModelOutput):  # type: ignore[misc]
 
 def patch(
     model: Model,
-    objective: Objective,
+    objective: Objective | str,
     *,
     skip_below: float | None = None,
     low_memory: bool | None = None,
@@ -112,7 +112,7 @@ def patch(
     `shift_labels` are understood as transformers' own losses do; `reference_logprobs`, of the shape of the labels that
     it goes with, is for objectives that compare with a reference model. Patching again replaces the settings.
 
-        model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))
+        model = trimsft.patch(AutoModelForCausalLM.from_pretrained(name), trimsft.TrimSFT(margin=1.5))  # or "auto-trim"
         model(input_ids, labels=labels).loss.backward()
     """
     settings = {"skip_below": skip_below, "low_memory": low_memory, "backend": backend, "entropy": entropy}
@@ -120,9 +120,10 @@ def patch(
     return model
 
 
-def fused_head(model: Any, objective: Objective, **settings: Any) -> FusedHead:
+def fused_head(model: Any, objective: Objective | str, **settings: Any) -> FusedHead:
     """Return the head that `attach` puts into a model; raise for a model that cannot have one."""
     scale, softcap = logit_transform(_base_of(model))
+    objective = make_objective(objective) if isinstance(objective, str) else objective
     return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
 
 

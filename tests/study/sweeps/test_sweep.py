@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.study.made_up_scores import exact, folder_of, results, write_run
-from trimsft.cli.studies import show_sweep
+from trimsft.cli.study import show_sweep
 from trimsft.errors import RunError
 from trimsft.evaluate.scores import over_runs
 from trimsft.report.figures import style
