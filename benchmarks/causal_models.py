@@ -12,7 +12,7 @@ process of its own. Asked of each:
     row      the same of one row that holds all of them, as TRL packs
 
 An answer is the largest difference of a logit, in units of the spread of all logits; up to `ROUNDING` it is the same.
-`causal` is whether the trainer gives such a model no mask on a GPU (`trimsft.train.masks`), `rows_refused` and
+`causal` is whether the trainer gives such a model no mask on a GPU (`trimsft.train.batches`), `rows_refused` and
 `row_refused` whether it refuses to train on such texts (`trimsft.train.packed`), as it should where logits differ.
 """
 
@@ -37,7 +37,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from trimsft.errors import one_line
 from trimsft.objectives import SFT
-from trimsft.train import masks, patch, unpatch
+from trimsft.train import batches, patch, unpatch
 from trimsft.train.packed import IN_FLOAT32, change_between, relative
 
 ROUNDING = 1e-4
@@ -139,7 +139,7 @@ def _ask(name: str) -> dict[str, Any]:
         spread = torch.cat(alone).std().item()
         if not spread > 0:
             raise ValueError("all logits are the same")
-        answer: dict[str, Any] = {"class": type(model).__name__, "causal": masks.is_causal(model)}
+        answer: dict[str, Any] = {"class": type(model).__name__, "causal": batches.is_causal(model)}
         answer["attention"] = model.config._attn_implementation
         answer["loss"] = _try(lambda: _loss_error(model, flat[1]))
         answer["padded"] = _try(lambda: _padded(model, flat, spread))
@@ -199,7 +199,7 @@ def _padded(model: Any, texts: Sequence[Tensor], spread: float) -> float:
     ids = torch.nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=0)
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
     masked = logits(model, input_ids=ids, attention_mask=mask)
-    with masks._not_packed():
+    with batches._not_packed():
         unmasked = logits(model, input_ids=torch.where(mask.bool(), ids, 7))
     return ((masked - unmasked)[mask.bool()].abs().max() / spread).item()
 

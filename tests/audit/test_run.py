@@ -1,19 +1,17 @@
 """`trimsft audit` and `audit`, as a user calls them."""
 
-import csv
-import gzip
 import io
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import trimsft
 from tests.data.toys import write
 from tests.tokens.tiny import ROWS
 from trimsft import cli
@@ -122,32 +120,26 @@ def test_an_audit_that_was_killed_continues(data, model, monkeypatch) -> None:
     assert trained == [6, 6, 6] and len(result.flagged) == len(ROWS)  # the first part was not trained again
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "csv.gz", "parquet", "folder"])
-def test_every_form_of_data(form, model, tmp_path, monkeypatch) -> None:
+def test_rows_of_a_folder_are_found_by_file_and_line(model, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = ROWS[:4]
-    path = tmp_path / f"data.{form}"
-    if form == "json":
-        path.write_text(json.dumps(rows))
-    elif form == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    elif form == "folder":
-        path.mkdir()
-        write(path / "a.jsonl", rows[:3])
-        write(path / "b.jsonl", rows[3:])
-    else:
-        with (gzip.open if form.endswith("gz") else open)(path, "wt", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    result = audit(quick(path, model, threshold=LOW))
-    assert [row["solution"] for row in lines(result.folder.flagged_path)] == [row["solution"] for row in rows]
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data/a.jsonl", ROWS[:2])
+    (tmp_path / "data/b.json").write_text(json.dumps(ROWS[2:3]))
+    pq.write_table(pa.Table.from_pylist(ROWS[3:4]), tmp_path / "data/c.parquet")
+    result = audit(quick(tmp_path / "data", model, threshold=LOW))
+    assert [row["solution"] for row in lines(result.folder.flagged_path)] == [row["solution"] for row in ROWS[:4]]
     places = {one.row: one.place for one in result.suspects}
-    assert places[3] == {
-        "json": "data.json, item 4",
-        "parquet": "data.parquet, row 3",
-        "folder": "b.jsonl, line 1",
-    }.get(form, f"data.{form}, line 5")
+    assert places == {0: "a.jsonl, line 1", 1: "a.jsonl, line 2", 2: "b.json, item 1", 3: "c.parquet, row 0"}
+
+
+def test_rows_of_the_hub_keep_their_other_columns(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"problem": "?", "solution": None, "id": 0}, *({**row, "id": 1} for row in ROWS[:2])]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: datasets.Dataset.from_list(rows))
+    result = audit(quick("someone/something", model, threshold=LOW, drop_incomplete=True))
+    flagged = lines(result.folder.flagged_path)
+    assert [row["id"] for row in flagged] == [0, 1, 1] and flagged[0]["audit"] is None
+    assert result.flagged == [1, 2] and result.suspects[0].place.startswith("something (train), row ")
 
 
 def test_what_json_has_no_form_for_is_null_in_the_copy(model, tmp_path, monkeypatch) -> None:
@@ -181,11 +173,6 @@ def test_an_audit_of_something_else_is_refused(data, model) -> None:
     write(data, ROWS[:5])
     with pytest.raises(RunError, match="holds an audit of other rows"):
         audit(settings)
-
-
-def test_from_python(data, model) -> None:
-    result = trimsft.audit_data(data, model, out="audit", training=False, device="cpu", threshold=LOW)
-    assert result.rows == len(ROWS) and result.folder.path == Path("audit")
 
 
 def test_data_in_the_folder_itself_is_refused(data, model) -> None:

@@ -26,7 +26,7 @@ from benchmarks.weights.training import Examples, Job, Pair, Schedule, train
 from trimsft.errors import UsageError
 from trimsft.head import linear_cross_entropy
 from trimsft.objectives import ASFT, DFT, EAFT, SFT, Adapts, AutoTrim, TrimSFT
-from trimsft.train.adapting import fixed_parts
+from trimsft.train.callback import fixed_parts
 
 VOCABULARY, EOS = 61, 1
 STEP = 2.0**-23  # of float32

@@ -10,7 +10,7 @@ from tests.train.tiny import make_model
 from trimsft.errors import UsageError
 from trimsft.models import load_model
 from trimsft.train import TrimSFTConfig
-from trimsft.train.base import load_base
+from trimsft.train.trainer import load_base
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import yaml
 from datasets import Dataset
 from torch import Tensor
 
-from tests.train.tiny import PAIRS, history_of, make_model, make_ours, make_tokenizer, make_trainer
+from tests.train.tiny import PAIRS, history_of, make_model, make_ours, make_trainer
 from trimsft import TokenStats
 from trimsft.train import TrimSFTTrainer
 
@@ -66,25 +66,8 @@ def test_before_any_training(options, settings, says, tmp_path) -> None:
     assert "Nothing was logged." in text
 
 
-def test_folders_of_this_machine_are_no_names_of_the_hub(tmp_path) -> None:
-    folder = tmp_path / "base"
-    make_model().save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    (tmp_path / "rows.jsonl").write_text("{}\n")
-    trainer = make_trainer(TrimSFTTrainer, str(folder), tmp_path / "out", PAIRS, max_steps=1)
-    header, _ = card_of(trainer, dataset_name=str(tmp_path / "rows.jsonl"))
-    assert "base_model" not in header and "datasets" not in header
-
-
 def test_an_adapter(tmp_path) -> None:
     options = {"peft_config": peft.LoraConfig(target_modules=["q_proj"])}
     header, text = card_of(make_trainer(TrimSFTTrainer, base_named("some/base"), tmp_path, PAIRS, options))
     assert header["library_name"] == "peft" and header["base_model"] == "some/base"
     assert "An adapter for `some/base`" in text
-
-
-def test_it_is_saved_with_a_checkpoint(tmp_path) -> None:
-    make_ours(tmp_path / "my run", max_steps=1, save_strategy="steps", save_steps=1).train()
-    cards = list((tmp_path / "my run").rglob("README.md"))
-    assert cards and all("with the objective `TrimSFT(" in card.read_text() for card in cards)
-    assert any("# my run" in card.read_text() for card in cards)

@@ -4,28 +4,20 @@ import errno
 import json
 import logging
 import os
-import re
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from transformers import Trainer
-from trl import SFTTrainer
 
 from tests.train.tiny import PAIRS, make_model, make_trainer
 from trimsft.errors import RunError, WriteError, exit_code
 from trimsft.runs import fingerprint_file
-from trimsft.train.checkpoints import STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
-from trimsft.train.seals import SEAL
-
-
-class AtomicTrainer(AtomicCheckpoints, SFTTrainer):
-    pass
+from trimsft.train.checkpoints import SEAL, STAGING, AtomicCheckpoints, clear_staging, latest_checkpoint
 
 
 def names(folder: Path) -> list[str]:
@@ -33,14 +25,15 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def shared_trainer(tmp_path_factory: pytest.TempPathFactory) -> AtomicTrainer:
-    trainer = make_trainer(AtomicTrainer, make_model(), tmp_path_factory.mktemp("saves"), PAIRS, optim="adamw_torch")
+def shared_trainer(tmp_path_factory: pytest.TempPathFactory) -> AtomicCheckpoints:
+    folder = tmp_path_factory.mktemp("saves")
+    trainer = make_trainer(AtomicCheckpoints, make_model(), folder, PAIRS, optim="adamw_torch")
     trainer.create_optimizer_and_scheduler(10)
     return trainer
 
 
 @pytest.fixture
-def trainer(shared_trainer: AtomicTrainer, tmp_path: Path) -> Iterator[AtomicTrainer]:
+def trainer(shared_trainer: AtomicCheckpoints, tmp_path: Path) -> Iterator[AtomicCheckpoints]:
     settings = dict(vars(shared_trainer.args))
     state = dict(vars(shared_trainer.state))
     shared_trainer.args.output_dir = str(tmp_path)
@@ -49,7 +42,7 @@ def trainer(shared_trainer: AtomicTrainer, tmp_path: Path) -> Iterator[AtomicTra
     vars(shared_trainer.state).update(state)
 
 
-def save(trainer: AtomicTrainer, step: int) -> Path:
+def save(trainer: AtomicCheckpoints, step: int) -> Path:
     trainer.state.global_step = step
     trainer._save_checkpoint(trainer.model, trial=None)
     return Path(str(trainer.args.output_dir)) / f"checkpoint-{step}"
@@ -67,9 +60,7 @@ def test_a_checkpoint_is_sealed_and_pushed_under_its_final_name(trainer, monkeyp
     sealed = json.loads((saved / SEAL).read_text())
     assert sealed["step"] == 3
     assert sealed["files"] == {
-        path.name: {"bytes": path.stat().st_size, "sha256": fingerprint_file(path)}
-        for path in saved.iterdir()
-        if path.name != SEAL
+        path.name: [path.stat().st_size, fingerprint_file(path)] for path in saved.iterdir() if path.name != SEAL
     }
     assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} < set(sealed["files"])
     assert latest_checkpoint(saved.parent) == saved
@@ -104,14 +95,6 @@ def test_rotation_removes_torn_checkpoints_first(trainer, tmp_path) -> None:
     trainer.args.save_total_limit = 1
     save(trainer, 6)  # continued from 4, by choice
     assert names(tmp_path) == ["checkpoint-6"]
-
-
-def test_rotation_takes_an_empty_folder_before_a_good_checkpoint(trainer, tmp_path) -> None:
-    save(trainer, 1)
-    (tmp_path / "checkpoint-99").mkdir()
-    trainer.args.save_total_limit = 2
-    save(trainer, 2)
-    assert names(tmp_path) == ["checkpoint-1", "checkpoint-2"]
 
 
 def test_no_secret_is_saved_and_files_follow_the_umask(trainer) -> None:
@@ -186,7 +169,7 @@ def test_a_full_disk_is_said_and_costs_no_earlier_checkpoint(trainer, tmp_path, 
     if fail is fail_as_torch_does:  # another failure is left as it is
         with pytest.raises(RuntimeError, match="unexpected pos"):
             save(trainer, 2)
-    monkeypatch.setattr(tempfile, "TemporaryFile", fill_disk)  # the probe
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(WriteError, match=r"output_dir: no space for checkpoint-2 .* checkpoints are intact") as full:
         save(trainer, 2)
     assert exit_code(full.value) == 1
@@ -208,17 +191,6 @@ def test_resuming_takes_the_newest_whole_checkpoint(trainer, tmp_path, monkeypat
         trainer.train(str(torn))
 
 
-def checkpoint_of_others(folder: Path, step: int) -> Path:
-    """As transformers writes it: without a seal."""
-    checkpoint = folder / f"checkpoint-{step}"
-    checkpoint.mkdir(parents=True)
-    save_file({"a": torch.zeros(100), "b": torch.zeros(3)}, checkpoint / "model.safetensors")
-    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        torch.save({"state": torch.zeros(2000)}, checkpoint / name)
-    (checkpoint / "trainer_state.json").write_text("{}")
-    return checkpoint
-
-
 def flip(path: Path) -> None:
     """Change one bit, in the middle."""
     content = bytearray(path.read_bytes())
@@ -226,77 +198,31 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def zero(name: str) -> Callable[[Path], object]:
-    return lambda checkpoint: (checkpoint / name).write_bytes(bytes((checkpoint / name).stat().st_size))
-
-
-def cut(name: str, size: int) -> Callable[[Path], None]:
-    return lambda checkpoint: os.truncate(checkpoint / name, size)
-
-
-def remove(name: str) -> Callable[[Path], None]:
-    return lambda checkpoint: (checkpoint / name).unlink()
-
-
-def write(name: str, content: str) -> Callable[[Path], object]:
-    return lambda checkpoint: (checkpoint / name).write_text(content)
-
-
-def sealed_as(name: str) -> str:
-    """A seal of one file of 9 bytes."""
-    return json.dumps({"files": {name: {"bytes": 9, "sha256": "0" * 64}}})
-
-
 DAMAGE = {
-    "weights cut short": (cut("model.safetensors", 300), "model.safetensors cannot be read"),
-    "header cut short": (cut("model.safetensors", 20), "model.safetensors cannot be read"),
-    "nothing but a name": (cut("model.safetensors", 0), "model.safetensors cannot be read"),
-    "weights zeroed": (zero("model.safetensors"), "model.safetensors cannot be read"),
-    "header of garbage": (write("model.safetensors", "garbage" * 100), "model.safetensors cannot be read"),
-    "optimizer zeroed": (zero("optimizer.pt"), "optimizer.pt is cut short"),
-    "a bit of the optimizer": (lambda checkpoint: flip(checkpoint / "optimizer.pt"), "optimizer.pt .* checksums"),
-    "a state of something else": (write("trainer_state.json", '{"global_step": 1, "stars": 5}'), "cannot be read"),
-    "a state nested too deeply": (write("trainer_state.json", "[" * 100_000), "cannot be read"),
-    "optimizer cut short": (cut("optimizer.pt", 5000), "optimizer.pt is cut short"),
-    "no optimizer": (remove("optimizer.pt"), r"optimizer \(save_only_model\?\) is missing"),
-    "no scheduler": (remove("scheduler.pt"), "scheduler is missing"),
-    "no random numbers": (remove("rng_state.pth"), "random numbers is missing"),
-    "no weights": (remove("model.safetensors"), "the weights are missing"),
-    "no state": (remove("trainer_state.json"), "trainer_state.json is missing"),
-    "state cut short": (write("trainer_state.json", '{"a'), "cannot be read"),
-    "a shard missing": (write("a.index.json", '{"weight_map": {"a": "b.safetensors"}}'), "b.safetensors is missing"),
-    "still being written": (write("checkpoint-is-incomplete.txt", ""), "still being written"),
-    "a file smaller than sealed": (write(SEAL, sealed_as("optimizer.pt")), "complete.json says 9"),
-    "a sealed file missing": (write(SEAL, sealed_as("x/y")), "x/y is missing"),
-    "a broken seal": (write(SEAL, "{}"), "cannot be read"),
-    "a seal of files elsewhere": (write(SEAL, sealed_as("../checkpoint-9/optimizer.pt")), "no file of it"),
-}
+    "a bit of the weights": (lambda saved: flip(saved / "model.safetensors"), "model.safetensors has another content"),
+    "a bit of the optimizer": (lambda saved: flip(saved / "optimizer.pt"), "optimizer.pt has another content"),
+    "a file cut short": (lambda saved: os.truncate(saved / "rng_state.pth", 100), "rng_state.pth has 100 bytes"),
+    "a file missing": (lambda saved: (saved / "scheduler.pt").unlink(), "scheduler.pt is missing"),
+    "no seal": (lambda saved: (saved / SEAL).unlink(), f"{SEAL} is missing"),
+    "a broken seal": (lambda saved: (saved / SEAL).write_text("{}"), "cannot be read"),
+    "a seal of files elsewhere": (
+        lambda saved: (saved / SEAL).write_text('{"files": {"../checkpoint-1/optimizer.pt": [9, ""]}}'), "no file of it"
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
-def test_a_torn_newest_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, damage, message) -> None:
-    good, torn = checkpoint_of_others(tmp_path, 9), checkpoint_of_others(tmp_path, 10)
+def test_a_damaged_newest_checkpoint_is_skipped(trainer, tmp_path, caplog, damage, message) -> None:
+    good, torn = save(trainer, 1), save(trainer, 2)
     (tmp_path / "checkpoint-best").mkdir()
     (tmp_path / "checkpoint-11").write_text("a file")
-    assert latest_checkpoint(tmp_path) == torn and not caplog.records
     damage(torn)
     with caplog.at_level(logging.WARNING, logger="trimsft"):
         assert latest_checkpoint(tmp_path) == good
-    (record,) = caplog.records
-    assert str(torn) in record.getMessage()
-    assert re.search(message, record.getMessage())
-    assert torn.exists()
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"])
-@pytest.mark.parametrize("damage", [flip, lambda path: path.write_bytes(bytes(path.stat().st_size))])
-def test_a_sealed_checkpoint_with_another_content_is_skipped(trainer, tmp_path, caplog, name, damage) -> None:
-    good, torn = save(trainer, 1), save(trainer, 2)
-    damage(torn / name)
-    assert latest_checkpoint(tmp_path) == good
-    assert f"{torn} is skipped: {name} has another content than {SEAL} says" in caplog.text
-    with pytest.raises(RunError, match=r"checkpoint-2' is torn"):
-        trainer.train(str(torn))
+    assert f"{torn} is skipped: " in caplog.text and message in caplog.text
+    if message != f"{SEAL} is missing":  # of another trainer it may be, if it is named
+        with pytest.raises(RunError, match=r"checkpoint-2' is torn"):
+            trainer.train(str(torn))
 
 
 OTHER_KINDS = {
@@ -314,9 +240,3 @@ def test_files_of_another_kind_of_training_are_refused(trainer, tmp_path, name, 
     for wanted in (True, str(saved)):
         with pytest.raises(RunError, match=says):
             trainer.train(resume_from_checkpoint=wanted)
-
-
-def test_without_checkpoints_there_is_none(tmp_path) -> None:
-    assert latest_checkpoint(tmp_path) is None
-    assert latest_checkpoint(tmp_path / "missing") is None
-    clear_staging(tmp_path / "missing")

@@ -5,27 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from accelerate.utils import compile_regions
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
-from tests.train.tiny import (
-    ARCHITECTURES,
-    BAND,
-    assert_same_gradients,
-    gradients_of,
-    logged,
-    make_batch,
-    make_model,
-    make_trainer,
-    plain_step,
-    unpatched,
-    words,
-)
-from trimsft import TrimSFT
+from tests.train.tiny import ARCHITECTURES, assert_same_gradients, logged, make_model, make_trainer, words
 from trimsft.errors import UsageError
-from trimsft.train import TrimSFTTrainer, patch
-from trimsft.train.compiling import _keep_gradients, _makes_graphs, layers_of
+from trimsft.train import TrimSFTTrainer
+from trimsft.train.compiling import _keep_gradients, layers_of
 
 # dynamo hides this warning by a way that does not hide it from pytest
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
@@ -82,33 +68,6 @@ def test_gradients_outlast_the_graph_that_made_them(monkeypatch, tmp_path) -> No
         hook.remove()
     layer(torch.ones(1, 2)).sum().backward()
     assert len(copied) == 4
-
-
-@pytest.mark.parametrize(
-    ("settings", "graphs"),
-    [
-        ({"mode": "reduce-overhead"}, True),
-        ({"mode": "max-autotune"}, True),
-        ({"mode": "max-autotune-no-cudagraphs"}, False),
-        ({"mode": "default", "options": None}, False),
-        ({"options": {"triton.cudagraphs": True}}, True),
-        ({"backend": "cudagraphs"}, True),
-        (None, False),
-    ],
-)
-def test_which_modes_make_graphs(settings, graphs) -> None:
-    assert _makes_graphs(settings) is graphs
-
-
-def test_a_patched_model_compiled_by_accelerate_in_regions() -> None:
-    torch.compiler.reset()
-    model, batch, objective = make_model("qwen2", num_hidden_layers=1), make_batch(), TrimSFT(**BAND)
-    loss, gradients = plain_step(unpatched(model), [batch], objective)
-    regional = compile_regions(patch(model, objective, skip_below=0.0), backend="eager")
-    output = regional(**batch)
-    output.loss.backward()
-    assert output.loss.item() == pytest.approx(loss, rel=1e-6)
-    assert_same_gradients(gradients_of(model), gradients)
 
 
 def test_a_model_without_layers_is_refused(tmp_path) -> None:

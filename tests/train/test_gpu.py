@@ -26,7 +26,7 @@ from tests.train.tiny import (
 )
 from trimsft import SFT, TrimSFT
 from trimsft.train import TrimSFTTrainer, patch
-from trimsft.train.cudnn import without_cudnn_attention
+from trimsft.train.batches import without_cudnn_attention
 
 pytestmark = [
     pytest.mark.gpu,

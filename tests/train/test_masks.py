@@ -7,7 +7,6 @@ from typing import Any
 import peft
 import pytest
 import torch
-from transformers import masking_utils
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from tests.train.tiny import (
@@ -22,8 +21,8 @@ from tests.train.tiny import (
     record_batches,
 )
 from trimsft import TrimSFT
-from trimsft.train import masks, patch
-from trimsft.train.masks import AvoidsMasks, is_causal
+from trimsft.train import batches, patch
+from trimsft.train.batches import is_causal, looks_left, with_mask_if_needed
 
 CAUSAL = [kind for kind in ARCHITECTURES if is_causal(make_model(kind))]
 
@@ -35,10 +34,6 @@ def step(model: Any, batch: dict[str, Any]) -> tuple[float, dict[str, torch.Tens
     return loss.item(), gradients_of(model)
 
 
-def test_nearly_all_kinds_of_models_are_known_as_causal() -> None:
-    assert set(ARCHITECTURES) - set(CAUSAL) <= {"gemma2"}  # transformers gives it eager attention, for its soft cap
-
-
 @pytest.mark.parametrize("kind", CAUSAL)
 def test_no_trained_token_sees_padding_on_the_right(kind) -> None:
     model, batch = patch(make_model(kind), TrimSFT(**BAND), skip_below=0.0), make_batch(rows=6)
@@ -46,7 +41,7 @@ def test_no_trained_token_sees_padding_on_the_right(kind) -> None:
     mask = batch.pop("attention_mask")
     assert not mask.all()
     batch["input_ids"] = torch.where(mask.bool(), batch["input_ids"], 7)  # whatever stands there
-    with masks._not_packed():
+    with batches._not_packed():
         loss, found = step(model, batch)
     assert loss == pytest.approx(expected_loss, rel=LOSS_ERROR)
     assert_same_gradients(found, expected)
@@ -58,39 +53,13 @@ def test_a_window_of_attention_stays() -> None:
     batch = make_batch(rows=6)
     windowed = step(model, batch)[0]
     del batch["attention_mask"]
-    with masks._not_packed():
+    with batches._not_packed():
         assert step(model, batch)[0] == pytest.approx(windowed, rel=LOSS_ERROR)
     for module in model.modules():
         if hasattr(module, "sliding_window"):
             module.sliding_window = None
     model.config.layer_types = ["full_attention"] * 2
     assert step(model, batch)[0] != pytest.approx(windowed, rel=LOSS_ERROR)  # it matters here
-
-
-def test_nobody_searches_for_packed_texts_where_there_are_none(monkeypatch) -> None:
-    """The search that is left out is the one transformers makes, and it is there again afterwards."""
-    searched = []
-    search = masking_utils.find_packed_sequence_indices
-    monkeypatch.setattr(
-        masking_utils, "find_packed_sequence_indices", lambda positions: searched.append(1) or search(positions)
-    )
-    model, batch = make_model(), make_batch()
-    del batch["attention_mask"]
-    with masks._not_packed():
-        model(**batch, use_cache=False)
-    assert not searched
-    model(**batch, use_cache=False)
-    assert searched
-
-
-def test_searches_that_overlap_are_all_restored() -> None:
-    search = masking_utils.find_packed_sequence_indices
-    first, second = masks._not_packed(), masks._not_packed()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert masking_utils.find_packed_sequence_indices is search
 
 
 def test_a_model_that_is_made_to_look_both_ways_is_not_causal() -> None:
@@ -100,7 +69,7 @@ def test_a_model_that_is_made_to_look_both_ways_is_not_causal() -> None:
 # which batches ------------------------------------------------------------------------------------------------------
 
 
-class OnCuda(AvoidsMasks):
+class OnCuda:
     """What the trainer would do on a GPU."""
 
     def __init__(
@@ -112,11 +81,12 @@ class OnCuda(AvoidsMasks):
         self.padding_free = getattr(self.data_collator, "padding_free", False)
         self.accelerator = SimpleNamespace(parallelism_config=SimpleNamespace(cp_enabled=context_parallel))
         self.aux_loss_enabled = aux_loss
+        self.looks_left = looks_left(self)
 
 
 def test_a_batch_of_trls_collator_goes_without_a_mask_on_a_gpu() -> None:
     batch = make_batch()
-    given, context = OnCuda(make_model())._with_mask_if_needed(batch)
+    given, context = with_mask_if_needed(batch, OnCuda(make_model()))
     assert set(batch) - set(given) == {"attention_mask"}
     assert not isinstance(context, nullcontext)
 
@@ -148,7 +118,7 @@ def eager() -> Any:
 )
 def test_a_mask_that_may_matter_stays(trainer) -> None:
     batch = make_batch()
-    given, context = trainer()._with_mask_if_needed(batch)
+    given, context = with_mask_if_needed(batch, trainer())
     assert given is batch and isinstance(context, nullcontext)
 
 
@@ -157,9 +127,3 @@ def test_on_a_cpu_the_mask_stays(tmp_path) -> None:
     batches = record_batches(trainer)
     trainer.train()
     assert all("attention_mask" in batch for batch, _ in batches)
-
-
-def test_packed_rows_go_as_they_are() -> None:
-    batch = {"input_ids": torch.ones(2, 40), "position_ids": torch.arange(40).expand(2, 40)}
-    given, context = OnCuda(make_model())._with_mask_if_needed(batch)
-    assert given is batch and isinstance(context, nullcontext)  # texts are found by their positions

@@ -6,8 +6,6 @@ from typing import Any
 import peft
 import pytest
 import torch
-from datasets import Dataset
-from torch._dynamo.utils import counters
 from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
@@ -25,32 +23,20 @@ from tests.train.tiny import (
     ARCHITECTURES,
     LOSS_ERROR,
     MESSAGES,
-    PAIRS,
     TEXTS,
     VOCABULARY,
     assert_same_gradients,
-    gradients_of,
     logged,
-    make_batch,
     make_model,
     make_ours,
     make_trainer,
-    plain_loss,
     record_batches,
 )
 from trimsft.errors import UsageError
 from trimsft.head import IGNORED
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.packed import (
-    MOST_CHANGE,
-    PackedRows,
-    PacksTexts,
-    change_between,
-    labels_between,
-    real_tokens,
-    relative,
-    with_others_changed,
-)
+from trimsft.train.batches import PackedRows
+from trimsft.train.packed import PackedTexts, change_between, labels_between, with_others_changed
 
 PACKED: dict[str, dict[str, Any]] = {
     "packing": {"packing": True, "max_length": 45},
@@ -96,48 +82,27 @@ def test_packed_texts_do_not_see_each_other_with_another_loss_either(options, se
         assert_same_gradients(got, expected)
 
 
-def test_another_collator_around_it_changes_nothing(tmp_path) -> None:
-    settings = {"packing": True, "max_length": 40, "objective": "sft"}
-    losses = []
-    for name in ("own", "wrapped"):
-        trainer = make_ours(tmp_path / name, TEXTS, **settings)
-        if name == "wrapped":
-            inner = trainer.data_collator
-            trainer.data_collator = lambda rows, inner=inner: inner(rows)
-        trainer.train()
-        losses.append(logged(trainer, "loss"))
-    assert losses[0] == losses[1]
-
-
 def test_rows_of_an_evaluation_that_are_not_packed_are_padded_as_usual() -> None:
     collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
     batch = collator([{"input_ids": [5] * 7}, {"input_ids": [6] * 3}])
     assert batch.keys() == {"input_ids", "labels", "attention_mask"} and batch["input_ids"].shape == (2, 7)
 
 
-def test_padding_is_not_counted() -> None:
-    collator = PackedRows(pad_token_id=0, return_position_ids=True, width=40)
-    batch = collator([{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}])
-    assert real_tokens(batch) == 55
-    assert real_tokens(make_batch()) == make_batch()["attention_mask"].sum()
-    assert real_tokens({"input_ids": torch.zeros(2, 3)}) == 6
-
-
-class Packs(PacksTexts):
+class Packs:
     """What the trainer would do on a GPU."""
 
     args = SimpleNamespace(device=torch.device("cuda"), packing=True, max_length=40)
     padding_free = True
 
     def __init__(self) -> None:
-        self.model = make_model()
+        self.model, self.looks_left, self.packed_texts = make_model(), True, PackedTexts(self)
 
 
 def test_on_a_gpu_packed_rows_are_of_one_length() -> None:
     collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     trainer = Packs()
     rows = [{"input_ids": [5] * 30, "seq_lengths": [10, 20]}, {"input_ids": [6] * 25, "seq_lengths": [25]}]
-    batch = trainer._in_rows(collator, looks_left=True)(rows)
+    batch = trainer.packed_texts.collator(collator)(rows)
     assert batch["input_ids"].shape == (2, 40) and not trainer.padding_free
     assert batch["labels"][0, [0, 10]].tolist() == [-100, -100] and (batch["labels"] == 5).sum() == 28
     assert "attention_mask" not in batch  # texts are found by their positions
@@ -204,25 +169,6 @@ def test_a_model_that_does_not_tell_texts_of_a_row_apart_is_refused(kind, field,
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # TRL's, of label smoothing
-@pytest.mark.parametrize(("options", "settings"), OTHER_LOSSES.values(), ids=OTHER_LOSSES)
-def test_it_is_refused_with_another_loss_and_an_adapter_too(options, settings, tmp_path) -> None:
-    options = {**options, "peft_config": peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")}
-    settings = {"objective": "sft", **PACKED["packing"], **settings}
-    trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, options, **settings)
-    with pytest.raises(UsageError, match="OPTForCausalLM would not tell the texts of a row apart, with sdpa attention"):
-        trainer.train()
-
-
-def test_an_evaluation_of_packed_rows_is_refused_likewise(tmp_path) -> None:
-    data = Dataset.from_list(TEXTS)
-    trainer = make_trainer(
-        TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, {"eval_dataset": data}, **PACKED["packing"]
-    )
-    with pytest.raises(UsageError, match="would not tell the texts of a row apart"):
-        trainer.evaluate()
-
-
 def test_a_model_that_looks_both_ways_is_refused_too(tmp_path) -> None:
     trainer = make_trainer(TrimSFTTrainer, make_model(is_causal=False), tmp_path, TEXTS, **PACKED["packing"])
     mask = trainer.model.model.forward
@@ -236,33 +182,6 @@ def test_a_model_that_looks_both_ways_is_refused_too(tmp_path) -> None:
         trainer.train()
 
 
-def test_chunks_that_hold_a_whole_row_do_no_harm(tmp_path) -> None:
-    """One row of 45 tokens at a time, and chunks of 48."""
-    runs = []
-    for name, settings in (("packed", {"packing": True, "max_length": 45}), ("padded", {"max_length": 45})):
-        settings |= {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "max_steps": 1}
-        runs.append(make_trainer(TrimSFTTrainer, make_other("llama4"), tmp_path / name, TEXTS, **settings))
-        runs[-1].train()
-    packed, padded = runs
-    assert type(packed.data_collator) is DataCollatorForLanguageModeling and packed._are_apart
-    assert logged(packed, "loss") == pytest.approx(logged(padded, "loss"), rel=LOSS_ERROR)
-    assert_same_gradients(packed.grads[0], padded.grads[0])
-
-
-def test_positions_of_a_collator_of_your_own_are_no_packed_texts(tmp_path) -> None:
-    trainer = make_trainer(TrimSFTTrainer, make_other("opt"), tmp_path, TEXTS, per_device_train_batch_size=1)
-    inner = trainer.data_collator
-
-    def collate(rows: Any) -> dict[str, torch.Tensor]:
-        batch = inner(rows)
-        batch["position_ids"] = batch.pop("attention_mask").cumsum(dim=1) - 1
-        return batch
-
-    trainer.data_collator = collate
-    trainer.train()
-    assert len(trainer.grads) == 2
-
-
 @pytest.mark.parametrize("kind", ["llama", "qwen3 moe", "gemma2"])
 def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
     """Neither random numbers, nor what AutoTrim has seen; with dropout, which must be the same in both passes."""
@@ -271,9 +190,9 @@ def test_trying_changes_nothing_of_a_training(kind, tmp_path) -> None:
         model = make_model(kind, attention_dropout=0.5)
         options = {"objective": "auto-trim", "skip_below": None, **PACKED["packing"]}
         trainer = make_trainer(TrimSFTTrainer, model, tmp_path / str(tried), TEXTS, **options)
-        trainer._are_apart = not tried
+        trainer.packed_texts.are_apart = not tried
         trainer.train()
-        assert trainer._are_apart
+        assert trainer.packed_texts.are_apart
         trainers.append(trainer)
     for got, expected in zip(trainers[0].grads, trainers[1].grads, strict=True):
         assert all(torch.equal(got[name], expected[name]) for name in expected)
@@ -287,30 +206,10 @@ def test_it_is_asked_until_a_row_has_two_texts(tmp_path) -> None:
     shared = {"input_ids": ids, "position_ids": torch.cat([torch.arange(4), torch.arange(6)]).expand(2, 10)}
     trainer.model.train()
     with trainer._fused():
-        trainer._require_texts_apart(trainer.model, alone)
-        assert not trainer._are_apart
+        trainer.packed_texts.check(trainer.model, alone)
+        assert not trainer.packed_texts.are_apart
         with pytest.raises(UsageError, match="would not tell the texts of a row apart"):
-            trainer._require_texts_apart(trainer.model, shared)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's way does not hide it from pytest
-def test_compiled_layers_are_not_compiled_for_it(tmp_path) -> None:
-    traced: list[int] = []
-    settings = {**PACKED["packing"], "torch_compile": True, "torch_compile_backend": "eager", "max_steps": 1}
-    trainer = make_trainer(TrimSFTTrainer, make_model(), tmp_path, TEXTS, **settings)
-    require = trainer._require_texts_apart
-
-    def counted(model: Any, batch: Any) -> None:
-        before = counters["frames"]["total"]
-        require(model, batch)
-        traced.append(counters["frames"]["total"] - before)
-
-    torch.compiler.reset()
-    counters.clear()
-    trainer._require_texts_apart = counted
-    trainer.train()
-    assert trainer._are_apart and set(traced) == {0}
-    assert counters["frames"]["total"] > 0
+            trainer.packed_texts.check(trainer.model, shared)
 
 
 # prompts that are learned -------------------------------------------------------------------------------------------
@@ -320,22 +219,6 @@ PROMPTS: dict[str, Any] = {
     "prefix tuning": lambda: peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
     "p-tuning": lambda: peft.PromptEncoderConfig(task_type="CAUSAL_LM", num_virtual_tokens=3, encoder_hidden_size=16),
 }
-
-
-@pytest.mark.parametrize("make", PROMPTS.values(), ids=PROMPTS)
-def test_a_prompt_that_is_learned_stands_before_each_padded_row(make, tmp_path) -> None:
-    torch.manual_seed(0)
-    model = peft.get_peft_model(make_model(), make())
-    settings = {"max_steps": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 0}
-    trainer = make_trainer(TrimSFTTrainer, model, tmp_path, PAIRS, **settings)
-    rows = [(torch.tensor([row["input_ids"]]), torch.tensor([row["labels"]])) for row in trainer.train_dataset]
-    trainer.train()
-    model.zero_grad()
-    count = sum(int((labels[:, 1:] != -100).sum()) for _, labels in rows)
-    for ids, labels in rows:  # each text alone, by the formula
-        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[:, -ids.shape[1] :]
-        plain_loss(logits, labels, trainer.objective, normalizer=count).loss.backward()
-    assert_same_gradients(trainer.grads[0], gradients_of(model))
 
 
 @pytest.mark.parametrize("field", PACKED)
@@ -375,14 +258,6 @@ def test_kernels_are_told_where_moved_texts_begin() -> None:
             value = torch.cat([batch[name][:, 3:], batch[name][:, :3]], dim=1)
         assert torch.equal(torch.as_tensor(moved[name]), torch.as_tensor(value)), name
         assert getattr(moved[name], "dtype", int) == getattr(value, "dtype", int)
-
-
-def test_the_change_is_in_units_of_the_spread() -> None:
-    # tokens of 1, 3, 5 and 7 nats: a standard deviation of sqrt(5); they move by 2 in all, the two beginnings by 1.5
-    change = torch.tensor([2.0, 4.0, 1.5, 2.0, 16.0, 84.0])
-    assert relative(change) == pytest.approx(0.75 / 5**0.5) and relative(change) > MOST_CHANGE
-    assert relative(torch.tensor([2.0, 4.0, 0.0, 2.0, 16.0, 84.0])) == pytest.approx(0.5 / 5**0.5)
-    assert relative(torch.tensor([0.0, 4.0, 0.0, 4.0, 4.0, 4.0])) == 0.0  # all alike, and nothing moves
 
 
 def test_beginnings_of_long_texts_count_by_themselves() -> None:

@@ -4,11 +4,8 @@ import copy
 import inspect
 from typing import Any
 
-import peft
 import pytest
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from datasets import Dataset
 from torch import Tensor
 from transformers import AutoModelForCausalLM, MiniCPM3Config, RecurrentGemmaConfig, Trainer, TrainingArguments
@@ -30,7 +27,6 @@ from tests.train.tiny import (
     unpatched,
 )
 from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.errors import UsageError
 from trimsft.train import TrimOutput, patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -98,21 +94,6 @@ OTHER_LOGITS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("config", OTHER_LOGITS.values(), ids=OTHER_LOGITS)
-def test_scales_and_caps_by_other_names(config) -> None:
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config(), dtype=torch.float32)
-    model.get_output_embeddings().weight.data.normal_(0, 1)
-    batch = make_batch()
-    with torch.no_grad():
-        logits = model(batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False).logits
-        expected = plain_loss(logits, batch["labels"], TRIM)
-        found = patch(model, TRIM)(**batch)
-    assert logits.std() > 0.2
-    assert found.loss.item() == pytest.approx(expected.loss.item(), rel=1e-4)
-    torch.testing.assert_close(found.tokens.gap.double(), expected.tokens.gap, rtol=0, atol=1e-4)
-
-
 def test_shift_labels_are_not_shifted_again() -> None:
     model, batch = patched(skip_below=0.0)
     labels = batch.pop("labels")
@@ -128,15 +109,6 @@ def test_a_bf16_model() -> None:
     halves = patch(make_model(dtype=torch.bfloat16), SFT())(batch["input_ids"], labels=batch["labels"])
     assert halves.loss.dtype == torch.float32
     assert halves.loss.item() == pytest.approx(exact.item(), rel=2**-6)
-
-
-def test_a_first_batch_without_labels_leaves_the_check_to_the_next() -> None:
-    model, batch = patched()
-    model(batch["input_ids"])
-    assert not model.trimsft_head.checked
-    first = model(**batch)
-    assert model.trimsft_head.checked
-    assert torch.equal(model(**batch).loss, first.loss)
 
 
 def test_objectives_and_backends_can_be_changed() -> None:
@@ -176,17 +148,6 @@ def test_without_labels_the_model_is_what_it_was(kind, tmp_path) -> None:
     assert isinstance(again(**batch), type(plain(**batch)))
 
 
-def test_patching_again_replaces_the_settings() -> None:
-    model = make_model()
-    once = patch(model, SFT())
-    forward = model.forward
-    assert patch(model, TRIM, skip_below=0.0, entropy=True) is once is model
-    assert model.forward == forward
-    assert (model.trimsft_head.objective, model.trimsft_head.skip_below) == (TRIM, 0.0)
-    expected = patch(make_model(), TRIM, skip_below=0.0)(**make_batch())
-    assert torch.equal(model(**make_batch()).loss, expected.loss)
-
-
 def insides(model: Any) -> list[Any]:
     """Attributes and hooks of a model and of its head."""
     parts = (model, model.get_output_embeddings())
@@ -209,20 +170,6 @@ def test_a_patch_can_be_undone(kind) -> None:
     assert isinstance(patch(model, TRIM)(**batch), TrimOutput)
 
 
-def test_undone_beneath_a_forward_that_came_later() -> None:
-    """As accelerate wraps one for mixed precision: the model computes its own loss, and can be patched again."""
-    model, batch = make_model(), make_batch()
-    expected = model(**batch).loss
-    inner = patch(model, TRIM).forward
-    model.forward = lambda *args, **kwargs: inner(*args, **kwargs)
-    model(**batch)
-    unpatch(model)
-    assert torch.equal(model(**batch).loss, expected)
-    assert isinstance(patch(model, TRIM)(**batch), TrimOutput)
-    adapted = peft.get_peft_model(make_model(), peft.LoraConfig(target_modules=["q_proj"]))
-    assert torch.equal(unpatch(patch(adapted, TRIM))(**batch).loss, expected)
-
-
 def test_a_head_with_a_forward_of_its_own_keeps_it() -> None:
     """As accelerate's hooks give it one."""
     model, calls = make_model(), []
@@ -232,16 +179,6 @@ def test_a_head_with_a_forward_of_its_own_keeps_it() -> None:
     assert calls == [(1, 32)]  # one row, to see whether it is a plain product
     assert torch.equal(model(make_batch()["input_ids"]).logits, make_model()(make_batch()["input_ids"]).logits)
     assert calls[1:] == [(3, 11, 32)]
-
-
-def test_a_head_that_is_replaced_afterwards() -> None:
-    """As resize_token_embeddings does."""
-    model, batch = patched(skip_below=0.0)
-    before = model(**batch).tokens
-    model.resize_token_embeddings(model.config.vocab_size + 7, mean_resizing=False)
-    model.lm_head.weight.data[-7:] = 0
-    assert torch.equal(model(**batch).tokens.gold_logit, before.gold_logit)
-    assert (model(**batch).tokens.nll > before.nll).all()
 
 
 class Tell(torch.autograd.Function):
@@ -308,30 +245,3 @@ def test_transformers_own_trainer_normalises_over_the_accumulated_batch(tmp_path
     loss, gradients = plain_step(plain, rows, TRIM)
     assert trainer.state.log_history[0]["loss"] == pytest.approx(loss, rel=LOSS_ERROR)
     assert_same_gradients(keeps.steps[0], gradients)
-
-
-@pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")
-def test_an_evaluation_with_transformers_own_trainer(tmp_path) -> None:
-    """It is told that there are no logits, should it want some."""
-    batch = make_batch(1)
-    rows = Dataset.from_list([{name: value[0].tolist() for name, value in batch.items()}] * 3)
-    args = make_config(TrainingArguments, tmp_path, per_device_eval_batch_size=2)
-    model, _ = patched()
-    assert Trainer(model, args, eval_dataset=rows).evaluate()["eval_loss"] == pytest.approx(model(**batch).loss.item())
-    trainer = Trainer(model, args, eval_dataset=rows, compute_metrics=lambda prediction: {})
-    with pytest.raises(
-        UsageError, match=r"logits: a patched model makes none .* for compute_metrics use TrimSFTTrainer"
-    ):
-        trainer.evaluate()
-    with torch.no_grad():
-        outputs = model(**batch)
-    assert "NoLogits" in repr(outputs) and outputs.logits is None
-
-
-def test_accelerate_does_not_take_the_patch_off() -> None:
-    AcceleratorState._reset_state()  # trainers of other tests have settled on a precision
-    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
-    model = accelerator.prepare(patch(make_model(), TrimSFT(**BAND)))
-    bare = accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    AcceleratorState._reset_state()
-    assert isinstance(bare(**make_batch()), TrimOutput)

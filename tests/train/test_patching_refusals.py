@@ -6,20 +6,11 @@ import peft
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    LlamaForCausalLM,
-    LlamaForSequenceClassification,
-    LlamaModel,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import BertConfig, BertForMaskedLM, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from tests.train.tiny import BAND, gradients_of, make_batch, make_model
 from trimsft import SFT, TrimSFT
-from trimsft.errors import UsageError
 from trimsft.train import patch, unpatch
 
 TRIM = TrimSFT(**BAND)
@@ -83,32 +74,6 @@ def test_a_head_that_cannot_be_stood_in_for_is_refused(kind, says) -> None:
     for _ in range(2):  # not only once
         with pytest.raises(NotImplementedError, match=says.format(kind.__name__)):
             model(**make_batch())
-
-
-@pytest.mark.parametrize(
-    ("misuse", "field"),
-    [
-        (lambda model, batch: patch(nn.Linear(2, 2), TRIM), "model"),
-        (lambda model, batch: patch(LlamaModel(model.config), TRIM), "model"),
-        (lambda model, batch: model(**batch, logits_to_keep=1), "logits_to_keep"),
-        (lambda model, batch: model(**{**batch, "labels": batch["labels"][:, :5]}), "labels"),
-        (lambda model, batch: model(batch["input_ids"], None, None, None, None, batch["labels"]), "labels"),
-        (lambda model, batch: patch(peft.get_peft_model(model, peft.LoraConfig(target_modules=["lm_head"])), TRIM),
-         "target_modules"),
-    ],
-)  # fmt: skip
-def test_misuse_is_an_error_of_this_package_that_names_the_field(misuse, field) -> None:
-    with pytest.raises(UsageError) as caught:
-        misuse(*patched())
-    assert caught.value.field == field
-
-
-def test_not_a_causal_language_model() -> None:
-    with pytest.raises(TypeError, match="model: must be a transformers model, got Linear"):
-        patch(nn.Linear(2, 2), TRIM)
-    for kind in (LlamaModel, LlamaForSequenceClassification):
-        with pytest.raises(TypeError, match=rf"model: {kind.__name__} has no output embedding"):
-            patch(kind(make_model().config), TRIM)
 
 
 def test_calls_that_cannot_be_fused_are_refused() -> None:

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from datasets import Dataset
 from rich.console import Console
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from tests.data.toys import CHAT, make_tokenizer
 from trimsft.data.encode import encode, measure_lengths
 from trimsft.data.load import DataConfig
-from trimsft.errors import DataError, UsageError
 from trimsft.train.preview import Preview, examine, show
 
 TOKENIZER = make_tokenizer(chat=CHAT)
@@ -77,13 +74,6 @@ def test_what_the_maximum_length_takes() -> None:
     assert (row["masked_tokens"], row["trained_tokens"], row["eos_trained"]) == (1, 2, True)
 
 
-def test_colours_alternate_between_trained_tokens() -> None:
-    codes = re.findall(r"\x1b\[([\d;]+)m", shown(encoded(), colour=True).split("trained, ")[1])
-    backgrounds = [code.split(";")[-1] for code in codes if code.split(";")[-1] in ("42", "46")]
-    trained = as_json(encoded())[0]["trained_tokens"]
-    assert backgrounds == [("42", "46")[number % 2] for number in range(trained)]
-
-
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/bold red][/]\r\x00\x9b1m\u202e\u200b\u2028\ue000 \t:smile:"
 
 
@@ -95,29 +85,3 @@ def test_hostile_text_stays_text(colour) -> None:
     assert plain.count("[bold·red]x[/bold·red][/]⟨U+000D⟩⟨U+0000⟩") == 2
     assert plain.count("⟨U+001B⟩[2J⟨U+001B⟩]0;owned⟨U+0007⟩") == 2
     assert plain.count(":smile:") == 2
-
-
-def test_ids_bytes_and_long_lines() -> None:
-    assert f"<eos>[{TOKENIZER.eos_token_id}]" in shown(encoded(), show_ids=True)
-    assert "<0xC3><0xA9><eos>" in shown(encoded(solution="é"))
-    assert "·".join(["ab"] * 100) in shown(encoded(solution=" ".join(["ab"] * 100)))
-
-
-def test_how_many() -> None:
-    assert shown(encoded(rows=5), count=3).count("eos is trained") == 3
-    assert len(as_json(encoded(rows=2), count=9)) == 2
-    with pytest.raises(UsageError, match="at least 1, got 0"):
-        shown(encoded(), count=0)
-    with pytest.raises(DataError, match="no column input_ids and labels among text"):  # TRL will tokenise it
-        shown(Dataset.from_dict({"text": ["a"]}))
-
-
-def test_spaces_of_sentencepiece_tokens_are_seen() -> None:
-    """Such decoders strip the space of a first token, so a token alone would lose it."""
-    backend = Tokenizer(models.WordLevel({"▁a": 0, "▁the": 1, "<eos>": 2, "<unk>": 3}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    backend.decoder = decoders.Metaspace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
-    assert tokenizer.decode([1]) == "the"
-    rows = Dataset.from_dict({"input_ids": [[0, 1, 2]], "labels": [[-100, 1, 2]]})
-    assert [token["text"] for token in as_json(rows, tokenizer)[0]["tokens"]] == [" a", " the", "<eos>"]

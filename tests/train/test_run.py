@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import json
-import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-import yaml
 from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.train.tiny_run import as_words, make_data, make_fields
+from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
@@ -99,16 +97,6 @@ def test_a_recipe_and_an_override_are_all_it_takes(whole, tmp_path) -> None:
     assert dft.read_config() == {**whole.run.read_config(), "objective": "dft"}
     other, weights = load_file(dft.path / WEIGHTS), load_file(whole.run.path / WEIGHTS)
     assert any(not torch.equal(other[name], weights[name]) for name in weights)
-
-
-def test_fields_are_read_as_words_are(fields) -> None:
-    settings, parsed = make_settings(fields), parse(as_words(fields))
-    assert settings.overrides == parsed.overrides
-    assert settings.args.to_dict() == parsed.args.to_dict()
-    with pytest.raises(UsageError, match="model_name_or_path: is missing"):
-        train_model(objective="sft", data="d")
-    with pytest.raises(UsageError, match=r"^marging: no such field; did you mean margin\?"):
-        train_model(marging=1)
 
 
 # continued -----------------------------------------------------------------------------------------------------------
@@ -226,28 +214,6 @@ env: {OF_THE_RECIPE: 7}
 """
 
 
-def test_a_recipe_with_everything(fields, tmp_path, caplog, capsys, monkeypatch) -> None:
-    """Half precision where there is none, secrets, and dictionaries that transformers writes into."""
-    monkeypatch.setenv("OF_THE_RECIPE", "")
-    (tmp_path / "recipe.yaml").write_text(RECIPE)
-    path = tmp_path / "run"
-    asked = {**fields, "config": tmp_path / "recipe.yaml", "max_steps": 1, "output_dir": path}
-    with pytest.raises(UsageError):
-        train_model(**{**asked, "dataset_name": "./sumz.jsonl"})
-    assert not train_model(**asked).was_finished  # what was refused is no obstacle
-    assert "bf16: true of the recipe needs a GPU" in caplog.text
-    assert "step 1/1" in capsys.readouterr().out  # the record of input tokens is no end of training
-    assert (path / "train" / "checkpoint-1").is_dir()
-    files = [file for file in path.rglob("*") if file.is_file()]
-    assert not any(b"hf_SECRET" in file.read_bytes() for file in files)
-    config = yaml.safe_load((path / "config.yaml").read_text())
-    assert config["model_init_kwargs"] == {"use_safetensors": True}
-    assert config["accelerator_config"] == {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
-    assert train_model(**asked).was_finished
-    assert make_settings({"config": path / "config.yaml"}).overrides == config
-    assert os.environ["OF_THE_RECIPE"] == "7"
-
-
 def test_secrets_on_a_command_line_stay_there(fields, tmp_path, monkeypatch, caplog) -> None:
     words = [
         *as_words({**fields, "max_steps": 1, "output_dir": tmp_path / "run"}),
@@ -331,7 +297,7 @@ def test_a_finished_run_without_its_model_is_not_done(copied, whole, fields, cap
     (copied.path / WEIGHTS).unlink()
     assert not train_model(**fields, output_dir=copied.path).was_finished  # made again from the last checkpoint
     assert (copied.path / WEIGHTS).read_bytes() == (whole.run.path / WEIGHTS).read_bytes()
-    assert "was finished, but of its model the weights are missing; it is made again" in caplog.text
+    assert "was finished, but the weights of its model are missing; it is made again" in caplog.text
     assert sum("train_runtime" in line for line in JsonLines(copied.telemetry_path)) == 1  # it has ended once
     shutil.rmtree(copied.model_dir)
     for checkpoint in copied.train_dir.glob("checkpoint-*"):
@@ -417,13 +383,3 @@ def fill_the_disk(what: str, patched: pytest.MonkeyPatch) -> None:
             return fail() if is_it else write(path, content)  # type: ignore[func-returns-value]
 
         patched.setattr(Path, "write_bytes", write_some)
-
-
-def test_an_evaluation_at_the_start_has_data_or_is_refused(fields: dict[str, Any], tmp_path: Path) -> None:
-    asked = fields | {"output_dir": str(tmp_path / "asked"), "eval_on_start": True, "max_steps": 1, "save_steps": 1}
-    with pytest.raises(UsageError, match="is needed to evaluate on local data"):
-        train_model(**asked)
-    given = make_data(tmp_path / "test.jsonl", rows=3)
-    trained = train_model(**asked, dataset_test_file=str(given))
-    state = json.loads((trained.run.train_dir / "checkpoint-1" / "trainer_state.json").read_text())
-    assert ["eval_loss" in record for record in state["log_history"]][:1] == [True]

@@ -9,7 +9,7 @@ import torch
 from tests.train.tiny import PAIRS, make_model, make_trainer, record_batches
 from trimsft.errors import UsageError
 from trimsft.train import TrimSFTTrainer
-from trimsft.train.sorting import sorted_by_length
+from trimsft.train.batches import sorted_by_length
 
 
 @pytest.mark.parametrize("objective", ["trim", "auto-trim"])

@@ -33,7 +33,6 @@ from tests.train.tiny import (
 )
 from trimsft import DFT, TokenStats, TrimSFT
 from trimsft.train import TrimSFTConfig, TrimSFTTrainer
-from trimsft.train.telemetry import Band
 
 TOKENS = [
     {"input_ids": list(range(5, 5 + length)), "labels": [-100, -100, *range(7, 5 + length)]} for length in (4, 9, 20, 6)
@@ -101,13 +100,6 @@ def test_sft_is_sfttrainer_for_all_models(kind, tmp_path) -> None:
         assert logged(ours, "loss")[0] > logged(ours, "nll")[0] + 0.1
 
 
-def test_the_router_loss_can_be_turned_off(tmp_path) -> None:
-    plain, ours = train_both(tmp_path, PAIRS, kind="mixtral", router_aux_loss_coef=0.0)
-    assert_same_training(ours, plain)
-    assert logged(ours, "loss") == pytest.approx(logged(ours, "nll"), rel=LOSS_ERROR)
-    assert not logged(ours, "aux_loss")
-
-
 LORA = {"target_modules": ["q_proj", "down_proj"], "r": 4}
 
 
@@ -161,17 +153,6 @@ def test_a_metric_with_the_name_of_a_figure_is_the_users(tmp_path, caplog) -> No
         assert (got["eval_nll"], got["eval_own"]) == (7.0, 8.0) and got["eval_entropy"] > 0
     told = [one.getMessage() for one in caplog.records if "compute_metrics" in one.getMessage()]
     assert len(told) == 1 and told[0].startswith("compute_metrics also gives eval_nll: that is logged")
-
-
-def test_a_model_by_name_with_model_init_kwargs(tmp_path) -> None:
-    make_model("qwen3").save_pretrained(tmp_path / "model")
-    make_tokenizer().save_pretrained(tmp_path / "model")
-    settings = {"model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "eager"}}
-    options = {"processing_class": None}
-    trainer = make_trainer(TrimSFTTrainer, str(tmp_path / "model"), tmp_path / "out", PAIRS, options, **settings)
-    assert (trainer.model.dtype, trainer.model.config._attn_implementation) == (torch.bfloat16, "eager")
-    trainer.train()
-    assert all(loss > 0 for loss in logged(trainer, "loss"))
 
 
 def test_rows_that_stream(tmp_path) -> None:
@@ -238,13 +219,6 @@ def test_it_is_the_loop_written_by_hand(kind, objective, settings, options, tmp_
         torch.testing.assert_close(
             dict(trainer.model.named_parameters())[name], weight, rtol=LOSS_ERROR, atol=LOSS_ERROR
         )
-
-
-def test_settings_reach_the_head_and_the_telemetry(tmp_path) -> None:
-    head = make_ours(tmp_path, objective="fsft", gamma=1.0, skip_below=0.1, head_backend="chunked").fused_head
-    assert (head.objective.gamma, head.skip_below, head.backend, head.entropy) == (1.0, 0.1, "chunked", True)
-    trainer = make_ours(tmp_path, options={"objective": TrimSFT(margin=5.0, bandwidth=9.0)})
-    assert trainer._telemetry["train"].band == Band(5.0, 9.0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"bf16": True}, {"gradient_checkpointing": True}], ids=str)
@@ -322,19 +296,6 @@ def test_what_the_best_is_chosen_by(tmp_path) -> None:
 
 
 # evaluation and records of one's own ---------------------------------------------------------------------------------
-
-
-def test_figures_of_an_evaluation_are_of_its_dataset_alone(tmp_path) -> None:
-    few, many = Dataset.from_list(PAIRS[:2]), Dataset.from_list(PAIRS)
-    trainer = make_ours(tmp_path, options={"eval_dataset": few})
-    first = trainer.evaluate()
-    other = trainer.evaluate(many, metric_key_prefix="other")
-    trainer.predict(trainer.train_dataset)
-    again = trainer.evaluate()
-    assert first["eval_trained_tokens"] == again["eval_trained_tokens"] < other["other_trained_tokens"]
-    assert first["eval_nll"] == again["eval_nll"] != other["other_nll"]
-    both = make_ours(tmp_path, options={"eval_dataset": {"few": few, "many": many}}).evaluate()
-    assert both["eval_few_trained_tokens"] < both["eval_many_trained_tokens"] and "eval_nll" not in both
 
 
 def test_a_record_of_the_user_takes_no_figures(tmp_path) -> None:

@@ -35,38 +35,11 @@ def test_arguments_of_a_parent_class_are_taken_over(kind, changes, max_length, e
     assert f"objective: 'trim', the default, since {kind.__name__} names none" in caplog.text
 
 
-def test_no_arguments_mean_the_defaults(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    model = make_model()
-    model.config._name_or_path = "somebody/small-llama"
-    trainer = TrimSFTTrainer(model, train_dataset=Dataset.from_list(PAIRS), processing_class=make_tokenizer())
-    assert trainer.args.output_dir == "small-llama-TrimSFT"
-    assert trainer.objective == TrimSFT()
-    assert trainer.args.bf16 == torch.accelerator.is_available()
-
-
 def test_it_takes_what_sfttrainer_takes() -> None:
     ours, theirs = (inspect.signature(kind.__init__).parameters for kind in (TrimSFTTrainer, SFTTrainer))
     assert list(ours) == [*theirs, "objective"]
     assert all(ours[name].default == theirs[name].default for name in theirs)
     assert ours["objective"].kind is inspect.Parameter.KEYWORD_ONLY
-
-
-def test_images_that_truncation_has_cut_are_explained(tmp_path, monkeypatch) -> None:
-    trainer = make_ours(tmp_path, PAIRS, max_length=6)
-
-    def fail(**_: Any) -> None:
-        raise ValueError("3 features, 2 tokens")
-
-    batch = {"input_ids": torch.zeros(1, 6, dtype=torch.long), "pixel_values": torch.zeros(1)}
-    with pytest.raises(
-        ValueError, match=r"max_length: rows with images were cut.*\(3 features, 2 tokens\), got 6; raise"
-    ):
-        trainer.compute_loss(fail, dict(batch))
-    for other in ({"pixel_values": None}, {"input_ids": batch["input_ids"][:, :5]}):
-        inputs = {name: value for name, value in (batch | other).items() if value is not None}
-        with pytest.raises(ValueError, match=r"^3 features"):
-            trainer.compute_loss(fail, inputs)
 
 
 def test_arguments_that_do_not_go_together_are_refused(tmp_path) -> None:

@@ -193,7 +193,7 @@ def audit(settings: AuditSettings, *, on_progress: Progress = lambda name, done,
             rows, gaps, settings.threshold, tokenizer, rendering,
             only=settings.only, numbers=loaded.numbers, places=[places[number] for number in loaded.numbers],
         )  # fmt: skip
-        flagged = _write(folder, chain.from_iterable(one.rows() for one in loaded.sources), scores, suspects, settings)
+        flagged = _write(folder, chain.from_iterable(one.records for one in loaded.sources), scores, suspects, settings)
         folder.mark_finished()
     return AuditResult(folder=folder, suspects=suspects, rows=len(rows), flagged=flagged)
 

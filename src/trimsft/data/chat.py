@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -52,16 +52,24 @@ class TrlEncoder:
     """Whether of messages only the assistant's are trained; else every token is."""
     completion_only_loss: bool | None = None
     """Whether prompts are masked; None does so."""
+    _shown: set[Any] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Parts of chats that the template is known to write."""
 
     def encode(self, row: Row) -> tuple[list[int], list[bool]]:
-        """The tokens of a row, at full length, and which of them are trained."""
+        """Return the tokens of a row, at full length, and which of them are trained."""
+        from trimsft.head import IGNORED  # torch is loaded with it
+
+        if "input_ids" in row and row.get("labels") is not None:
+            return list(row["input_ids"]), [label != IGNORED for label in row["labels"]]
         if "input_ids" in row:
-            return self._as_given(row)
-        if "prompt" in row:
+            names = ("assistant_masks", *(("completion_mask",) if self.completion_only_loss else ()))
+            ids, masks = list(row["input_ids"]), [row[name] for name in names if row.get(name) is not None]
+        elif "prompt" in row:
             ids, masks = self._prompt_completion(row)
         else:
             ids, masks = self._whole(row["messages"] if "messages" in row else self._ended(row["text"]), row)
-        return ids, _all([*masks, *self._switched_off(row, ids)], len(ids))
+        masks = [*masks, *self._switched_off(row, ids)]
+        return ids, [all(bits) for bits in zip(*masks, strict=True)] if masks else [True] * len(ids)
 
     def turns(self, row: Row) -> list[tuple[Any, bool]]:
         """Return the messages of a row, and whether the settings train each; none where it holds text or tokens."""
@@ -115,10 +123,6 @@ class TrlEncoder:
             self._shown.add(part)
         return True
 
-    @cached_property
-    def _shown(self) -> set[Any]:
-        return set()
-
     def _switched_off(self, row: Row, ids: list[int]) -> list[list[int]]:
         """Return the mask of the turns that a switch leaves out, if there are any."""
         turns = self.turns(row)
@@ -141,7 +145,7 @@ class TrlEncoder:
         return _common_prefix(list(self._render(chat[:turn], row, tokenize=True)["input_ids"]), ids)
 
     def text(self, row: Row) -> str | None:
-        """What is tokenised of a row; None where it comes as token ids."""
+        """Return the text that is tokenised of a row; None where it comes as token ids."""
         if "input_ids" in row:
             return None
         first, second = (row["prompt"], row["completion"]) if "prompt" in row else (row.get("messages"), [])
@@ -162,14 +166,14 @@ class TrlEncoder:
             masks = [*masks, [0] * same + [1] * (len(ids) - same)]
         return ids, masks
 
-    def _whole(self, said: Any, row: Row) -> tuple[list[int], list[list[int]]]:
-        """The tokens of a text or a chat, and the mask of the assistant's where only those are trained."""
-        if isinstance(said, str):
+    def _whole(self, content: Any, row: Row) -> tuple[list[int], list[list[int]]]:
+        """Return the tokens of a text or a chat, and the mask of the assistant's where only those are trained."""
+        if isinstance(content, str):
             if self.assistant_only_loss:
                 problem = "has no effect on rows that hold no messages"
                 raise DataError(problem, field="assistant_only_loss", value=True, hint="leave it out")
-            return list(self.tokenizer(text=said)["input_ids"]), []
-        rendered = self._render(said, row, tokenize=True, return_assistant_tokens_mask=self.assistant_only_loss)
+            return list(self.tokenizer(text=content)["input_ids"]), []
+        rendered = self._render(content, row, tokenize=True, return_assistant_tokens_mask=self.assistant_only_loss)
         if not self.assistant_only_loss:
             return list(rendered["input_ids"]), []
         mask = list(rendered["assistant_masks"])
@@ -182,10 +186,9 @@ class TrlEncoder:
         if not getattr(self.tokenizer, "chat_template", None):
             problem = "its tokenizer has no chat template, which rows of messages need"
             raise UsageError(problem, field="model", hint="take a model that has one, or rows of prompt and completion")
-        options |= {"tools": self._tools(row)}
-        if options["tokenize"]:
-            options["return_dict"] = True
-        options |= {"chat_template": self._chat_template, **(row.get("chat_template_kwargs") or {})}
+        options |= {"return_dict": True} if options["tokenize"] else {}
+        options |= {"tools": self._tools(row), "chat_template": self._chat_template}
+        options |= row.get("chat_template_kwargs") or {}
         try:
             return self.tokenizer.apply_chat_template([_without(turn, *SWITCHES) for turn in messages], **options)
         except Exception as error:  # templates raise whatever they like
@@ -198,20 +201,9 @@ class TrlEncoder:
         except ValueError as error:
             raise DataError(f"tools is text that is not JSON ({one_line(error)})", value=tools) from error
 
-    def _as_given(self, row: Row) -> tuple[list[int], list[bool]]:
-        """Token ids; what is masked is said by labels, or by masks."""
-        from trimsft.head import IGNORED  # torch is loaded with it
-
-        ids, labels = list(row["input_ids"]), row.get("labels")
-        if labels is not None:
-            return ids, [label != IGNORED for label in labels]
-        names = ("assistant_masks", *(("completion_mask",) if self.completion_only_loss else ()))
-        masks = [row[name] for name in names if row.get(name) is not None]
-        return ids, _all(masks, len(ids))
-
     @cached_property
     def _chat_template(self) -> str | None:
-        """TRL's own with marks around answers, where they are needed and the tokenizer's has none."""
+        """TRL's own template with marks around answers, where they are needed and the tokenizer's has none."""
         if not self.assistant_only_loss:
             return None
         from trl.chat_template_utils import get_training_chat_template, has_generation_markers
@@ -249,11 +241,6 @@ def _renamed(call: Row) -> Row:
     if isinstance(call.get("function"), Mapping):
         return {**call, "function": _renamed(call["function"])}
     return {**call, "name": f"{call.get('name')}_"}
-
-
-def _all(masks: list[list[int]], length: int) -> list[bool]:
-    """Where every mask, if there is any, is set."""
-    return [all(bits) for bits in zip(*masks, strict=True)] if masks else [True] * length
 
 
 def _common_prefix(one: list[int], other: list[int]) -> int:

@@ -17,7 +17,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, repeat
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,7 +41,6 @@ from trimsft.options import option
 from trimsft.runs.files import read_unpacked
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset
 
 NUMINA = "AI-MO/NuminaMath-CoT"
@@ -168,7 +167,7 @@ class Source:
 
     name: str
     """The path, or the name on the hub."""
-    records: list[Row] | pa.Table | Dataset
+    records: list[Row] | Dataset
     numbers: Sequence[int]
     """The line or item of each row, from 1; in Parquet and on the hub its row, from 0."""
     unit: str
@@ -186,36 +185,13 @@ class Source:
         """The place of each row."""
         return (f"{self.name}, {self.unit} {number}" for number in self.numbers)
 
-    def column(self, name: str) -> list[Any]:
-        """Return one value a row, None where a row lacks it."""
-        return list(self.iterate(name))
-
-    def iterate(self, name: str) -> Iterable[Any]:
-        """Return the same, of a table with a piece at a time in memory."""
+    def column(self, name: str) -> Iterable[Any]:
+        """Yield one value a row, None where a row lacks it; of a table with a piece at a time in memory."""
         if isinstance(self.records, list):
-            return (record.get(name) for record in self.records)
-        return (value for chunk in self._arrow(name).chunks for value in chunk.to_pylist())
-
-    def has_nulls(self, names: Iterable[str]) -> bool:
-        """Return whether a value may be missing; a table's own counts say so without reading it."""
-        return isinstance(self.records, list) or any(self._arrow(name).null_count for name in names)
-
-    def _arrow(self, name: str) -> Any:
-        table: Any = self.records
-        return (table.with_format("arrow")[:] if hasattr(table, "with_format") else table).column(name)
-
-    def rows(self) -> Iterable[Row]:
-        """Return the rows with all their columns."""
-        return self.records if isinstance(self.records, list) else self.table()
-
-    def table(self) -> Dataset:
-        """Return the rows of Parquet or of the hub, in which JSON is decoded."""
-        from datasets import Dataset
-
-        try:
-            return self.records if isinstance(self.records, Dataset) else Dataset(self.records)
-        except (ValueError, NotImplementedError) as error:  # a type that datasets has no name for
-            raise DataError(f"{self.name}: cannot be read ({one_line(error)})") from error
+            yield from (record.get(name) for record in self.records)
+        else:
+            for batch in self.records.select_columns([name]).iter(batch_size=1000):
+                yield from batch[name]
 
 
 @dataclass(frozen=True)
@@ -305,7 +281,9 @@ def _converted(source: Source, config: DataConfig) -> Source:
     convert = CONVERTERS.get(find_form(source.columns, config.pair) or "")
     if convert is None:
         return source
-    return replace(source, records=[at(*row) for row in zip(source.places, repeat(convert), source.rows())])
+    return replace(
+        source, records=[at(place, convert, row) for place, row in zip(source.places, source.records, strict=True)]
+    )
 
 
 def _join_pairs(sources: list[Source], config: DataConfig) -> tuple[Dataset, list[int]]:
@@ -316,12 +294,12 @@ def _join_pairs(sources: list[Source], config: DataConfig) -> tuple[Dataset, lis
     tables, complete, bad = [], [], []
     for given in sources:
         source = _converted(given, config)
-        fine = [is_text(one) and is_text(other) for one, other in zip(*map(source.iterate, config.pair), strict=True)]
+        fine = [is_text(one) and is_text(other) for one, other in zip(*map(source.column, config.pair), strict=True)]
         if isinstance(source.records, Dataset):  # stays on the disk
             table = source.records.select_columns(list(config.pair))
             tables.append(table if all(fine) else table.select(compress(range(len(fine)), fine)))
         else:
-            columns = {name: list(compress(source.iterate(name), fine)) for name in config.pair}
+            columns = {name: list(compress(source.column(name), fine)) for name in config.pair}
             tables.append(Dataset.from_dict(columns, features=features))
         names = config.pair if source is given else FORMS["alpaca"]
         lacks = f"{' or '.join(map(repr, names))} is missing, blank or not text"
@@ -334,6 +312,7 @@ def _join_pairs(sources: list[Source], config: DataConfig) -> tuple[Dataset, lis
         if not config.drop_incomplete:
             raise DataError(problem, hint="correct them, or drop them", remedy=("drop_incomplete", True))
         log.warning("dropped %s of %s rows; the first: %s", f"{len(bad):,}", f"{len(complete):,}", problem)
+    tables = [table if table.features == features else table.cast(features) for table in tables if len(table)]
     return concatenate_datasets(tables), list(compress(range(len(complete)), complete))
 
 
@@ -345,13 +324,12 @@ def _join(sources: list[Source]) -> Dataset:
     for source in sources:
         _refuse_gaps(source)
     where = ", ".join(source.name for source in sources)
-    rows = [source.rows() for source in sources]
     try:
-        if not any(isinstance(source.records, list) for source in sources):
-            joined = concatenate_datasets(rows)
+        if all(isinstance(source.records, Dataset) for source in sources):
+            joined = concatenate_datasets([source.records for source in sources])
         else:
             # one type for all files, and none that pads tools and arguments with the names of those of other rows
-            records = [record for part in rows for record in part]
+            records = [record for source in sources for record in source.records]
             names = dict.fromkeys(name for source in sources for name in source.columns)
             columns = {name: [record.get(name) for record in records] for name in names}
             joined = Dataset.from_dict(columns, on_mixed_types="use_json")
@@ -363,13 +341,14 @@ def _join(sources: list[Source]) -> Dataset:
 
 def _refuse_gaps(source: Source) -> None:
     """Refuse a row without what its form needs: it would break somewhere inside TRL."""
-    columns = FORMS[find_form(source.columns) or ""]
-    if source.has_nulls(columns):
-        values = zip(*map(source.iterate, columns), strict=True)
-        empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
-        if empty:
-            more = and_more(len(empty), "rows")
-            raise DataError(f"{empty[0]}: {' or '.join(columns)} is missing or empty{more}")
+    columns, records = FORMS[find_form(source.columns) or ""], source.records
+    if not isinstance(records, list) and not any(records.data.column(name).null_count for name in columns):
+        return  # a table's own counts say so, without reading it
+    values = zip(*map(source.column, columns), strict=True)
+    empty = [place for place, row in zip(source.places, values, strict=True) if any(map(is_nothing, row))]
+    if empty:
+        more = and_more(len(empty), "rows")
+        raise DataError(f"{empty[0]}: {' or '.join(columns)} is missing or empty{more}")
 
 
 def _sample(rows: int, config: DataConfig) -> list[int] | None:
@@ -430,6 +409,10 @@ def read_file(path: Path) -> Source:
         raise DataError(f"{path}: cannot be read: {one_line(error)}") from error
     if len(numbers) == 0:
         raise DataError(f"{path}: holds no rows")
+    for number, record in zip(numbers, records if isinstance(records, list) else (), strict=False):
+        if not isinstance(record, dict):
+            problem = f"must be an object with named fields, got {type(record).__name__}"
+            raise DataError(f"{path}, {unit} {number}: {problem}")
     return Source(str(path), records, numbers, unit)
 
 
@@ -439,8 +422,7 @@ def _read_jsonl(path: Path) -> tuple[list[Row], list[int]]:
     for number, line in enumerate(lines, start=1):
         text = _decode(line, path, number)
         if text.strip():
-            place = f"{path}, line {number}"
-            records.append(_as_object(_parse_json(text, place), place))
+            records.append(_parse_json(text, f"{path}, line {number}"))
             numbers.append(number)
     return records, numbers
 
@@ -450,8 +432,7 @@ def _read_json(path: Path) -> tuple[list[Row], Sequence[int]]:
     items = content.get("data") if isinstance(content, dict) else content
     if not isinstance(items, list):
         raise DataError(f'{path}: must hold a list of objects or {{"data": [...]}}', hint="one object a line is .jsonl")
-    numbers = range(1, len(items) + 1)
-    return [_as_object(item, f"{path}, item {number}") for number, item in zip(numbers, items, strict=True)], numbers
+    return items, range(1, len(items) + 1)
 
 
 def _read_csv(path: Path) -> tuple[list[Row], list[int]]:
@@ -477,16 +458,19 @@ def _read_csv(path: Path) -> tuple[list[Row], list[int]]:
     return [dict(zip(header, cells, strict=True)) for _, cells in lines], [number for number, _ in lines]
 
 
-def _read_parquet(path: Path) -> tuple[pa.Table, Sequence[int]]:
+def _read_parquet(path: Path) -> tuple[Dataset, Sequence[int]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from datasets import Dataset
 
     try:
         # this one file; a dataset reader would look at its neighbours too
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        rows = Dataset(pq.ParquetFile(path, page_checksum_verification=True).read())
     except pa.ArrowException as error:
         raise DataError(f"{path}: not Parquet ({one_line(error)})") from error
-    return table, range(table.num_rows)
+    except ValueError as error:  # a type that datasets has no name for
+        raise DataError(f"{path}: cannot be read ({one_line(error)})", hint="remove that column") from error
+    return rows, range(len(rows))
 
 
 _READERS: dict[str, tuple[Callable[[Path], tuple[Any, Sequence[int]]], str]] = {
@@ -512,16 +496,9 @@ def _parse_json(text: str, place: str, *, has_lines: bool = False) -> Any:
         where = f"{place}, line {error.lineno}" if has_lines else place
         hint = "one object a line is .jsonl" if has_lines else None
         raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})", hint=hint) from error
-    except RecursionError as error:
-        raise DataError(f"{place}: not usable JSON (nested too deeply)") from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise DataError(f"{place}: not usable JSON ({one_line(error)})") from error
-
-
-def _as_object(value: Any, place: str) -> Row:
-    if not isinstance(value, dict):
-        raise DataError(f"{place}: must be an object with named fields, got {type(value).__name__}")
-    return value
+    except (RecursionError, ValueError) as error:  # the latter of an integer with thousands of digits
+        reason = "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
+        raise DataError(f"{place}: not usable JSON ({reason})") from error
 
 
 # ---- overlap with benchmarks
@@ -564,16 +541,14 @@ def find_overlap(problems: Iterable[str], benchmarks: Mapping[str, Iterable[str]
 
 def read_benchmarks(folder: str | Path) -> dict[str, list[str]]:
     """Return the field "problem" of every *.jsonl (or *.jsonl.gz) of a folder, by the name of the file."""
-    root = Path(folder).expanduser()
-    if not root.is_dir():
-        raise DataError("no such folder", field="benchmarks_dir", value=str(folder))
-    files = sorted(path for path in root.iterdir() if path.name.endswith((".jsonl", ".jsonl.gz")) and path.is_file())
+    suffixes = (".jsonl", ".jsonl.gz")
+    files = [path for path in list_files(str(folder), field="benchmarks_dir") if path.name.endswith(suffixes)]
     if not files:
         raise DataError("the folder holds no .jsonl file", field="benchmarks_dir", value=str(folder))
     benchmarks = {}
     for path in files:
         source = read_file(path)
-        problems = source.column("problem")
+        problems = list(source.column("problem"))
         for place, problem in zip(source.places, problems, strict=True):
             if not is_text(problem):
                 raise DataError(f'{place}: no text in the field "problem", which a benchmark needs')

@@ -87,12 +87,12 @@ class ChatTemplate:
         return prompts
 
     def messages(self, problem: str) -> list[dict[str, str]]:
-        """The chat that asks a problem."""
+        """Return the chat that asks a problem."""
         return messages_of(f"{problem}\n{self.request}" if self.request else problem, self.system_prompt)
 
     @property
     def end(self) -> str:
-        """What the template writes after an answer; empty where it refuses such a chat."""
+        """The text that the template writes after an answer; empty where it refuses such a chat."""
         answer = "\u2603"  # nothing that a template writes itself
         chat = [*self.messages("?"), {"role": "assistant", "content": answer}]
         try:
@@ -103,7 +103,7 @@ class ChatTemplate:
 
 
 def messages_of(problem: str, system_prompt: str = SYSTEM_PROMPT) -> list[dict[str, str]]:
-    """The chat that asks a problem."""
+    """Return the chat that asks a problem."""
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
     return [*system, {"role": "user", "content": problem}]
 
@@ -112,7 +112,7 @@ PromptTemplate: TypeAlias = TextTemplate | ChatTemplate
 
 
 def plain_template(instruction: str = SYSTEM_PROMPT) -> TextTemplate:
-    """Instruction, problem, solution, in words only."""
+    """Return the prompt of instruction, problem and solution in words only."""
     start = f"{instruction}\n\n" if instruction else ""
     # a base model that has answered goes on with a problem of its own
     return TextTemplate(f"{start}Problem:\n", "\n\nSolution:\n", end="\n\nProblem:")
@@ -140,12 +140,12 @@ TEXT_TEMPLATES: dict[str, TextTemplate] = {
 }
 
 TEMPLATE_NAMES = ("auto", "chat", "boxed", *TEXT_TEMPLATES)
-"""What `template` may be; boxed is plain. In training, auto is chat where the tokenizer has a chat template, else
+"""Names that `template` takes; boxed is plain. In training, auto is chat where the tokenizer has a chat template, else
 plain; in evaluation it follows the family of the tokenizer, see `choose_for_family`."""
 
 
 def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None) -> PromptTemplate:
-    """The template of that name; `system_prompt` None stands for `SYSTEM_PROMPT`, "" for none."""
+    """Return the template of that name; `system_prompt` None stands for `SYSTEM_PROMPT`, "" for none."""
     name = resolve_template_name(name, tokenizer)
     instruction = SYSTEM_PROMPT if system_prompt is None else system_prompt
     if name == "chat":
@@ -159,7 +159,7 @@ def choose_template(name: str, tokenizer: Any, system_prompt: str | None = None)
 
 
 def resolve_template_name(name: str, tokenizer: Any) -> str:
-    """The name of the template that is used: never auto, nor boxed."""
+    """Return the name of the template that is used: never auto, nor boxed."""
     check_template_name(name)
     if name == "auto":
         return "chat" if getattr(tokenizer, "chat_template", None) else "plain"
@@ -186,7 +186,7 @@ _DEEPSEEK_CHAT = "<\uff5cUser\uff5c>"  # later models have it, whose prompts dif
 
 
 def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, PromptTemplate, str]:
-    """What `--template auto` means in evaluation: the template's name, the template, and in one line why.
+    """Choose for `--template auto` in evaluation; return the template's name, the template, and in one line why.
 
     The recipe evaluates each family of its base models with a fixed text. A family is known by what its tokenizer does
     and holds, never by a name or a path, which change when a model is trained or moved:
@@ -213,7 +213,7 @@ def choose_for_family(tokenizer: Any, system_prompt: str | None) -> tuple[str, P
 
 
 def recognise(tokenizer: Any) -> tuple[str, str]:
-    """The name of a template and what speaks for it."""
+    """Return the name of a template and the evidence for it."""
     has_chat = bool(getattr(tokenizer, "chat_template", None))
     vocabulary = tokenizer.get_vocab()
     has_qwen_tokens = tokenizer.bos_token is None and all(mark in vocabulary for mark in _QWEN)
@@ -230,7 +230,7 @@ def recognise(tokenizer: Any) -> tuple[str, str]:
 
 
 def _is_chatml(tokenizer: Any) -> bool:
-    """ChatML that writes a system message where none is given; Qwen 3, which may think first, writes none."""
+    """Return whether it is ChatML with a system message of its own; Qwen 3, which may think first, writes none."""
     question = "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
     system = [{"role": "system", "content": "Be brief."}]
     takes_system = _rendered(tokenizer, system) == f"<|im_start|>system\nBe brief.<|im_end|>\n{question}"

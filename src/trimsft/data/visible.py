@@ -1,4 +1,4 @@
-"""What tokens and models say, made safe to look at: nothing invisible, nothing that reorders what stands around it.
+"""Texts of tokens and models made safe to look at: nothing invisible, nothing that reorders what stands around it.
 
     >>> visible("a\\u202eb")
     'a⟨U+202E⟩b'
@@ -36,12 +36,12 @@ _UNDECODABLE = "\ufffd"
 
 
 def visible(text: object) -> str:
-    """The text with whatever cannot be seen spelt out; line breaks and tabs stay."""
+    """Spell out whatever cannot be seen; line breaks and tabs stay."""
     return "".join(_shown(letter) for letter in str(text))
 
 
 def spaced(text: str) -> str:
-    """The same for a token, whose spaces and line breaks are shown too."""
+    """Do the same for a token, whose spaces and line breaks are shown too."""
     shown = visible(text)
     # alone, an accent would sit on the token before it
     if text and unicodedata.category(text[0]).startswith("M"):
@@ -50,14 +50,14 @@ def spaced(text: str) -> str:
 
 
 def shortened(text: str, show: Callable[[str], str] = spaced) -> str:
-    """A token as `show` shows it; of one that nobody reads to its end, the beginning and how long it is."""
+    """Show a token by `show`; of a long one, the beginning and how long it is."""
     begin = _begin(text)
     # a space that does not break stands for no character of the token
     return show(text) if begin == text else f"{show(begin)}…⟨{len(text):,}\u00a0characters⟩"
 
 
 def _begin(text: str) -> str:
-    """As much of a token as fits a line or two, up to a letter that bears more marks than any script puts on one."""
+    """Cut a token to a line or two, and before a letter that bears more marks than any script puts on one."""
     marks = 0
     for place, letter in enumerate(text[:LONGEST_TOKEN]):
         marks = marks + 1 if unicodedata.category(letter).startswith("M") else 0
@@ -67,13 +67,13 @@ def _begin(text: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """Without line breaks, and without characters that nobody sees but a terminal or a reader would obey."""
+    """Remove line breaks, and characters that are invisible but that a terminal or a reader would obey."""
     words = " ".join(text.split())
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in HIDDEN else c for c in words)
 
 
 def json_for_script(data: Any) -> str:
-    """JSON that no HTML parser can mistake for anything else."""
+    """Write JSON that no HTML parser can mistake for anything else."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -110,7 +110,7 @@ class TokenTexts:
         return self._known[token]
 
     def take(self, ids: NDArray[Any]) -> pa.Array:
-        """The texts of many ids, without a look at each."""
+        """Return the texts of many ids, each distinct one looked up once."""
         import pyarrow as pa
 
         kinds, places = np.unique(ids, return_inverse=True)
@@ -140,7 +140,7 @@ def _as_bytes(piece: str) -> str:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """The letters that byte-level tokenizers write for bytes: printable ones as they are, the others from 256 on."""
+    """Return the letters of byte-level tokenizers and their bytes: printable ones as they are, others from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     letters = {chr(byte): byte for byte in printable}

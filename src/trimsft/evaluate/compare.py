@@ -184,7 +184,7 @@ def _with_difference(
 
 
 def _steps(metric: str, a: BenchmarkScore, b: BenchmarkScore) -> int | None:
-    """Return the s for which every value is a multiple of 1/s, so that the test can count exactly, or None."""
+    """Return s such that every value is a multiple of 1/s and the test can count exactly; None if not known."""
     both = (a.samples, b.samples)
     kind, _, k = metric.partition("@")
     if kind == "pass":

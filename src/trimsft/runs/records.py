@@ -24,14 +24,14 @@ def figures_of(kind: type, shown: str) -> dict[str, Any]:
 class TelemetryLine:
     """A log of a training, a line of `telemetry.jsonl`; None stands for what an objective does not have.
 
-    A field with a `format` is in the line on the terminal; `page` and `figure` are panels of the page and of figures.
+    A field with a `format` is in the line on the terminal, which fits 100 columns; `page` and `figure` are panels.
     """
 
     step: int = 0
     time: str | None = None
-    loss: float | None = figure("weighted loss", format="loss {:.4g}", card=True, page="loss", figure=True)
-    nll: float | None = figure("nll", format="nll {:.4g}", card=True, page="nll", figure=True)
-    mean_token_accuracy: float | None = figure("token accuracy", format="acc {:.1%}", card=True, figure=True)
+    loss: float | None = figure("weighted loss", format="loss {:.3g}", card=True, page="loss", figure=True)
+    nll: float | None = figure("nll", format="nll {:.3g}", card=True, page="nll", figure=True)
+    mean_token_accuracy: float | None = figure("token accuracy", format="acc {:.0%}", card=True, figure=True)
     entropy: float | None = figure("entropy")
     weighted_loss: float | None = figure("weighted loss of the tokens alone")
     gate: float | None = figure("gate $x$", format="gate {:.2f}", page="gate x", adapts=True)
@@ -44,7 +44,7 @@ class TelemetryLine:
     )
     gap_p75: float | None = figure("gap: 75 % are below", quantile=0.75)
     gap_p95: float | None = figure("gap: 95 % are below", page="gap: 95 % are below", quantile=0.95)
-    mean_weight: float | None = figure("mean weight", format="weight {:.3g}", card=True)
+    mean_weight: float | None = figure("mean weight", card=True)
     effective_ratio: float | None = figure(
         "effective ratio $R_{eff}$", format="R_eff {:.0%}", card=True, page="effective ratio", figure=True
     )

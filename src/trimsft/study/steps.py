@@ -349,7 +349,7 @@ def token_rows(folder: StudyFolder, scale: Scale, cell: Cell) -> tuple[list[dict
     rendering = {"template": settings.data.template, "system_prompt": settings.data.system_prompt}
     for name in ("max_length", "truncation_mode", "assistant_only_loss", "completion_only_loss"):
         rendering[name] = getattr(settings.args, name)
-    return checked_rows(read_file(folder.token_rows).rows()), rendering
+    return checked_rows(read_file(folder.token_rows).records), rendering
 
 
 if __name__ == "__main__":

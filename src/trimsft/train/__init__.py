@@ -6,47 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimsft.train.adapting import AdvanceObjective, advance
-    from trimsft.train.callback import TrimCallback
+    from trimsft.train.callback import AdvanceObjective, TrimCallback, advance
     from trimsft.train.config import TrimSFTConfig
-    from trimsft.train.outputs import TrimOutput
-    from trimsft.train.patching import FusedHead, patch, unpatch
+    from trimsft.train.patching import FusedHead, TrimOutput, patch, unpatch
     from trimsft.train.run import TrainResult, train, train_model
     from trimsft.train.settings import Settings, make_settings, parse
     from trimsft.train.trainer import TrimSFTTrainer
 
 __all__ = [
-    "AdvanceObjective",
-    "FusedHead",
-    "Settings",
-    "TrainResult",
-    "TrimCallback",
-    "TrimOutput",
-    "TrimSFTConfig",
-    "TrimSFTTrainer",
-    "advance",
-    "make_settings",
-    "parse",
-    "patch",
-    "train",
-    "train_model",
-    "unpatch",
-]
+    "AdvanceObjective", "FusedHead", "Settings", "TrainResult", "TrimCallback", "TrimOutput", "TrimSFTConfig",
+    "TrimSFTTrainer", "advance", "make_settings", "parse", "patch", "train", "train_model", "unpatch",
+]  # fmt: skip
 
 _HOMES = {
-    "TrimCallback": "callback",
-    "TrimSFTConfig": "config",
-    "TrimSFTTrainer": "trainer",
-    **dict.fromkeys(("AdvanceObjective", "advance"), "adapting"),
-    "TrimOutput": "outputs",
-    **dict.fromkeys(("FusedHead", "patch", "unpatch"), "patching"),
-    **dict.fromkeys(("TrainResult", "train", "train_model"), "run"),
-    **dict.fromkeys(("Settings", "make_settings", "parse"), "settings"),
+    "callback": ("AdvanceObjective", "TrimCallback", "advance"),
+    "config": ("TrimSFTConfig",),
+    "patching": ("FusedHead", "TrimOutput", "patch", "unpatch"),
+    "run": ("TrainResult", "train", "train_model"),
+    "settings": ("Settings", "make_settings", "parse"),
+    "trainer": ("TrimSFTTrainer",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """trl takes seconds to import: only who trains waits for it."""
-    if name in _HOMES:
-        return getattr(import_module(f"trimsft.train.{_HOMES[name]}"), name)
+    """Import what is asked for: trl takes seconds, and only who trains waits for it."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"trimsft.train.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

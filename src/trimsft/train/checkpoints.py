@@ -1,7 +1,7 @@
 """Checkpoints that are whole or absent, and finding the newest one to continue from.
 
 A checkpoint is written to `_saving/`, sealed and renamed, so that a kill at any moment costs at most the steps since
-the last one:
+the last one. The seal, `complete.json`, is written last and lists the files with their sizes and hashes:
 
     train/
       checkpoint-40/   ... model.safetensors optimizer.pt rng_state.pth trainer_state.json complete.json
@@ -16,61 +16,65 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import functools
+import json
 import logging
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerState
+from trl import SFTTrainer
 
-from trimsft.errors import RunError, WriteError
-from trimsft.runs import sync
+from trimsft.errors import RunError, WriteError, one_line
+from trimsft.runs import fingerprint_file, sync, write_whole
+from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import is_secret, without_secrets
 from trimsft.train.loading import can_load, load_weights, opened_as_data
-from trimsft.train.seals import PLAIN, SEAL, STATE_FILE, layout_of, seal, what_is_torn, what_is_wrong
-
-if TYPE_CHECKING:
-    from transformers import Trainer
-else:
-    Trainer = object  # a mixin: it stands before a Trainer among the bases
 
 logger = logging.getLogger("trimsft")
-Found = TypeVar("Found")
+Made = TypeVar("Made")
 
 STAGING = "_saving"  # where a checkpoint grows; pushing to a hub leaves out names that begin with an underscore
+SEAL, STATE_FILE = "complete.json", "trainer_state.json"
+PLAIN = "without FSDP and DeepSpeed"
+LAYOUTS = {
+    "global_step*": "with DeepSpeed",
+    "pytorch_model_fsdp.bin": "with FSDP (FULL_STATE_DICT)",
+    "pytorch_model_fsdp_0": "with FSDP (SHARDED_STATE_DICT)",
+    "pytorch_model_fsdp_rank0.bin": "with FSDP (LOCAL_STATE_DICT)",
+}
+"""Files that only one kind of training writes, and reads."""
 
 
-class AtomicCheckpoints(Trainer):  # type: ignore[misc]
-    """Makes a Trainer's checkpoints whole or absent: `class MyTrainer(AtomicCheckpoints, SFTTrainer)`."""
+class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
+    """TRL's trainer with checkpoints that are whole or absent."""
 
     _saving = False  # while true, the folder of the run is `_saving/`, and nothing is pushed
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
+        """Train as `Trainer.train`; `True` continues from the newest whole checkpoint, a torn one is refused."""
         folder = Path(str(self.args.output_dir))
         if self.args.should_save:
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
         if resume_from_checkpoint:
-            wanted, layout = resume_from_checkpoint, self._layout
-            found = self._told_by_main(lambda: _choose(folder, wanted, layout))
-            if isinstance(found, RunError):
-                raise found
-            resume_from_checkpoint = found
+            wanted, layout = resume_from_checkpoint, PLAIN
+            if self.is_fsdp_enabled:
+                layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
+            elif self.is_deepspeed_enabled:
+                layout = "with DeepSpeed"
+            chosen = self._by_main(lambda: _choose(folder, wanted, layout))
+            if isinstance(chosen, RunError):
+                raise chosen
+            resume_from_checkpoint = chosen
         return super().train(resume_from_checkpoint, *args, **kwargs)
-
-    @property
-    def _layout(self) -> str:
-        """The files that this training reads and writes, in the words of `layout_of`."""
-        if self.is_fsdp_enabled:
-            return f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
-        return "with DeepSpeed" if self.is_deepspeed_enabled else PLAIN
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
         if self.state.global_step >= self.state.max_steps:
@@ -79,28 +83,33 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         else:
             super()._run_epoch(*args, **kwargs)
 
-    def _told_by_main(self, find: Callable[[], Found]) -> Found:
-        """What one process finds for all: two views of a network disk may differ."""
-        found = [find() if self.is_world_process_zero() else None]
-        broadcast_object_list(found)
-        return found[0]  # type: ignore[return-value]
+    def _by_main(self, find: Callable[[], Made]) -> Made:
+        """Return what one process finds for all: two views of a network disk may differ."""
+        made = [find() if self.is_world_process_zero() else None]
+        broadcast_object_list(made)
+        return made[0]  # type: ignore[return-value]
+
+    # reading
 
     def _init_training_state(
         self, max_steps: int, steps_per_epoch: int, epochs: int, checkpoint: str | None, trial: Any
     ) -> Any:
-        begin = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial)
-        recorded = (
-            checkpoint and TrainerState.load_from_json(os.path.join(checkpoint, STATE_FILE)).best_model_checkpoint
-        )
-        if recorded:
+        begin, state = super()._init_training_state(max_steps, steps_per_epoch, epochs, checkpoint, trial), self.state
+        saved = TrainerState.load_from_json(os.path.join(checkpoint, STATE_FILE)) if checkpoint else None
+        if saved is not None and saved.best_model_checkpoint:
             # by its place in this run: after the run was moved or copied, the path is none or another's
-            own = Path(self._get_output_dir(trial)) / Path(recorded).name
-            best = own if own.is_dir() else Path(recorded)
-            problem = self._told_by_main(lambda: _not_the_best(best, self.state, self.args))
-            self.state.best_model_checkpoint = None if problem else str(best)
+            recorded = Path(saved.best_model_checkpoint)
+            own = Path(self._get_output_dir(trial)) / recorded.name
+            best = own if own.is_dir() else recorded
+            metric = "eval_" + (self.args.metric_for_best_model or "").removeprefix("eval_")
+            logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
+            problem = self._by_main(lambda: find_damage(best, thorough=False))
+            if self.args.metric_for_best_model and state.best_metric not in logged:
+                problem = f"it was not chosen by {metric}"
+            state.best_model_checkpoint = None if problem else str(best)
             if problem:
                 logger.warning("the best checkpoint so far, %s, is forgotten: %s", best, problem)
-                self.state.best_global_step = self.state.best_metric = None
+                state.best_global_step = state.best_metric = None
         return begin
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -110,7 +119,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
 
     def _load_best_model(self) -> None:
         best = Path(str(self.state.best_model_checkpoint))
-        if problem := self._told_by_main(lambda: what_is_torn(best)):
+        if problem := self._by_main(lambda: find_damage(best)):
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
@@ -136,6 +145,8 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
         with opened_as_data(checkpoint):
             super()._load_rng_state(checkpoint)
 
+    # writing
+
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
         return os.path.join(folder, STAGING) if self._saving else folder
@@ -145,19 +156,23 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             super()._push_from_checkpoint(checkpoint_folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """As Trainer does, but without secrets in training_args.bin, and readable by whom the umask allows."""
+        """Save as Trainer does, without secrets in training_args.bin, and readable by whom the umask allows."""
         args = self.args  # type: ignore[has-type]
-        self.args = _without_secrets(args)
+        self.args = copy.copy(args)  # nothing that continues a training reads the tokens
+        for name, value in vars(args).items():
+            setattr(self.args, name, None if is_secret(name) else without_secrets(value))
         try:
             super()._save(output_dir, state_dict)
         finally:
             self.args = args
-        for path in Path(str(output_dir or args.output_dir)).glob("*.safetensors"):
-            path.chmod(0o666 & ~_umask())  # safetensors makes them private
+        folder = Path(str(output_dir or args.output_dir))
+        mode = (folder / "training_args.bin").stat().st_mode
+        for path in folder.glob("*.safetensors"):
+            path.chmod(mode & 0o777)  # safetensors makes them private
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        folder = Path(self._get_output_dir(trial))
-        final = folder / f"checkpoint-{self.state.global_step}"
+        state, folder = self.state, Path(self._get_output_dir(trial))
+        final = folder / f"checkpoint-{state.global_step}"
         if self.args.should_save:
             clear_staging(folder)
         self.accelerator.wait_for_everyone()
@@ -168,7 +183,6 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
             finally:
                 self._saving = False
             # Trainer saw the staging folder only: name the best checkpoint by the place where it will stand
-            state = self.state
             best = os.path.join(self._get_output_dir(trial), f"checkpoint-{state.best_global_step}")
             if state.best_global_step and (state.best_global_step == state.global_step or os.path.isdir(best)):
                 state.best_model_checkpoint = best
@@ -180,8 +194,7 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
                 seal(staged, state.global_step)
                 _publish(staged, final)
         if self.args.should_save:
-            keep = {final, Path(self.state.best_model_checkpoint or final)}
-            _rotate(folder, self.args.save_total_limit, keep)
+            _rotate(folder, self.args.save_total_limit, {final, Path(state.best_model_checkpoint or final)})
             shutil.rmtree(folder / STAGING, ignore_errors=True)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
@@ -189,42 +202,91 @@ class AtomicCheckpoints(Trainer):  # type: ignore[misc]
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint to continue from; torn ones are skipped with a warning. Reads only.
+    """Return the newest checkpoint to continue from; torn ones are skipped with a warning. Reads only.
 
-    A checkpoint written elsewhere has no seal; it counts if its files are whole and nothing is missing.
+    A checkpoint of another trainer has no seal: it is taken if it is named, and loaded as strictly.
     """
     for checkpoint in reversed(_checkpoints(folder)):
-        problem = what_is_wrong(checkpoint)
+        problem = find_damage(checkpoint)
         if problem is None:
             return checkpoint
         logger.warning("checkpoint %s is skipped: %s", checkpoint, problem)
     return None
 
 
-def _choose(folder: Path, wanted: str | Literal[True], layout: str) -> str | RunError:
-    """The checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
-    chosen = latest_checkpoint(folder) if wanted is True else Path(wanted)
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder by step, the oldest first."""
+    named = [one for one in folder.glob("checkpoint-*") if one.name[11:].isdecimal() and one.is_dir()]
+    return sorted(named, key=lambda one: int(one.name[11:]))
+
+
+def _choose(folder: Path, wanted: str | bool, layout: str) -> str | RunError:
+    """Return the checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
+    chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
-    elif wanted is not True and (torn := what_is_torn(chosen)):
-        problem, hint = f"{wanted!r} is torn ({torn})", "choose another"
+    elif wanted is not True and (chosen / SEAL).exists() and (damage := find_damage(chosen)):
+        problem, hint = f"{wanted!r} is torn ({damage})", "choose another"
     elif not (chosen / STATE_FILE).exists():
         problem, hint = f"{wanted!r} is torn ({STATE_FILE} is missing)", "choose another"
-    elif (saved := layout_of(chosen)) != layout:
+    else:
+        saved = next((name for pattern, name in LAYOUTS.items() if any(chosen.glob(pattern))), PLAIN)
+        if saved == layout:
+            return str(chosen)
         problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
         hint = "start it as before to continue it, or train anew"
-    else:
-        return str(chosen)
     return RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
-def _not_the_best(best: Path, state: Any, args: Any) -> str | None:
-    """Why a checkpoint does not count as the best so far."""
-    metric = "eval_" + (args.metric_for_best_model or "").removeprefix("eval_")
-    logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
-    if args.metric_for_best_model and state.best_metric not in logged:
-        return f"it was not chosen by {metric}"
-    return what_is_torn(best, thorough=False)
+# ---- whole or not
+
+
+def seal(staged: Path, step: int) -> None:
+    """Put everything on disk, then the list of it: where the list is, the rest is."""
+    entries = sorted(staged.rglob("*"))
+    files = [entry for entry in entries if entry.is_file()]
+    with ThreadPoolExecutor(4) as threads:  # hashing holds no lock of Python
+        hashes = list(threads.map(fingerprint_file, files))
+    sizes = [(file.stat().st_size, sha256) for file, sha256 in zip(files, hashes, strict=True)]
+    listed = {file.relative_to(staged).as_posix(): facts for file, facts in zip(files, sizes, strict=True)}
+    for entry in entries:
+        sync(entry)
+    write_whole(staged / SEAL, (json.dumps({"step": step, "files": listed}, indent=1) + "\n").encode())
+    sync(staged.parent)
+
+
+def find_damage(checkpoint: Path, *, thorough: bool = True) -> str | None:
+    """Return the first file of a checkpoint that is not as it was sealed, and how; None if all are.
+
+    Args:
+        thorough: compare the hash of every file, not its size alone.
+    """
+    if not (checkpoint / SEAL).is_file():
+        return f"{SEAL} is missing" if checkpoint.is_dir() else "it is missing"
+    try:
+        for name, (size, sha256) in read_json(checkpoint / SEAL, dict)["files"].items():
+            path = checkpoint / name
+            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                return f"{SEAL} names {name!r}, which is no file of it"
+            if not path.is_file():
+                return f"{name} is missing"
+            facts = path.stat()
+            if facts.st_size != size:
+                return f"{name} has {facts.st_size} bytes, {SEAL} says {size}"
+            if thorough and _hash(path, facts.st_size, facts.st_mtime_ns) != sha256:
+                return f"{name} has another content than {SEAL} says"
+    except Exception as error:  # whatever a damaged file makes of itself
+        return f"a file cannot be read ({one_line(error)})"
+    return None
+
+
+@functools.lru_cache
+def _hash(path: Path, size: int, modified: int) -> str:
+    """Return the hash of a file; computed once for the search for a checkpoint and its loading."""
+    return fingerprint_file(path)
+
+
+# ---- staging
 
 
 def clear_staging(folder: Path) -> None:
@@ -234,32 +296,9 @@ def clear_staging(folder: Path) -> None:
     """
     staging = folder / STAGING
     for staged in _checkpoints(staging):
-        if (staged / SEAL).exists() and what_is_torn(staged) is None:
+        if find_damage(staged) is None:
             _publish(staged, folder / staged.name)
     shutil.rmtree(staging, ignore_errors=True)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """By step, the oldest first."""
-    named = [one for one in folder.glob("checkpoint-*") if one.name[11:].isdecimal() and one.is_dir()]
-    return sorted(named, key=lambda one: int(one.name[11:]))
-
-
-# writing ------------------------------------------------------------------------------------------------------------
-
-
-def _without_secrets(args: Any) -> Any:
-    """A copy of the settings in which no token stands in clear; nothing that continues a training reads them."""
-    args = copy.copy(args)
-    for name, value in vars(args).items():
-        setattr(args, name, None if is_secret(name) else without_secrets(value))
-    return args
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)  # there is no way to read it without setting it
-    os.umask(mask)
-    return mask
 
 
 def _publish(staged: Path, final: Path) -> None:
@@ -278,7 +317,7 @@ def _publish(staged: Path, final: Path) -> None:
 
 
 def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
-    """Remove what exceeds `limit`: those that are torn or lack something first, then the oldest, never those in `keep`.
+    """Remove what exceeds `limit`: those that are torn first, then the oldest, never those in `keep`.
 
     Not by transformers, which takes the highest step or the latest date for the newest: after a torn checkpoint
     was skipped, that can be the torn one.
@@ -286,11 +325,10 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
     if not limit or limit <= 0:
         return
     checkpoints = _checkpoints(folder)
-    kept = {one for one in checkpoints if any(other.exists() and one.samefile(other) for other in keep)}
-    others = [one for one in checkpoints if one not in kept]
-    removable = sorted(others, key=lambda one: what_is_wrong(one, thorough=False) is None)
-    excess = len(checkpoints) - max(limit, len(kept))
-    for checkpoint in removable[: max(excess, 0)]:
+    others = [one for one in checkpoints if not any(other.exists() and one.samefile(other) for other in keep)]
+    excess = len(checkpoints) - max(limit, len(checkpoints) - len(others))
+    others.sort(key=lambda one: find_damage(one, thorough=False) is None)
+    for checkpoint in others[: max(excess, 0)]:
         leaving = folder / STAGING / f"removed-{checkpoint.name}"
         leaving.parent.mkdir(exist_ok=True)
         os.rename(checkpoint, leaving)  # a kill while removing must not leave half under the name of a checkpoint
@@ -299,14 +337,15 @@ def _rotate(folder: Path, limit: int | None, keep: set[Path]) -> None:
 
 @contextlib.contextmanager
 def explained(half: Path, name: str) -> Iterator[None]:
-    """Leave no half checkpoint or model after a failure, and say so if the disk is full."""
+    """Leave no half checkpoint or model after a failure, and name a full disk as its cause."""
     folder = half.parent
     try:
         yield
     except BaseException as error:
-        full = isinstance(error, Exception) and _is_full(error, folder)
+        # torch reports a failed write without its cause
+        is_full = isinstance(error, Exception) and (_names_full_disk(error) or shutil.disk_usage(folder).free < 2**20)
         shutil.rmtree(half, ignore_errors=True)
-        if full:
+        if is_full:
             free = shutil.disk_usage(folder).free / 2**30
             raise WriteError(
                 f"no space for {name} in {str(folder)!r} ({free:.2f} GiB free without it)",
@@ -317,20 +356,12 @@ def explained(half: Path, name: str) -> Iterator[None]:
         raise
 
 
-def _is_full(error: BaseException | None, folder: Path) -> bool:
-    """By the error, or by trying: torch and safetensors report a failed write without its cause."""
+def _names_full_disk(error: BaseException | None) -> bool:
+    full = (errno.ENOSPC, errno.EDQUOT)
     while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
         # safetensors, written in Rust, tells the number of an error nowhere but in its text
-        if re.search(rf"os error ({errno.ENOSPC}|{errno.EDQUOT})\b", str(error)):
+        number = re.search(r"os error (\d+)\b", str(error))
+        if getattr(error, "errno", None) in full or (number and int(number[1]) in full):
             return True
         error = error.__cause__ or error.__context__
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(2**20))
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError as failed:
-        return failed.errno in (errno.ENOSPC, errno.EDQUOT)
     return False

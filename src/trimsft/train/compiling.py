@@ -22,7 +22,7 @@ from trimsft.errors import UsageError
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The decoder layers: what transformers can checkpoint as a layer, or members of a list of one class; outermost."""
+    """Return the decoder layers: what transformers can checkpoint, or members of a list of one class; outermost."""
     layers: list[nn.Module] = []
     for child in model.children():
         if isinstance(child, GradientCheckpointingLayer):
@@ -32,38 +32,40 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
     return layers
 
 
-class CompilesLayers:
-    """For a Trainer, before it among the bases: what would compile its model compiles its layers.
+class LayerCompiler:
+    """Compiles the layers where the settings would have the whole model compiled.
 
-    That is `torch_compile` and the settings beside it, or the dynamo settings of `accelerate launch`. DeepSpeed, which
-    has an engine around the model, is left to accelerate.
+    These are `torch_compile` and the settings beside it, or the dynamo settings of `accelerate launch`. DeepSpeed,
+    which has an engine around the model, is left to accelerate.
     """
 
-    args: Any
-    model: Any
-    _compile_settings: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
 
-    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
-        settings: dict[str, Any] = super()._build_accelerator_args(**kwargs)  # type: ignore[misc]
-        plugin = settings["dynamo_plugin"]
-        deepspeed = settings["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
+    def take_settings(self, arguments: dict[str, Any], model: Any) -> dict[str, Any]:
+        """Return the arguments of an accelerator without those that would compile the model, which are kept here."""
+        plugin = arguments["dynamo_plugin"]
+        deepspeed = arguments["deepspeed_plugin"] is not None or parse_flag_from_env("ACCELERATE_USE_DEEPSPEED")
         if plugin.backend == DynamoBackend.NO or plugin.disable or deepspeed:
-            return settings
-        if not layers_of(self.model):
-            problem = f"{type(self.model).__name__} has no layers that could be compiled"
+            return arguments
+        if not layers_of(model):
+            problem = f"{type(model).__name__} has no layers that could be compiled"
             raise UsageError(problem, field="torch_compile", value=True, hint="turn it off")
-        self._compile_settings = plugin.to_kwargs()
-        return {**settings, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
+        self.settings = plugin.to_kwargs()
+        return {**arguments, "dynamo_plugin": TorchDynamoPlugin(backend="no")}
 
     @contextmanager
-    def _compiled(self) -> Iterator[None]:
+    def compiled(self, model: Any, *, accumulates: bool) -> Iterator[None]:
         """Within, the layers are compiled; then the model is again what the user gave."""
-        settings, layers = self._compile_settings, list[nn.Module]()
-        if settings is not None:
-            layers = [layer for layer in layers_of(self.model) if layer._compiled_call_impl is None]
+        settings = self.settings
+        if settings is None:
+            yield
+            return
+        layers = [layer for layer in layers_of(model) if layer._compiled_call_impl is None]
         for layer in layers:
-            layer.compile(**settings or {})
-        hooks = _keep_gradients(layers) if self.args.gradient_accumulation_steps > 1 and _makes_graphs(settings) else []
+            layer.compile(**settings)
+        options, mode = settings.get("options") or {}, settings.get("mode")
+        makes_graphs = mode in ("reduce-overhead", "max-autotune") or settings.get("backend") == "cudagraphs"
+        hooks = _keep_gradients(layers) if accumulates and (makes_graphs or options.get("triton.cudagraphs")) else []
         try:
             yield
         finally:
@@ -71,14 +73,6 @@ class CompilesLayers:
                 layer._compiled_call_impl = None
             for hook in hooks:
                 hook.remove()
-
-
-def _makes_graphs(settings: dict[str, Any] | None) -> bool:
-    """Whether layers become CUDA graphs."""
-    settings = settings or {}
-    options = settings.get("options") or {}
-    by_mode = settings.get("mode") in ("reduce-overhead", "max-autotune")
-    return by_mode or settings.get("backend") == "cudagraphs" or bool(options.get("triton.cudagraphs"))
 
 
 def _keep_gradients(layers: list[nn.Module]) -> list[Any]:

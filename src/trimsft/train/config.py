@@ -12,8 +12,7 @@ from trl import SFTConfig
 from trimsft.errors import UsageError, one_line
 from trimsft.head.loss import BACKENDS
 from trimsft.objectives import OBJECTIVES, PARAMETERS, Objective, make_objective, parameters_of
-from trimsft.options import from_environment
-from trimsft.train.bounds import check_fields
+from trimsft.options import from_environment, unknown_name
 
 _MIXED_PRECISION = "ACCELERATE_MIXED_PRECISION"
 _LAUNCHED = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -77,7 +76,18 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         if not isinstance(self.objective, str):
             hint = "TrimSFTTrainer(..., objective=...) takes a function or an object"
             raise UsageError("must be a name", field="objective", value=self.objective, hint=hint)
-        check_fields(TrimSFTConfig, vars(self))
+        if self.head_backend not in BACKENDS:
+            raise unknown_name("head_backend", self.head_backend, BACKENDS)
+        for name, is_right, bound in (
+            ("skip_below", self.skip_below is None or self.skip_below >= 0, "at least 0"),
+            ("global_batch", self.global_batch is None or self.global_batch >= 1, "at least 1"),
+            # transformers takes 0 steps for none given, and calls a model of 0 epochs trained
+            ("max_steps", self.max_steps != 0, "at least 1"),
+            ("num_train_epochs", self.num_train_epochs > 0, "above 0"),
+            ("max_length", self.max_length is None or self.max_length >= 1, "at least 1"),
+        ):
+            if not is_right:
+                raise UsageError(f"must be {bound}", field=name, value=getattr(self, name))
         self._choose_best_by_nll()
         self._choose_precision()
         self._begin_on_cpu()
@@ -151,21 +161,17 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
         self.gradient_accumulation_steps = each // size
 
     def _require_rows_to_sort(self) -> None:
-        beside = None
-        if self.packing or self.padding_free:
-            beside = f"{'packing' if self.packing else 'padding_free'}=True, where next to nothing is padded"
-        elif self.gradient_accumulation_steps == 1:
-            beside = "gradient_accumulation_steps=1, where an update is one micro-batch"
-        elif self.train_batch_size == 1:
-            beside = "per_device_train_batch_size=1, where a row is never padded"
-        if beside:
-            raise _without_effect("sort_micro_batches", True, beside)
+        for is_so, beside in (
+            (self.packing, "packing=True, where next to nothing is padded"),
+            (self.padding_free, "padding_free=True, where next to nothing is padded"),
+            (self.gradient_accumulation_steps == 1, "gradient_accumulation_steps=1: an update is one micro-batch"),
+            (self.train_batch_size == 1, "per_device_train_batch_size=1, where a row is never padded"),
+        ):
+            if is_so:
+                raise _without_effect("sort_micro_batches", True, beside)
 
     def make_objective(self) -> Objective:
-        """The objective these settings describe; a setting it does not have must stand at its default.
-
-        A setting at its default leaves the objective its own, which is the same for those of the paper.
-        """
+        """Return the objective of these settings; a setting that it does not have must stand at its default."""
         takes = parameters_of(self.objective)
         given = {name: getattr(self, name) for name, default in PARAMETERS.items() if getattr(self, name) != default}
         for name, value in given.items():
@@ -179,12 +185,8 @@ class TrimSFTConfig(SFTConfig):  # type: ignore[misc]
             raise UsageError(f"{twice!r} is given twice", field="objective_parameters", hint="give it once")
         try:
             return make_objective(self.objective, **given, **more)
-        except UsageError as error:
-            if error.field in more:
-                error.problem, error.field = f"{error.field!r} {error.problem}", "objective_parameters"
-            raise
-        except (TypeError, ValueError) as error:  # what a class makes of values that it does not expect
-            if not more:
+        except (TypeError, ValueError) as error:
+            if not more or (isinstance(error, UsageError) and error.field not in more):
                 raise
             problem = f"are not for {self.objective!r} ({one_line(error)})"
             raise UsageError(problem, field="objective_parameters", value=more) from error

@@ -67,16 +67,30 @@ def opened_as_data(checkpoint: str | Path | None) -> Iterator[None]:
 
 
 def can_load(model: Any) -> bool:
-    """Whether `load_weights` knows such a model: one of transformers, or one with a single adapter of PEFT."""
+    """Return whether `load_weights` knows a model: one of transformers, or one with a single adapter of PEFT."""
     if isinstance(model, PreTrainedModel):
         return not getattr(model, "_hf_peft_config_loaded", False)  # transformers' own adapters are saved alone
     return len(getattr(model, "peft_config", {})) == 1
 
 
 def load_weights(model: Any, checkpoint: Path) -> None:
-    """Replace the weights of a model by those of a checkpoint."""
+    """Replace the weights of a model by those of a checkpoint; raise where any does not fit."""
     with opened_as_data(checkpoint):
-        problems = _load(model, checkpoint)
+        if isinstance(model, PreTrainedModel):
+            floats = {value.dtype for value in model.state_dict().values() if value.is_floating_point()}
+            loaded, problems = type(model).from_pretrained(
+                str(checkpoint),
+                config=model.config,
+                dtype=functools.reduce(torch.promote_types, floats),  # one that holds all of them exactly
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # so that they are named
+            )
+        else:
+            (name,) = model.peft_config
+            fit = model.load_adapter(str(checkpoint), name, is_trainable=True)
+            apart = {"prompt_embeddings"}  # of prompt tuning: loaded strictly, and then reported as unexpected
+            loaded = None
+            problems = {"missing_keys": fit.missing_keys, "unexpected_keys": set(fit.unexpected_keys) - apart}
     for kind, verb in (
         ("missing_keys", "lacks"),
         ("unexpected_keys", "has, and the model has not,"),
@@ -89,23 +103,5 @@ def load_weights(model: Any, checkpoint: Path) -> None:
                 f"{keys[0]}{and_more(len(keys), 'tensors')}",
                 hint="choose a checkpoint of this model, or start without one",
             )
-
-
-def _load(model: Any, checkpoint: Path) -> dict[str, Any]:
-    """What did not fit."""
-    if not isinstance(model, PreTrainedModel):
-        (name,) = model.peft_config
-        fit = model.load_adapter(str(checkpoint), name, is_trainable=True)
-        apart = {"prompt_embeddings"}  # of prompt tuning: loaded strictly, and then reported as unexpected
-        return {"missing_keys": fit.missing_keys, "unexpected_keys": set(fit.unexpected_keys) - apart}
-    floats = {value.dtype for value in model.state_dict().values() if value.is_floating_point()}
-    loaded, problems = type(model).from_pretrained(
-        str(checkpoint),
-        config=model.config,
-        dtype=functools.reduce(torch.promote_types, floats),  # one that holds all of them exactly
-        output_loading_info=True,
-        ignore_mismatched_sizes=True,  # so that they are named
-    )
-    if not any(problems.get(kind) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+    if loaded is not None:
         model.load_state_dict(loaded.state_dict())
-    return problems  # type: ignore[no-any-return]

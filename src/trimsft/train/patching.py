@@ -20,14 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.utils import ModelOutput
 
 from trimsft.errors import UnsuitedHead, UsageError, WrongArgument
 from trimsft.head import IGNORED, LossOutput, linear_cross_entropy
 from trimsft.head.embedding import check_product, has_adapter, is_plain, whole_weight
 from trimsft.head.rows import TrainedRows
 from trimsft.head.transform import PROBE, check_transform, logit_transform
-from trimsft.objectives import Adapts, Objective, make_objective
-from trimsft.train.outputs import trim_output
+from trimsft.objectives import Adapts, Objective, TokenStats, make_objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ _HARM = "the fused loss would be wrong. Use trimsft.linear_cross_entropy with th
 
 @dataclass(kw_only=True)
 class FusedHead:
-    """How a patched model computes its loss; `model.trimsft_head`, free to change between steps."""
+    """The settings by which a patched model computes its loss: `model.trimsft_head`, free to change between steps."""
 
     objective: Objective
     skip_below: float | None = None  # by default what the objective allows, see `linear_cross_entropy`
@@ -51,6 +51,49 @@ class FusedHead:
     logit_scale: float = 1.0
     softcap: float | None = None
     checked: bool = False  # whether a first batch has shown that the model's own head does the same to its logits
+
+
+class NoLogits(Tensor):
+    """Stands where an evaluation looks for logits, and raises when they are used."""
+
+    def __new__(cls) -> NoLogits:
+        # of integers: FSDP casts floating-point numbers on the way out
+        return Tensor._make_wrapper_subclass(cls, (0,), dtype=torch.int64)
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return "NoLogits()"
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
+        raise UsageError(
+            "a patched model makes none when it is given labels",
+            field="logits",
+            hint="call it without labels; for compute_metrics use TrimSFTTrainer",
+        )
+
+
+@dataclass
+class TrimOutput(ModelOutput):  # type: ignore[misc]
+    """Returned by a patched model that is given labels; there are no logits."""
+
+    # always filled in; ModelOutput wants defaults
+    loss: Tensor = None  # type: ignore[assignment]
+    """token_loss, and what the model's configuration adds to it (router losses)."""
+    token_loss: Tensor = None  # type: ignore[assignment]
+    """sum_t sg(w_t) * nll_t / (num_items_in_batch, or the number of trained tokens)."""
+    aux_loss: Tensor | None = None
+    tokens: TokenStats = None  # type: ignore[assignment]
+    """Statistics of the trained tokens, in order; likewise the next two."""
+    weights: Tensor = None  # type: ignore[assignment]
+    labels: Tensor = None  # type: ignore[assignment]
+    kept: int = None  # type: ignore[assignment]
+    """How many of them took part in the head's backward pass."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    logits: None = None
+    """Always: trainers that log a token accuracy of their own look whether there are any."""
+    no_logits: NoLogits | None = None
+    """Without gradients: Trainer takes what is in an output for the logits that compute_metrics gets."""
 
 
 def patch(
@@ -78,7 +121,7 @@ def patch(
 
 
 def fused_head(model: Any, objective: Objective | str, **settings: Any) -> FusedHead:
-    """The head that `attach` puts into a model; a model that cannot have one is refused here."""
+    """Return the head that `attach` puts into a model; raise for a model that cannot have one."""
     scale, softcap = logit_transform(_base_of(model))
     objective = make_objective(objective) if isinstance(objective, str) else objective
     return FusedHead(objective=objective, logit_scale=scale, softcap=softcap, **settings)
@@ -127,7 +170,7 @@ def _put_before(module: nn.Module, handle: Callable[..., Any]) -> None:
 
 
 def _take_off(module: nn.Module) -> bool:
-    """Undo `_put_before`; False if it was not there, or if somebody else has put a forward before it since.
+    """Undo `_put_before`; return False if it was not there, or if another forward was put before it since.
 
     In the second case it stays and passes all calls on.
     """
@@ -157,7 +200,11 @@ def _fused_forward(
     **kwargs: Any,
 ) -> Any:
     original = _previous(self)
-    _refuse_labels_by_position(self, args)
+    kind: Any = type(self)
+    place = _place_of_labels(kind)
+    if len(args) > place and args[place] is not None and hasattr(self, "trimsft_head"):
+        problem = "a patched model takes them by name, labels=..., not by their position"
+        raise WrongArgument(problem, field="labels")
     about_loss = {"labels": labels, "shift_labels": shift_labels, "num_items_in_batch": num_items_in_batch}
     settings: FusedHead | None = getattr(self, "trimsft_head", None)
     # TRL's own fused head, below this one, is asked for by name
@@ -183,7 +230,22 @@ def _fused_forward(
     if not settings.checked:
         check_transform(outputs.logits[..., 1:], settings.logit_scale, settings.softcap, name, harm=_HARM)
         settings.checked = True
-    output = trim_output(self, outputs, call.placeholder[0, 0, 0].clone(), call.results[0])
+    result, loss, aux_loss = call.results[0], call.placeholder[0, 0, 0].clone(), getattr(outputs, "aux_loss", None)
+    output = TrimOutput(
+        loss=loss,
+        token_loss=loss,
+        aux_loss=aux_loss,
+        tokens=result.tokens,
+        weights=result.weights,
+        labels=result.labels,
+        kept=result.kept,
+        hidden_states=getattr(outputs, "hidden_states", None),
+        attentions=getattr(outputs, "attentions", None),
+        no_logits=None if torch.is_grad_enabled() else NoLogits(),
+    )
+    if aux_loss is not None:
+        coefficient = getattr(self.config.get_text_config(), "router_aux_loss_coef", 0.0)
+        output.loss = loss + coefficient * aux_loss.to(loss.device)
     if self.training and torch.is_grad_enabled() and isinstance(settings.objective, Adapts):
         settings.objective = settings.objective.observe(output.tokens)
     return output.to_tuple() if kwargs.get("return_dict") is False else output
@@ -199,21 +261,13 @@ def _start_counting(head: Any, labels: Tensor) -> TrainedRows | None:
 
 
 def _uncompiled(module: Any) -> Any:
-    """The module itself, where `torch.compile` has wrapped it."""
+    """Return the module itself, where `torch.compile` has wrapped it."""
     return getattr(module, "_orig_mod", module)
-
-
-def _refuse_labels_by_position(model: Any, args: tuple[Any, ...]) -> None:
-    kind: Any = type(model)
-    place = _place_of_labels(kind)
-    if len(args) > place and args[place] is not None and hasattr(model, "trimsft_head"):
-        problem = "a patched model takes them by name, labels=..., not by their position"
-        raise WrongArgument(problem, field="labels")
 
 
 @functools.cache
 def _place_of_labels(kind: Any) -> int:
-    """Where labels stand among the arguments of a call; far behind them if they have a name only."""
+    """Return where labels stand among the arguments of a call; far behind them if they have a name only."""
     names = list(inspect.signature(kind.forward).parameters)[1:]
     return names.index("labels") if "labels" in names else sys.maxsize
 
@@ -282,7 +336,7 @@ def _remember_output(head: Any, _: Any, output: Tensor) -> None:
 
 @_disable_dynamo
 def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """What a patched model's output embedding does: its own work, unless a loss is wanted."""
+    """Stand in for the forward of a patched model's output embedding: its own work, unless a loss is wanted."""
     call: _Call | None = self.trimsft_call
     if call is None:
         return _previous(self)(hidden, *args, **kwargs)  # type: ignore[no-any-return]
@@ -290,12 +344,12 @@ def _head_forward(self: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tenso
 
 
 def shifted(labels: Tensor, *, fill: float = IGNORED) -> Tensor:
-    """The label each position predicts: one to the left, nothing for the last. The one place that shifts."""
+    """Return the label each position predicts: one to the left, nothing for the last. The one place that shifts."""
     return torch.nn.functional.pad(labels[..., 1:], (0, 1), value=fill)
 
 
 def _base_of(model: Any) -> Any:
-    """The transformers model itself; what cannot be fused is refused here."""
+    """Return the transformers model itself; raise for one that cannot be fused."""
     base = inside_peft(model)
     if not hasattr(base, "get_output_embeddings") or not hasattr(base, "config"):
         raise WrongArgument(f"must be a transformers model, got {type(model).__name__}", field="model")
@@ -312,7 +366,7 @@ def _base_of(model: Any) -> Any:
 
 
 def inside_peft(model: Any) -> Any:
-    """The model itself, where PEFT has wrapped it."""
+    """Return the model itself, where PEFT has wrapped it."""
     return model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
 
 

@@ -1,4 +1,4 @@
-"""What is trained, seen token by token before any training: `preview(settings, count=3)`, and `show` for a terminal.
+"""The training data token by token, before any training: `preview(settings, count=3)`, and `show` for a terminal.
 
     row 0: 61 tokens, 45 masked, 16 trained; eos is trained
     masked, 45 tokens
@@ -16,7 +16,7 @@ import copy
 import itertools
 import tempfile
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -26,14 +26,12 @@ from transformers.trainer_utils import IntervalStrategy
 from trimsft.data.encode import LengthReport, kept_window, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.data.visible import TokenTexts, spaced
-from trimsft.errors import DataError, UsageError
+from trimsft.errors import DataError, counted
 from trimsft.head import IGNORED
 from trimsft.train.settings import Settings, load_data, load_tokenizer, refusing
 from trimsft.train.trainer import TrimSFTTrainer
 
-Fate = Literal["masked", "trained", "cut"]
-
-_STYLES: dict[Fate, tuple[str, str]] = {
+_STYLES = {
     "masked": ("dim", "dim"),
     "trained": ("black on green", "black on cyan"),  # in turn, so that the borders of tokens show
     "cut": ("red strike", "red strike"),
@@ -45,8 +43,8 @@ class Token:
     """One token of an example."""
 
     id: int
-    text: str  # what it stands for inside a text; its bytes where it is only part of a character
-    fate: Fate
+    text: str  # inside a text; its bytes where it is only part of a character
+    fate: str  # masked, trained or cut
     special: bool
 
 
@@ -70,29 +68,28 @@ class Preview:
     lengths: LengthReport
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The examples as objects that JSON can hold, every text exact."""
+        """Return the examples as objects that JSON can hold, every text exact."""
         return [asdict(example) for example in self.examples]
 
 
 def preview(settings: Settings, *, count: int = 3) -> Preview:
-    """The first `count` rows as training with these settings would see them; nothing is written."""
-    tokenizer = load_tokenizer(settings)
+    """Return the first `count` rows as training with these settings would see them; nothing is written."""
+    tokenizer, limit = load_tokenizer(settings), settings.args.max_length
     prepared = prepare(settings, tokenizer, max_length=None)
-    limit = settings.args.max_length
     keep: Keep = "start" if settings.args.truncation_mode == "keep_start" else "end"
     examples = examine(prepared, tokenizer, count=count, max_length=limit, keep=keep)
     return Preview(examples, measure_lengths(prepared, limit, keep=keep))
 
 
 def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> Any:
-    """The data as the training would prepare it, by the trainer itself with a model of next to no size."""
+    """Return the data as the training would prepare it, by the trainer itself with a model of next to no size."""
     train, _ = load_data(settings, tokenizer)
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     tiny = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes))
     args = copy.copy(settings.args)
     args.model_init_kwargs, args.packing, args.report_to = None, False, []
     args.max_length, args.eval_strategy = max_length, IntervalStrategy.NO
-    with refusing(settings.overrides), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
+    with refusing(), tempfile.TemporaryDirectory() as folder:  # Trainer makes its folder at once
         args.output_dir = folder
         return TrimSFTTrainer(tiny, args, train_dataset=train.dataset, processing_class=tokenizer).train_dataset
 
@@ -100,21 +97,22 @@ def prepare(settings: Settings, tokenizer: Any, *, max_length: int | None) -> An
 def examine(
     dataset: Any, tokenizer: Any, *, count: int, max_length: int | None = None, keep: Keep = "start"
 ) -> list[Example]:
-    """The first `count` rows of a tokenised dataset, token by token."""
+    """Return the first `count` rows of a tokenised dataset, token by token."""
     missing = [name for name in ("input_ids", "labels") if name not in dataset.column_names]
     if missing:
         raise DataError(
             f"preview: no column {' and '.join(missing)} among {', '.join(dataset.column_names)}: TRL will tokenise "
             "these rows; rows with a problem and a solution can be shown"
         )
-    if count < 1:
-        raise UsageError("must be at least 1", field="count", value=count)
-    texts = TokenTexts(tokenizer)
-    special = set(tokenizer.all_special_ids)
+    texts, special, examples = TokenTexts(tokenizer), set(tokenizer.all_special_ids), []
     special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    examples = []
     for number, row in enumerate(dataset.with_format(None).select(range(min(count, len(dataset))))):
-        fates = _fates(row["labels"], max_length, keep)
+        low, high = kept_window(len(row["labels"]), max_length, keep)
+        fates = [
+            # the first token left is predicted by nothing, whatever its label
+            "cut" if not low <= at < high else "masked" if label == IGNORED or at == low else "trained"
+            for at, label in enumerate(row["labels"])
+        ]
         tokens = [
             Token(token, texts[token], fate, token in special)
             for token, fate in zip(row["input_ids"], fates, strict=True)
@@ -127,50 +125,25 @@ def examine(
     return examples
 
 
-def _fates(labels: list[int], max_length: int | None, keep: Keep) -> list[Fate]:
-    low, high = kept_window(len(labels), max_length, keep)
-    return [
-        # the first token left is predicted by nothing, whatever its label
-        "cut" if not low <= at < high else "masked" if label == IGNORED or at == low else "trained"
-        for at, label in enumerate(labels)
-    ]
-
-
-# for a terminal -----------------------------------------------------------------------------------------------------
-
-
 def show(seen: Preview, console: Console, *, show_ids: bool = False) -> None:
     """Print the examples, the prompt dim and trained tokens in colour, and a line on all rows."""
-    for example in seen.examples:
-        console.print(Text(_headline(example), style="bold"), soft_wrap=True)
-        for fate, group in itertools.groupby(example.tokens, key=lambda token: token.fate):
-            tokens = list(group)
-            console.print(Text(f"{fate}, {_tokens(len(tokens))}", style="italic"))
-            drawn = _draw(tokens, show_ids=show_ids)
+    for one in seen.examples:
+        cut = f", {one.cut_tokens:,} lost to the maximum length" if one.cut_tokens else ""
+        console.print(
+            f"row {one.row}: {counted(len(one.tokens), 'token')}, {one.masked_tokens:,} masked, "
+            f"{one.trained_tokens:,} trained{cut}; eos is {'' if one.eos_trained else 'NOT '}trained",
+            style="bold",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
+        for fate, group in itertools.groupby(one.tokens, key=lambda token: token.fate):
+            tokens, drawn = list(group), Text()
+            console.print(Text(f"{fate}, {counted(len(tokens), 'token')}", style="italic"))
+            for number, token in enumerate(tokens):
+                style = _STYLES[fate][number % 2] + (" bold underline" if token.special else "")
+                drawn.append(spaced(token.text) or f"<token {token.id}>", style=style)
+                drawn.append(f"[{token.id}]" if show_ids else "", style="dim")
             console.print(drawn, soft_wrap=True, end="" if drawn.plain.endswith("\n") else "\n")
         console.print()
     console.print(f"all rows: {seen.lengths}", soft_wrap=True)
-
-
-def _draw(tokens: list[Token], *, show_ids: bool) -> Text:
-    drawn = Text()
-    for number, token in enumerate(tokens):
-        style = _STYLES[token.fate][number % 2] + (" bold underline" if token.special else "")
-        drawn.append(spaced(token.text) or f"<token {token.id}>", style=style)
-        if show_ids:
-            drawn.append(f"[{token.id}]", style="dim")
-    return drawn
-
-
-def _headline(example: Example) -> str:
-    counts = (
-        f"row {example.row}: {_tokens(len(example.tokens))}, {example.masked_tokens:,} masked, "
-        f"{example.trained_tokens:,} trained"
-    )
-    if example.cut_tokens:
-        counts += f", {example.cut_tokens:,} lost to the maximum length"
-    return f"{counts}; eos is {'' if example.eos_trained else 'NOT '}trained"
-
-
-def _tokens(number: int) -> str:
-    return f"{number:,} token{'' if number == 1 else 's'}"

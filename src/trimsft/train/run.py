@@ -6,6 +6,7 @@ runs/qwen2.5-math-1.5b-trim/
   model/       what plain transformers and vLLM load
 """
 
+import gc
 import logging
 import os
 import shutil
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
+from torch import distributed
 from transformers import TrainerCallback, set_seed
 from transformers.trainer_utils import HubStrategy
 from transformers.utils.logging import disable_progress_bar
@@ -30,17 +32,13 @@ from trimsft.models import is_finite
 from trimsft.objectives import fingerprint_objective
 from trimsft.runs import RunDirectory, environment, fingerprint_file, fingerprint_folder, sync
 from trimsft.runs.parsing import checked
-from trimsft.train.attention import check_attention
-from trimsft.train.base import load_base, require_whole
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import clear_staging, explained, latest_checkpoint
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.printing import LogEarly
-from trimsft.train.process_groups import ended_process_groups
-from trimsft.train.seals import what_is_torn
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
-from trimsft.train.trainer import TrimSFTTrainer
+from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
 
 logger = logging.getLogger("trimsft")
 Made = TypeVar("Made")
@@ -87,15 +85,22 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
-    with ended_process_groups(), Stopping() as stopping, ExitStack() as held:
-        if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
-            logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
-            metrics = _recorded(run, "train")
-            result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
-        else:
-            result = _train(settings, run, stopping)
-        _push(run, settings)
-    return result
+    try:
+        with Stopping() as stopping, ExitStack() as held:
+            if _by_main(settings.args, lambda: _enter(run, settings, held, stopping)):
+                logger.warning("%s: already finished; the model is in %s", run.path, run.model_dir)
+                metrics = _recorded(run, "train")
+                result = TrainResult(run=run, steps=metrics.pop("steps", 0), metrics=metrics, was_finished=True)
+            else:
+                result = _train(settings, run, stopping)
+            _push(run, settings)
+        return result
+    finally:
+        # a thread of gloo's that still holds tensors of a collective aborts a process that ends (pytorch#190489), and
+        # waits for the trainer, which refers to itself, to go; NCCL's would wait here for ranks that may be lost
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+            distributed.destroy_process_group()
+            gc.collect()
 
 
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
@@ -105,17 +110,14 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
         trainer.add_callback(LogEarly())
     report = trainer.length_reports.get("train")
     if report is not None and report.trained_tokens == 0:
-        raise UsageError(
-            f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows; the longest has "
-            f"{report.longest:,} tokens",
-            field="max_length",
-        )
+        problem = f"{settings.args.max_length} leaves no trained token in any of {report.rows:,} rows"
+        raise UsageError(f"{problem}; the longest has {report.longest:,} tokens", field="max_length")
     if settings.args.process_index == 0:
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
     checkpoint = _by_main(settings.args, lambda: _checkpoint(settings, run))
     if checkpoint:
         stopping.there = resumed_from(checkpoint)
-    with refusing(settings.overrides, is_over=lambda: stopping.has_begun):
+    with refusing(is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
     if steps < planned:
@@ -123,15 +125,12 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
     with stopping.finishing("the model is saved"):
         _save(trainer, run, settings)
         stopping.there = f"the training is done, the model is in {run.model_dir}"
-        _by_main(settings.args, lambda: _finish(run, {**metrics, "steps": steps}))
+        _by_main(settings.args, lambda: run.write_manifest(train={**metrics, "steps": steps}))
+        _by_main(settings.args, run.mark_finished)
+        if settings.args.process_index == 0:
+            logger.warning("the model is in %s", run.model_dir)
         trainer.accelerator.end_training()
     return TrainResult(run=run, steps=steps, metrics=metrics, was_finished=False)
-
-
-def _finish(run: RunDirectory, metrics: dict[str, Any]) -> None:
-    run.write_manifest(train=metrics)
-    run.mark_finished()
-    logger.warning("the model is in %s", run.model_dir)
 
 
 class _Binding(TrainerCallback):  # type: ignore[misc]
@@ -151,14 +150,14 @@ class _Binding(TrainerCallback):  # type: ignore[misc]
 
 
 def _by_main(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
-    """What the main process makes, on every process."""
+    """Return on every process what the main one makes."""
     made = [_together(args, work if args.process_index == 0 else lambda: None)]
     broadcast_object_list(made)
     return made[0]  # type: ignore[return-value]
 
 
 def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
-    """Work that every process does, without waiting for others in it.
+    """Do work on every process, without waiting for others in it.
 
     An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
     """
@@ -181,7 +180,7 @@ def _together(args: TrimSFTConfig, work: Callable[[], Made]) -> Made:
 
 
 def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Stopping) -> bool:
-    """Take the run directory for as long as it is worked in; whether the run is finished already."""
+    """Take the run directory for as long as it is worked in; return whether the run is finished already."""
     places = (run.train_dir, run.path / ".lock", run.path, *run.path.parents)
     made = [path for path in places if not path.exists()]
     held.enter_context(run.lock())
@@ -194,12 +193,11 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     _settle_inputs(run, settings)
     if not run.is_finished():
         return False
-    has_weights = any(run.model_dir.glob("*.safetensors"))
-    if problem := what_is_torn(run.model_dir) if has_weights else "the weights are missing":
-        logger.warning("%s was finished, but of its model %s; it is made again", run.path, problem)
+    if not any(run.model_dir.glob("*.safetensors")):
+        logger.warning("%s was finished, but the weights of its model are missing; it is made again", run.path)
         if latest_checkpoint(run.train_dir) is None:
             raise RunError(
-                f"{run.path} was finished, but of its model {problem}, and no checkpoint is left to make it from",
+                f"{run.path} was finished, but its model is missing, and no checkpoint is left to make it from",
                 hint="restore the model, or choose another output directory to train again",
             )
         return False
@@ -215,7 +213,7 @@ def _leave_no_trace(run: RunDirectory, made: list[Path]) -> None:
 
 
 def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
-    """Model, data, the code of an objective and processes must still be what the run began with."""
+    """Refuse another model, data, code of an objective or number of processes than the run began with."""
     inputs = {
         "model": _model_fingerprint(settings),
         "data": _data_fingerprint(settings),
@@ -239,7 +237,7 @@ def _settle_inputs(run: RunDirectory, settings: Settings) -> None:
 
 
 def _recorded(run: RunDirectory, name: str) -> dict[str, Any]:
-    """A group of facts of the manifest; a copy."""
+    """Return a copy of a group of facts of the manifest."""
     facts = run.read_manifest().get(name, {})
     return dict(checked(dict[str, Any], facts, where=f"{run.manifest_path}: {name}"))
 
@@ -256,11 +254,11 @@ def make_trainer(settings: Settings, run: RunDirectory) -> TrimSFTTrainer:
         args.disable_tqdm = True  # lines with the time that is left, in place of a bar that is not shown
     if args.disable_tqdm:
         disable_progress_bar()  # those of saving and loading too
-    set_seed(args.seed)
-    _together(args, lambda: check_attention(settings))
+    with refusing():
+        set_seed(args.seed)
     tokenizer = _together(args, lambda: load_tokenizer(settings))
     train, test = _together(args, lambda: load_data(settings, tokenizer))
-    with refusing(settings.overrides):
+    with refusing():
         return TrimSFTTrainer(
             _load_model(settings),
             args,
@@ -282,7 +280,7 @@ def _load_model(settings: Settings) -> Any:
 
 
 def _checkpoint(settings: Settings, run: RunDirectory) -> str | None:
-    """What to continue from: what the settings name, else the newest whole checkpoint."""
+    """Return what to continue from: the checkpoint of the settings, else the newest whole one."""
     chosen = settings.args.resume_from_checkpoint
     if chosen and str(chosen).lower() != "true":
         return str(chosen)
@@ -311,7 +309,7 @@ def _facts(settings: Settings, trainer: TrimSFTTrainer) -> dict[str, Any]:
 
 
 def _model_fingerprint(settings: Settings) -> str | None:
-    """The fingerprint of a local folder; the commit of a model of the hub is known once it is loaded."""
+    """Return the fingerprint of a local folder; the commit of a model of the hub is known once it is loaded."""
     folder = Path(settings.model.model_name_or_path)
     return fingerprint_folder(folder) if folder.is_dir() else None
 
@@ -328,7 +326,7 @@ def _data_fingerprint(settings: Settings) -> list[str] | None:
 
 
 def _save(trainer: TrimSFTTrainer, run: RunDirectory, settings: Settings) -> None:
-    """The final model, whole or not at all: written beside, then renamed."""
+    """Save the final model, whole or not at all: written beside, then renamed."""
     beside = run.path / ".model"
     _refuse_broken_weights(trainer, run)
     _by_main(settings.args, lambda: shutil.rmtree(beside, ignore_errors=True))  # of a run that was killed meanwhile
@@ -353,7 +351,7 @@ def _publish(trainer: TrimSFTTrainer, beside: Path, run: RunDirectory, settings:
 
 
 def _refuse_broken_weights(trainer: TrimSFTTrainer, run: RunDirectory) -> None:
-    """Numbers that are not finite are no model, on whichever process they are."""
+    """Raise where a weight is not finite, on whichever process it is."""
     tensors = ((name, getattr(tensor, "_local_tensor", tensor)) for name, tensor in trainer.model.named_parameters())
     broken = [name for name, tensor in tensors if not is_finite(tensor.detach())]
     broken = [name for name in gather_object([broken[0] if broken else ""]) if name]

@@ -12,8 +12,7 @@ import functools
 import itertools
 import logging
 import os
-import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +27,13 @@ from trimsft.data.load import DataConfig
 from trimsft.errors import TrimSFTError, UsageError, one_line
 from trimsft.runs.parsing import parse_yaml
 from trimsft.runs.secrets import is_secret, without_secrets
-from trimsft.shipped import find_recipe, list_shipped
-from trimsft.train.bounds import check_fields, doubtful
+from trimsft.shipped import find_recipe
+from trimsft.train.batches import check_reference
 from trimsft.train.config import TrimSFTConfig, has_half_precision
-from trimsft.train.references import check_reference
 
 KINDS = (DataConfig, TrimSFTConfig, ModelConfig)  # where the fields come from
 ALSO = {"model": "model_name_or_path", "data": "dataset_name", "out": "output_dir"}
-"""What the other commands call these fields; taken beside TRL's names, in a recipe and in Python, too."""
-_TRL_FLAGS = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
+"""Names of these fields in the other commands; taken beside TRL's names, in a recipe and in Python, too."""
 logger = logging.getLogger("trimsft")
 
 
@@ -48,11 +45,11 @@ class Settings:
     args: TrimSFTConfig
     model: ModelConfig
     overrides: dict[str, Any]
-    """What differs from the defaults, by field name: with `output_dir` it is all that is needed to do it again."""
+    """The values that differ from the defaults, by field: with `output_dir` all that is needed to do it again."""
 
     @property
     def run_path(self) -> Path:
-        """Where the run will be: `output_dir`, or a name made of model and objective."""
+        """The run directory: `output_dir`, or a name made of model and objective."""
         if self.args.output_dir and self.args.output_dir != "trainer_output":
             return Path(self.args.output_dir)
         objective = self.args.objective.replace(":", "+")
@@ -68,13 +65,27 @@ class Parser(TrlParser):  # type: ignore[misc]
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def check_names(self, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:
+        """Refuse fields that do not exist, and name the nearest one; of those about as near, one that is not TRL's."""
+        options = {one.removeprefix("--") for action in self._actions for one in action.option_strings}
+        data, args, trl = ({field.name for field in dataclasses.fields(kind)} for kind in (*KINDS[:2], SFTConfig))
+        own = {prefix + name for name in {"config", *ALSO, *data, *args - trl}}
+        known = {prefix + name for name in {"config", *ALSO, *options}}
+        for name in map(str, names):
+            if name not in known:
+                near = difflib.get_close_matches(name, sorted(known), n=10)
+                near.sort(key=lambda one: -difflib.SequenceMatcher(None, one, name).ratio() - 0.1 * (one in own))
+                hint = f"did you mean {near[0]}?" if near else "trimsft train --help-all lists every field"
+                raise UsageError(f"no such field{where}", field=name, hint=hint)
+
 
 def parse(words: Sequence[str]) -> Settings:
     """Read a command line; raises `UsageError`."""
     parser = Parser()
     split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]  # --field=value
-    words = [_TRL_FLAGS.get(word, word) for word in itertools.chain.from_iterable(split)]
-    _check_names(parser, [word for word in words if word.startswith("--")], prefix="--")
+    flags = {f"--{short}": f"--{name}" for short, name in ALSO.items()}
+    words = [flags.get(word, word) for word in itertools.chain.from_iterable(split)]
+    parser.check_names([word for word in words if word.startswith("--")], prefix="--")
     recipe: dict[str, Any] = {}
     if "--config" in words:
         place = words.index("--config")
@@ -86,11 +97,10 @@ def parse(words: Sequence[str]) -> Settings:
 
 
 def make_settings(fields: Mapping[str, Any]) -> Settings:
-    """Settings from fields by name, with the same checks as a command line; `config` names a recipe beneath them."""
+    """Make settings of fields by name, checked as a command line is; `config` names a recipe beneath them."""
     parser = Parser()
-    own = {name: os.fspath(value) if isinstance(value, Path) else value for name, value in fields.items()}
-    own = _with_trl_names(own)
-    _check_names(parser, own)
+    own = _with_trl_names({name: os.fspath(one) if isinstance(one, Path) else one for name, one in fields.items()})
+    parser.check_names(own)
     config = own.pop("config", None)
     if config is not None and not isinstance(config, str):
         raise UsageError("must be text: a YAML file or the name of a recipe", field="config", value=config)
@@ -103,21 +113,29 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
         parser.set_defaults_with_config(**fields)
         read, rest = parser.parse_known_args(words)
     if rest:
-        hints = dict.fromkeys(map(_where_it_belongs, rest))
-        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint="; ".join(hints))
+        is_file, is_recipe = Path(rest[0]).is_file(), Path(rest[0]).suffix in ("", ".yaml", ".yml")
+        field = "--model" if Path(rest[0]).is_dir() else "--data" if is_file and not is_recipe else "--config"
+        raise UsageError(f"{' '.join(rest)!r} belongs to no field", hint=f"{field} {rest[0]}, perhaps")
     raw = dict(vars(read))
-    for kind in KINDS:
-        check_fields(kind, raw)
-    for name in ALSO.values():  # objects of Python, and of YAML's rarer tags, are not looked at above
+    for name in (*ALSO.values(), "objective"):  # YAML and Python may hold anything
         if not isinstance(raw[name], str | None):
-            raise UsageError("must be text", field=name, value=raw[name])
+            hint = "TrimSFTTrainer(..., objective=...) takes a function or an object" if name == "objective" else None
+            raise UsageError("must be text", field=name, value=raw[name], hint=hint)
     if not wants_bf16 and not has_half_precision():
         if raw["bf16"]:
             logger.warning("bf16: true of the recipe needs a GPU; training in float32 here")
         raw["bf16"] = False  # noted with the run, which is not to continue in another precision elsewhere
-    overrides = copy.deepcopy(_overrides(raw))  # transformers changes some values in place
-    with refusing(overrides):
-        data, args, model = (_made(kind, raw) for kind in KINDS)
+    defaults = _defaults()  # secrets and the place of the run are left out of what is noted
+    overrides = {
+        name: without_secrets(copy.deepcopy(value))  # transformers changes some values in place
+        for name, value in raw.items()
+        if value != defaults[name] and name != "output_dir" and not is_secret(name)
+    }
+    with refusing():
+        made: list[Any] = []
+        for kind in KINDS:
+            made.append(kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init}))
+    data, args, model = made
     if not model.model_name_or_path:
         raise UsageError("is missing", field="model_name_or_path", hint="name a model of the hub or a local folder")
     check_reference(args.objective, args.make_objective(), data.reference, packing=args.packing)
@@ -130,22 +148,8 @@ def _settle(parser: Parser, words: list[str], fields: dict[str, Any], *, wants_b
     return Settings(data, args, model, overrides)
 
 
-def _where_it_belongs(word: str) -> str:
-    """A guess at the field whose name was left out before a word."""
-    path = Path(word)
-    if path.suffix in (".yaml", ".yml") or any(one.is_called(word) for one in list_shipped()):
-        return f"for a recipe: --config {word}"
-    if path.is_dir():
-        return f"for a model: --model {word}"
-    return f"for data: --data {word}" if path.is_file() else "trimsft train --help-all lists every field"
-
-
-def _made(kind: type, raw: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: raw[field.name] for field in dataclasses.fields(kind) if field.init})
-
-
 def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
-    """The fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment, as with TRL."""
+    """Return the fields of a YAML file, or of a recipe that is shipped; its `env` goes to the environment."""
     path = find_recipe(name, field="--config")
     try:
         fields = parse_yaml(path.read_text(encoding="utf-8"))
@@ -159,12 +163,11 @@ def _read_recipe(parser: Parser, name: str) -> dict[str, Any]:
     if not isinstance(environment, dict):
         raise UsageError(f"env of {name!r} must hold names and values", field="--config")
     fields = _with_trl_names(fields)
-    _check_names(parser, fields, where=f" in {name}")
-    for variable, value in environment.items():
-        try:
-            os.environ[variable] = "" if value is None else str(value)
-        except (ValueError, TypeError, OSError) as error:  # NUL, a name with = in it, a number as a name
-            raise UsageError(f"env of {name!r}: {variable!r} cannot be set", field="--config") from error
+    parser.check_names(fields, where=f" in {name}")
+    with refusing():
+        os.environ.update(
+            {str(variable): "" if value is None else str(value) for variable, value in environment.items()}
+        )
     return fields
 
 
@@ -175,52 +178,16 @@ def _with_trl_names(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {ALSO.get(name, name): value for name, value in fields.items()}
 
 
-def _check_names(parser: Parser, names: Iterable[str], *, prefix: str = "", where: str = "") -> None:
-    """Unknown fields are named with the nearest known one; TRL would list them without help."""
-    options = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
-    known = {prefix + option.removeprefix("--") for option in {"config", *ALSO, *options}}
-    for name in map(str, names):
-        if name not in known:
-            near = _nearest(name, known, own={prefix + option for option in _own_names()})
-            hint = f"did you mean {near}?" if near else "trimsft train --help-all lists every field"
-            raise UsageError(f"no such field{where}", field=name, hint=hint)
-
-
-def _nearest(name: str, known: Iterable[str], own: Collection[str]) -> str | None:
-    """The known name that is most like this one; of those that are about as like, one of our own."""
-
-    def likeness(one: str) -> float:
-        return difflib.SequenceMatcher(None, one, name).ratio() + 0.1 * (one in own)
-
-    return max(difflib.get_close_matches(name, sorted(known), n=10), key=likeness, default=None)
-
-
-def _own_names() -> set[str]:
-    """What this package documents itself; the others are TRL's."""
-    data, args, trl = ({field.name for field in dataclasses.fields(kind)} for kind in (*KINDS[:2], SFTConfig))
-    return {"config", *ALSO, *data, *args - trl}
-
-
-def _overrides(raw: dict[str, Any]) -> dict[str, Any]:
-    """The values that differ from the fields' defaults; secrets and the place of the run are left out."""
-    defaults = _defaults()
-    return {
-        name: without_secrets(value)
-        for name, value in raw.items()
-        if value != defaults[name] and name != "output_dir" and not is_secret(name)
-    }
-
-
 @functools.cache
 def _defaults() -> dict[str, Any]:
     return dict(vars(TrlParser(KINDS).parse_known_args([])[0]))
 
 
-# what the settings name ---------------------------------------------------------------------------------------------
+# ---- tokenizer and data of the settings
 
 
 def load_tokenizer(settings: Settings) -> Any:
-    """The tokenizer of the model, with what TRL's trainer would do to it done before the data is tokenised."""
+    """Return the tokenizer of the model, as TRL's trainer would make it, before the data is tokenised."""
     args, model = settings.args, settings.model
     tokenizer = load_plain_tokenizer(
         model.model_name_or_path,
@@ -245,42 +212,26 @@ def load_tokenizer(settings: Settings) -> Any:
 
 
 def load_data(settings: Settings, tokenizer: Any) -> tuple[Encoded, Encoded | None]:
-    """The rows to train on, and those to evaluate on if the settings ask for an evaluation."""
+    """Return the rows to train on, and those to evaluate on if the settings ask for an evaluation."""
     evaluates = settings.args.eval_strategy != "no" or settings.args.eval_on_start
     train, test = load_training_data(settings.data, tokenizer, with_eval=evaluates)
     if train.kind == "problem-solution" and settings.args.completion_only_loss is False:
-        raise UsageError(
-            "false has no effect on problems and solutions, whose prompts are always masked",
-            field="completion_only_loss",
-            hint="remove it",
-        )
+        problem = "false has no effect on problems and solutions, whose prompts are always masked"
+        raise UsageError(problem, field="completion_only_loss", hint="remove it")
     return train, test
 
 
 @contextmanager
-def refusing(given: Iterable[str] = (), *, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """What other packages raise at settings they cannot carry out becomes a `UsageError`.
-
-    An error that was raised in this package's own code is a bug, and left as it is.
+def refusing(*, is_over: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Within, what other packages raise at settings they cannot carry out becomes a `UsageError`.
 
     Args:
-        given: the settings that were made; of these, the ones that only those packages can judge are named.
         is_over: asked whether the settings have proved their worth, so that an error is something else.
     """
     try:
         yield
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, ImportError, OSError, RuntimeError, ZeroDivisionError) as error:
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over() or _is_own_bug(error):
+        if isinstance(error, torch.OutOfMemoryError | TrimSFTError) or is_full or is_over():
             raise
-        names = ", ".join(doubtful(KINDS, given))
-        raise UsageError(one_line(error), hint=f"it may come from {names}" if names else None) from error
-
-
-def _is_own_bug(error: Exception) -> bool:
-    """Whether a line of this package raised the error, or asked an object for what it has not; files may well fail."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    while frames[-1].f_code.co_name in ("__getattr__", "__getattribute__", "__getitem__"):
-        frames.pop()
-    module = str(frames[-1].f_globals.get("__name__"))
-    return module.partition(".")[0] == "trimsft" and not isinstance(error, OSError)
+        raise UsageError(one_line(error)) from error

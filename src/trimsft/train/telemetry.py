@@ -1,17 +1,17 @@
-"""What each logging step says about the tokens: sums kept on the device, read once and recorded.
+"""The figures of each log of a training: sums over its tokens, kept on the device and read once; and their warnings.
 
 Every figure is a ratio of sums over all trained tokens since the last log, so it is right across micro-batches and
-ranks. One record of `telemetry.jsonl`:
+ranks. `runs/records.py` lists the fields of a line of `telemetry.jsonl`:
 
-    {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...,
-     "mean_weight": 0.23, "effective_ratio": 0.35, "high_weight": 0.2, "skipped": 0.43, "mass_low": 0.11,
-     "mass_middle": 0.65, "mass_high": 0.24, "eos_weight": 0.004, "tokens_per_second": 31200.0, ...}
+    {"step": 20, "loss": 0.148, "nll": 0.93, "mean_token_accuracy": 0.76, "gap_p05": -3.3, "gap_p50": 3.9, ...}
 """
 
 import itertools
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,19 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from trimsft.head.problem import joined
-from trimsft.objectives import TokenStats
+from trimsft.objectives import SFT, Adapts, AutoTrim, TokenStats, TrimSFT, TrimSFTEasy
 from trimsft.objectives.paper import HIGH_WEIGHT
 from trimsft.runs import JsonLines
+from trimsft.runs.records import TelemetryLine, figures_of
+from trimsft.train.batches import real_tokens
+from trimsft.train.patching import TrimOutput
 
-QUANTILES = {"gap_p05": 0.05, "gap_p25": 0.25, "gap_p50": 0.5, "gap_p75": 0.75, "gap_p95": 0.95}
 PREFIX = "trim/"  # before the figures of a training in its log: a section of their own in trackers
-TELEMETRY_STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
+STATE = "TrimSFTTelemetry"  # under this name a checkpoint keeps what the telemetry must remember
+QUANTILES: dict[str, float] = figures_of(TelemetryLine, "quantile")
+logger = logging.getLogger("trimsft")
+_OF_TRL = ("mean_token_accuracy", "entropy")  # logged by its trainer under these names, too
+_OF_TRAINING = ("seen_tokens", "tokens_per_second", "skipped")
 _SUMS = [
     "tokens", "nll", "weight", "weight_squared", "weighted_nll", "correct", "high", "entropy", "low_mass",
     "middle_mass", "high_mass", "out_of_reach", "eos", "eos_weight", "eos_prob", "kept", "seen",
@@ -45,23 +51,20 @@ class Band:
     bandwidth: float
 
 
-class Telemetry:
-    """Sums over the tokens of one mode (train or eval) since the last `collect`."""
+class TokenSums:
+    """Sums over the tokens of one mode, training or evaluation, since the last `collect`."""
 
     def __init__(self, band: Band, eos_ids: tuple[int, ...], fixed: tuple[int, ...] = ()) -> None:
-        self.band = band
-        self.eos_ids = eos_ids
-        self.fixed = fixed
+        self.band, self.eos_ids, self.fixed = band, eos_ids, fixed
+        self.starved: list[int] = []  # ids of `fixed` that hardly count and are not known either, of the last log
         self._fixed: Tensor | None = None
-        self.starved: list[int] = []
-        """Those of `fixed`, ids that every row has, which hardly count and are not known either; of the last log."""
         # the sums, then how many gaps fell into each bin, then count, weight and probability of each fixed part
         self._totals: Tensor | None = None
         self._pending: list[tuple[TokenStats, Tensor, Tensor, int, Tensor | int]] = []  # micro-batches to be counted
         self._since = time.perf_counter()
 
     def add(self, tokens: TokenStats, weights: Tensor, labels: Tensor, *, kept: int, seen: Tensor | int) -> None:
-        """Take note of one micro-batch; `seen` is how many tokens went through the model, prompts included.
+        """Take one micro-batch; `seen` is how many tokens went through the model, prompts included.
 
         Nothing here waits for the device.
         """
@@ -97,18 +100,18 @@ class Telemetry:
         return self._totals
 
     def _fixed_on(self, device: torch.device) -> Tensor:
-        """The ids of fixed parts; copied to the device once, because a copy waits for it."""
+        """Return the ids of fixed parts; copied to the device once, because a copy waits for it."""
         if self._fixed is None or self._fixed.device != device:
             self._fixed = torch.tensor(self.fixed, device=device)
         return self._fixed
 
     def pending_tokens(self, device: torch.device) -> Tensor:
-        """How many tokens this rank has seen since the last `collect`."""
+        """Return how many tokens this rank has seen since the last `collect`."""
         self._count()
         return self._totals_on(device)[_SUMS.index("seen")]
 
     def _rows(self, tokens: TokenStats, weights: Tensor, labels: Tensor) -> list[Tensor]:
-        """The summands of each token, in the order of `_SUMS`."""
+        """Return the summands of each token, in the order of `_SUMS`."""
         m, tau = self.band.margin, self.band.bandwidth
         gap, mass = tokens.gap, weights.abs() * gradient_norm(tokens)
         low, high = gap < m - tau, gap > m + tau
@@ -133,7 +136,7 @@ class Telemetry:
         return [rows[name] for name in _SUMS if name in rows]
 
     def collect(self, reduce: Callable[[Tensor], Tensor], device: torch.device) -> dict[str, float]:
-        """The figures since the last call, over all ranks by `reduce` (a sum).
+        """Return the figures since the last call, over all ranks by `reduce` (a sum).
 
         Empty if there were no tokens, only the speed if none of them was trained on.
         """
@@ -146,7 +149,8 @@ class Telemetry:
         if total["tokens"] == 0:
             return speed if total["seen"] else {}
         bins, rest = everything[len(_SUMS) :][:_BINS], everything[len(_SUMS) + _BINS :]
-        self.starved = _starved(self.fixed, rest)
+        each = zip(self.fixed, *(rest[at * len(self.fixed) :] for at in range(3)), strict=False)
+        self.starved = [token for token, n, weight, prob in each if n and weight < 0.01 * n and prob < 0.5 * n]
         return {**_figures(total), **_quantiles(bins), **speed}
 
     def reset(self) -> None:
@@ -159,7 +163,7 @@ class Telemetry:
 
 
 def gradient_norm(tokens: TokenStats) -> Tensor:
-    """||softmax(z) - onehot(y)||_2 from the two probabilities the head knows, the gold token's and the competitor's.
+    """Return ||softmax(z) - onehot(y)||_2 from the two probabilities the head knows, the gold and the competing one.
 
     The other probabilities are left out: at most p_competitor * (1 - p_gold - p_competitor) under the root.
     """
@@ -190,15 +194,8 @@ def _figures(total: dict[str, float]) -> dict[str, float]:
     return figures
 
 
-def _starved(fixed: tuple[int, ...], sums: list[float]) -> list[int]:
-    """Which fixed parts have next to no weight although the model does not know them."""
-    each = len(fixed)
-    rows = zip(fixed, sums[:each], sums[each : 2 * each], sums[2 * each :], strict=True)
-    return [token for token, count, weight, prob in rows if count and weight < 0.01 * count and prob < 0.5 * count]
-
-
 def _quantiles(counts: list[float]) -> dict[str, float]:
-    """Quantiles of the gap by linear interpolation within bins of 0.05."""
+    """Return quantiles of the gap by linear interpolation within bins of 0.05."""
     cumulative = torch.tensor(counts, dtype=torch.float64).cumsum(0)
     quantiles = {}
     for name, share in QUANTILES.items():
@@ -220,11 +217,13 @@ def warnings_for(
     trims_low: bool,
     weighs: bool,
 ) -> dict[str, str]:
-    """What a person should know about these figures, by a name under which it is said once.
+    """Return warnings about these figures, by a name under which each is given once.
 
-    starved: tokens of nearly every row that are neither known nor learned.
-    fallen: what AutoTrim says of a model that has become worse.
-    trims_low: the objective gives tokens far below the margin no weight; weighs: its weights differ at all.
+    Args:
+        starved: tokens of nearly every row that are neither known nor learned.
+        fallen: AutoTrim's account of a model that has become worse.
+        trims_low: the objective gives tokens far below the margin no weight.
+        weighs: its weights differ at all.
     """
     said = {}
     if trims_low and figures["out_of_reach"] > 0.5:
@@ -261,6 +260,90 @@ def warnings_for(
     return said
 
 
+class Telemetry:
+    """Counts the tokens of a trainer, of training and of evaluation apart, and puts their figures into its logs."""
+
+    def __init__(self, trainer: Any, band: Band, eos_ids: tuple[int, ...], fixed: tuple[int, ...]) -> None:
+        self.trainer = trainer
+        fixed = tuple(token for token in fixed if token not in eos_ids)  # eos has figures of its own
+        self.sums = {mode: TokenSums(band, eos_ids, fixed) for mode in ("train", "eval")}
+        self.warned: set[str] = set()
+        self._evaluated: str | None = None  # the prefix of the evaluation that is running
+
+    def observe(self, outputs: TrimOutput, inputs: dict[str, Any]) -> None:
+        """Count the tokens of a micro-batch."""
+        sums = self.sums["train" if self.trainer.model.training else "eval"]
+        sums.add(outputs.tokens, outputs.weights, outputs.labels, kept=outputs.kept, seen=real_tokens(inputs))
+
+    @contextmanager
+    def evaluation(self, prefix: str) -> Iterator[None]:
+        """Within, the figures of evaluation are those of one dataset; several nest."""
+        outer, self._evaluated = self._evaluated, prefix
+        self.sums["eval"].reset()
+        try:
+            yield
+        finally:
+            self._evaluated = outer
+            self.sums["train"].restart_clock()
+
+    def add_figures(self, logs: dict[str, float]) -> None:
+        """Put the figures since the last log into one of Trainer's own, which every rank gets to.
+
+        A user's log() may be on one rank only and must not wait for the others.
+        """
+        trainer = self.trainer
+        if {"loss", "learning_rate"} <= logs.keys() or {"train_runtime", "train_loss"} <= logs.keys():
+            figures = self._collect("train")
+            if trainer.args.device.type == "cuda":  # the most any rank has held
+                peak = torch.tensor([torch.cuda.max_memory_allocated()], device=trainer.args.device).double()
+                figures["peak_memory_gib"] = trainer.accelerator.gather(peak).max().item() / 2**30
+            if isinstance(trainer.objective, Adapts):
+                figures |= trainer.objective.figures()
+            trainer._total_train_tokens += int(figures.pop("seen_tokens", 0))
+            logs.update({name if name in _OF_TRL else PREFIX + name: value for name, value in figures.items()})
+            logs["num_tokens"] = trainer._total_train_tokens
+        elif self._evaluated is not None and f"{self._evaluated}_runtime" in logs:
+            figures = {name: value for name, value in self._collect("eval").items() if name not in _OF_TRAINING}
+            named = {f"{self._evaluated}_{name}": value for name, value in figures.items()}
+            if own := sorted(named.keys() & logs.keys()):
+                problem = f"compute_metrics also gives {', '.join(own)}: that is logged, and the figure of this name is"
+                self._warn_once({"own metrics": f"{problem} not; another name would leave room for both"})
+            logs.update({name: value for name, value in named.items() if name not in own})
+
+    def _collect(self, mode: str) -> dict[str, float]:
+        """Return the figures since the last log, and give each warning about them once."""
+        trainer, sums = self.trainer, self.sums[mode]
+        figures = sums.collect(self.sum_over_ranks, trainer.args.device)
+        if "trained_tokens" in figures:
+            objective = trainer.objective
+            weighs = not isinstance(objective, SFT)
+            starved = [trainer._tokenizer.decode([token]) for token in sums.starved] if weighs else []
+            fallen = objective.fallen() if isinstance(objective, AutoTrim) and mode == "train" else None
+            trims_low = isinstance(objective, TrimSFT | TrimSFTEasy)
+            self._warn_once(warnings_for(figures, sums.band, starved, fallen, trims_low=trims_low, weighs=weighs))
+        return figures
+
+    def _warn_once(self, warnings: dict[str, str]) -> None:
+        for name, text in warnings.items():
+            if name not in self.warned and self.trainer.args.process_index == 0:
+                logger.warning("%s", text)
+            self.warned.add(name)
+
+    def sum_over_ranks(self, sums: Tensor) -> Tensor:
+        trainer = self.trainer
+        return trainer.accelerator.reduce(sums, reduction="sum") / trainer._tp_size  # type: ignore[no-any-return]
+
+    def remember(self) -> None:
+        """Put into the next checkpoint what transformers forgets: the mean loss of a resumed run would be too small."""
+        trainer = self.trainer
+        tokens = self.sum_over_ranks(self.sums["train"].pending_tokens(trainer.args.device))
+        loss = trainer.accelerator.gather(trainer._tr_loss).mean()
+        trainer.state.stateful_callbacks[STATE] = {
+            "train_tokens": trainer._total_train_tokens + int(tokens),
+            "loss_sum": trainer._total_loss_scalar + float(loss),
+        }
+
+
 # the record on disk -------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +355,7 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
         self._file: JsonLines | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        restored = state.stateful_callbacks.get(TELEMETRY_STATE, {}) if state.global_step else {}
+        restored = state.stateful_callbacks.get(STATE, {}) if state.global_step else {}
         self._trainer._total_train_tokens = restored.get("train_tokens", 0)
         self._trainer._total_loss_scalar = restored.get("loss_sum", 0.0)
         if not state.is_world_process_zero:
@@ -292,12 +375,12 @@ class RecordTelemetry(TrainerCallback):  # type: ignore[misc]
 
 
 def _is_after(record: dict[str, Any], step: int) -> bool:
-    """Whether what resumes at a step will record this again: a later step, or the summary of a training's end."""
+    """Return whether what resumes at a step will record this again: a later step, or the summary of the end."""
     return "train_runtime" in record or (isinstance(record.get("step"), int) and record["step"] > step)
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity (a gradient norm may be one), and no numbers of numpy and torch."""
+    """Return a value of JSON, which has no NaN, no infinity (a gradient norm may be one), no numbers of torch."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):

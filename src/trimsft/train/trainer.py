@@ -1,7 +1,7 @@
 """`TrimSFTTrainer`: TRL's `SFTTrainer` with any objective and the fused head.
 
 Data preparation, packing, PEFT, evaluation, distribution and logging are TRL's. This class replaces the loss
-(`compute_loss`), says what truncation costs, and makes checkpoints whole or absent.
+(`compute_loss`) and reports what truncation costs; its checkpoints are whole or absent (`train/checkpoints.py`).
 """
 
 from __future__ import annotations
@@ -14,34 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoProcessor, TrainingArguments
-from trl import SFTTrainer
-from trl.trainer.utils import get_config_model_id
+from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from trimsft.data.encode import COLUMN, LengthReport, measure_lengths
 from trimsft.data.templates import Keep
 from trimsft.errors import DataError, TrimSFTError, UsageError, WrongArgument, one_line
+from trimsft.hub import asking_hub, not_loaded
+from trimsft.models import load_config, omits_soft_cap, require_all_tensors, require_finite
 from trimsft.objectives import SFT, AutoTrim, Objective
-from trimsft.train.adapting import RestoreObjective, fixed_parts
-from trimsft.train.base import load_base, require_whole
+from trimsft.train import batches, forms
+from trimsft.train.callback import AdvanceObjective, fixed_parts
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import AtomicCheckpoints
-from trimsft.train.compiling import CompilesLayers
+from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.cudnn import without_cudnn_attention
-from trimsft.train.figures import LogsFigures
-from trimsft.train.forms import known, refuse_no_rows, tokenised, with_open_lists
-from trimsft.train.masks import AvoidsMasks
-from trimsft.train.outputs import TrimOutput
-from trimsft.train.packed import PacksTexts
+from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
 from trimsft.train.printing import replace_printers
-from trimsft.train.references import cut_reference, with_reference
-from trimsft.train.repeats import RowsOnce
-from trimsft.train.sorting import SortsMicroBatches
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import TELEMETRY_STATE, Band, RecordTelemetry, Telemetry
+from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
@@ -59,16 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("trimsft")
 
 
-class TrimSFTTrainer(
-    AtomicCheckpoints,
-    AvoidsMasks,
-    PacksTexts,
-    CompilesLayers,
-    RowsOnce,
-    LogsFigures,
-    SortsMicroBatches,
-    SFTTrainer,  # type: ignore[misc]
-):
+class TrimSFTTrainer(AtomicCheckpoints):
     """`SFTTrainer` whose loss is sum_t sg(w_t) * nll_t / (trained tokens of the global batch).
 
         TrimSFTTrainer(model, args=TrimSFTConfig(objective="trim", margin=1.5), train_dataset=dataset).train()
@@ -82,15 +67,23 @@ class TrimSFTTrainer(
         eval_dataset: held-out rows, or several sets of them by name.
         processing_class: the tokenizer or processor; by default the model's.
         compute_loss_func: a loss in place of the objective; only with objective="sft".
-        compute_metrics: figures of an evaluation; its logits cost a second forward pass.
-        callbacks: more of them, beside Trainer's own.
+        compute_metrics: metrics of an evaluation; their logits cost a second forward pass.
+        callbacks: callbacks beside Trainer's own.
         optimizers: an optimizer and a scheduler in place of those of `args`.
         optimizer_cls_and_kwargs: a class of optimizer and its arguments, in place of `args.optim`.
-        preprocess_logits_for_metrics: what is kept of the logits for `compute_metrics`.
+        preprocess_logits_for_metrics: reduces the logits for `compute_metrics`.
         quantization_config: how to quantise a model that is loaded by name.
         peft_config: the adapter to train, in place of the whole model.
         formatting_func: makes the text of a row.
         objective: overrides the one that `args` names; may be any function from `TokenStats` to weights.
+
+    Attributes:
+        fused_head: computes the loss within `train` and `evaluate`; the objective is `fused_head.objective`.
+        telemetry: counts the tokens of each log and warns.
+        packed_texts: has texts in rows, and checks that a model keeps them apart.
+        layer_compiler: compiles the layers, where settings ask for it.
+        adapting: advances an objective that adapts, with every update.
+        length_reports: what truncation costs, by dataset.
     """
 
     _tag_names = ["trl", "sft", "trimsft"]  # noqa: RUF012
@@ -123,11 +116,11 @@ class TrimSFTTrainer(
     ) -> None:
         args = _as_config(model, args)
         chosen = _choose_objective(args, objective)
-        self.length_reports: dict[str, LengthReport] = {}
         _refuse_other_losses(args, chosen, compute_loss_func)
-        refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
+        forms.refuse_no_rows(train_dataset=train_dataset, eval_dataset=eval_dataset)
         if formatting_func is None:
-            train_dataset, eval_dataset = known(train_dataset, args, "train"), known(eval_dataset, args, "eval")
+            train_dataset = forms.known(train_dataset, args, "train")
+            eval_dataset = forms.known(eval_dataset, args, "eval")
         given = args.model_init_kwargs
         if isinstance(model, str):
             loaded, report = load_base(model, args, quantization_config)
@@ -138,6 +131,9 @@ class TrimSFTTrainer(
                 processing_class = AutoProcessor.from_pretrained(model, **own)
             model, quantization_config, args.model_init_kwargs = loaded, None, None
         _fused_head(model, chosen, args)  # TRL would stumble over a model that cannot have one
+        self.length_reports: dict[str, LengthReport] = {}
+        self.layer_compiler, self.packed_texts = LayerCompiler(), PackedTexts(self)
+        self._is_fused, self._micro_batch = False, (-1, 0)
         try:
             super().__init__(
                 model, args, data_collator, train_dataset, eval_dataset, processing_class, compute_loss_func,
@@ -146,37 +142,42 @@ class TrimSFTTrainer(
             )  # fmt: skip
         finally:
             args.model_init_kwargs = given
-        self.data_collator = with_reference(
-            self._in_rows(self.data_collator, looks_left=self._looks_left), chosen, self.train_dataset
-        )
-        _refuse_sequence_parallelism(self.accelerator.parallelism_config)
+        parallelism = self.accelerator.parallelism_config
+        if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
+            problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
+            raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
+        self.looks_left = batches.looks_left(self)
+        collator = self.packed_texts.collator(self.data_collator)  # type: ignore[has-type]
+        self.data_collator = batches.with_reference(collator, chosen, self.train_dataset)
         fixed = fixed_parts(self.train_dataset)
         if isinstance(chosen, AutoTrim) and not chosen.fixed:
             chosen = chosen.with_fixed(fixed)
         self.fused_head = _fused_head(self.model, chosen, args)
-        self._is_fused = False
         # the loss below divides by the tokens of the global batch whatever the model's own forward accepts
         self.model_accepts_loss_kwargs = True
-        self._telemetry = {mode: self._make_telemetry(fixed) for mode in ("train", "eval")}
-        self._said = set()
-        self._micro_batch = (-1, 0)
+        band = Band(*(getattr(chosen, name, getattr(args, name)) for name in ("margin", "bandwidth")))
+        self.telemetry = Telemetry(self, band, _eos_ids(self.model, self._tokenizer), fixed)
+        self.adapting = AdvanceObjective(chosen)
         replace_printers(self)
         self.add_callback(RecordTelemetry(self))
-        self.add_callback(RestoreObjective(self))
+        self.add_callback(self.adapting)
 
-    def _make_telemetry(self, fixed: tuple[int, ...]) -> Telemetry:
-        band = Band(*(getattr(self.objective, name, getattr(self.args, name)) for name in ("margin", "bandwidth")))
-        eos_ids = _eos_ids(self.model, self._tokenizer)
-        return Telemetry(band, eos_ids, tuple(token for token in fixed if token not in eos_ids))  # eos has its own
+    @property
+    def objective(self) -> Objective:
+        """The weights of tokens in the update under way."""
+        return self.fused_head.objective
+
+    def _build_accelerator_args(self, **kwargs: Any) -> dict[str, Any]:
+        return self.layer_compiler.take_settings(super()._build_accelerator_args(**kwargs), self.model)
 
     # the data ---------------------------------------------------------------------------------------------------
 
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
-        """Tokenise at full length first, so that what truncation will cost can be said."""
+        """Tokenise at full length first, so that what truncation will cost can be reported."""
         if formatting_func is None:
-            dataset = tokenised(dataset, self._tokenizer, args, dataset_name)
+            dataset = forms.tokenised(dataset, self._tokenizer, args, dataset_name)
         if not isinstance(dataset, Dataset):
             return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
         has_reference = COLUMN in dataset.column_names
@@ -185,35 +186,49 @@ class TrimSFTTrainer(
         whole = copy.copy(args)
         whole.max_length, whole.shuffle_dataset = None, False
         dataset = super()._prepare_dataset(
-            with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
+            forms.with_open_lists(dataset), processing_class, whole, False, formatting_func, dataset_name
         )
-        self._report_lengths(dataset, args, packing, dataset_name)
+        splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
+        keep: Keep = "start" if args.truncation_mode == "keep_start" else "end"
+        report = measure_lengths(dataset, None if splits else args.max_length, keep=keep)
+        self.length_reports[dataset_name] = report
+        if args.process_index == 0:
+            level = logging.WARNING if report.truncated or report.dropped else logging.INFO
+            logger.log(level, "%s data: %s", dataset_name, report)
         dataset = super()._prepare_dataset(dataset, processing_class, args, packing, None, dataset_name)
         if len(dataset) == 0:
-            report = self.length_reports[dataset_name]
             raise DataError(
                 f"{args.max_length} leaves no trained token in any of {report.rows:,} rows of the {dataset_name} data; "
                 f"the longest has {report.longest:,} tokens",
                 field="max_length",
             )
-        return cut_reference(dataset, args.truncation_mode) if has_reference else dataset
+        return batches.cut_reference(dataset, args.truncation_mode) if has_reference else dataset
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         if COLUMN not in self._signature_columns:
             self._signature_columns.append(COLUMN)
 
-    def _get_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        return keep_workers(super()._get_dataloader(*args, **kwargs))
+    def _get_dataloader(self, dataset: Any, description: str, *args: Any, **kwargs: Any) -> Any:
+        collate = self.data_collator
+        if self.padding_free and self.accelerator.num_processes > 1 and description != "Training":
+            self.data_collator = batches.WithRowLengths(collate)
+        try:
+            return keep_workers(super()._get_dataloader(dataset, description, *args, **kwargs))
+        finally:
+            self.data_collator = collate
 
-    def _report_lengths(self, dataset: Dataset, args: Any, packing: bool, name: str) -> None:
-        splits = packing and args.packing_strategy != "bfd"  # then nothing is cut off
-        keep: Keep = "start" if args.truncation_mode == "keep_start" else "end"
-        report = measure_lengths(dataset, None if splits else args.max_length, keep=keep)
-        self.length_reports[name] = report
-        if args.process_index == 0:
-            level = logging.WARNING if report.truncated or report.dropped else logging.INFO
-            logger.log(level, "%s data: %s", name, report)
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
+        rows, count = super().get_batch_samples(*args, **kwargs)
+        if self.args.sort_micro_batches and len(rows) > 1:
+            rows = batches.sorted_by_length(rows, self.args.pad_to_multiple_of or 1)
+        return rows, count
+
+    def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Evaluate as TRL does, but count every row once on several processes."""
+        lengths, rank = inputs.pop(batches.ROW_LENGTHS, None), self.accelerator.process_index // self.get_tp_size()
+        inputs = batches.without_repeats(inputs, lengths, self.accelerator, rank)
+        return super().prediction_step(model, inputs, *args, **kwargs)
 
     # the loss ---------------------------------------------------------------------------------------------------
 
@@ -225,8 +240,9 @@ class TrimSFTTrainer(
             return
         model, self._is_fused = self.model, True
         attach(model, self.fused_head)  # before TRL's own fused head, which is left to label smoothing
+        compiled = self.layer_compiler.compiled(model, accumulates=self.args.gradient_accumulation_steps > 1)
         try:
-            with self._compiled(), without_cudnn_attention():
+            with compiled, batches.without_cudnn_attention():
                 yield
         finally:
             unpatch(model)
@@ -249,36 +265,44 @@ class TrimSFTTrainer(
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
+        """Return sum_t sg(w_t) * nll_t / (trained tokens of the global batch), and what its router adds."""
         if self._has_other_loss:
             inputs.pop(COLUMN, None)
             with self._fused():
-                self._require_texts_apart(model, inputs)
+                self.packed_texts.check(model, inputs)
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         inputs["use_cache"] = False
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
-        with self._fused():
-            outputs = self._forward(model, inputs, num_items_in_batch)
+        given, context = batches.with_mask_if_needed(inputs, self)
+        with self._fused(), self._located_errors(inputs):
+            self.packed_texts.check(model, inputs)
+            with context:
+                outputs = model(**given, num_items_in_batch=num_items_in_batch)
         loss = outputs.token_loss
         # gradients are averaged over ranks, num_items_in_batch counts the tokens of all of them
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             loss = loss * (self.accelerator.num_processes // self.get_tp_size())
         if outputs.aux_loss is not None:
-            loss = loss + self._router_loss(outputs.aux_loss, accumulates=num_items_in_batch is not None)
-        self._observe(outputs, inputs)
+            # a mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients
+            mode = "train" if self.model.training else "eval"
+            gathered = self.accelerator.gather_for_metrics(outputs.aux_loss.detach())
+            self._metrics[mode]["aux_loss"].append(gathered.mean().item())
+            steps = 1 if num_items_in_batch is None else self.current_gradient_accumulation_steps
+            loss = loss + outputs.aux_loss * (self.router_aux_loss_coef / steps)
+        self.telemetry.observe(outputs, inputs)
         if not return_outputs:
             return loss
         with torch.no_grad():  # compute_metrics wants logits, which the fused head never makes
             return loss, model(**{name: value for name, value in inputs.items() if name not in ("labels", COLUMN)})
 
-    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> TrimOutput:
+    @contextmanager
+    def _located_errors(self, inputs: dict[str, Any]) -> Iterator[None]:
+        """Name the micro-batch in which a number is not finite, and images that truncation has cut."""
         step, micro_batch = self._micro_batch
         self._micro_batch = (self.state.global_step, micro_batch + 1 if step == self.state.global_step else 0)
-        given, context = self._with_mask_if_needed(inputs)
         try:
-            self._require_texts_apart(model, inputs)
-            with context:
-                return model(**given, num_items_in_batch=num_items_in_batch)  # type: ignore[no-any-return]
+            yield
         except FloatingPointError as error:
             raise FloatingPointError(
                 f"step {self.state.global_step + 1}, micro-batch {self._micro_batch[1] + 1}, rank "
@@ -288,49 +312,102 @@ class TrimSFTTrainer(
             length = self.args.max_length
             if length is None or "pixel_values" not in inputs or inputs["input_ids"].shape[-1] < length:
                 raise
-            raise UsageError(
-                f"rows with images were cut, and their placeholders must not be ({one_line(error)})",
-                field="max_length",
-                value=length,
-                hint="raise it, or set it to None",
-            ) from error
+            problem = f"rows with images were cut, and their placeholders must not be ({one_line(error)})"
+            raise UsageError(problem, field="max_length", value=length, hint="raise it, or set it to None") from error
 
-    def _router_loss(self, aux_loss: Tensor, *, accumulates: bool) -> Tensor:
-        """A mean of each micro-batch: averaged over accumulation steps here, over ranks by the gradients."""
-        mode = "train" if self.model.training else "eval"
-        gathered = self.accelerator.gather_for_metrics(aux_loss.detach())
-        self._metrics[mode]["aux_loss"].append(gathered.mean().item())
-        steps = self.current_gradient_accumulation_steps if accumulates else 1
-        coefficient: float = self.router_aux_loss_coef / steps
-        return aux_loss * coefficient
+    # evaluation, logs, and what is saved ------------------------------------------------------------------------
 
-    # what is saved ----------------------------------------------------------------------------------------------
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
+        forms.refuse_no_rows(eval_dataset=eval_dataset)
+        with self.telemetry.evaluation(metric_key_prefix), self._fused():
+            return super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+
+    def predict(self, test_dataset: Any, ignore_keys: Any = None, metric_key_prefix: str = "test") -> Any:
+        forms.refuse_no_rows(test_dataset=test_dataset)
+        with self.telemetry.evaluation(metric_key_prefix), self._fused():
+            return super().predict(test_dataset, ignore_keys, metric_key_prefix)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        self.telemetry.add_figures(logs)
+        super().log(logs, start_time)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        tokens = self._sum_over_ranks(self._telemetry["train"].pending_tokens(self.args.device))
-        loss = self.accelerator.gather(self._tr_loss).mean()
-        # what transformers forgets: without it the mean loss of a resumed run is too small
-        self.state.stateful_callbacks[TELEMETRY_STATE] = {
-            "train_tokens": self._total_train_tokens + int(tokens),
-            "loss_sum": self._total_loss_scalar + float(loss),
-        }
-        self._remember_objective()
+        self.telemetry.remember()
+        self.adapting.remember(self.model, self.state)
         super()._save_checkpoint(model, trial)
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """A tied head is not in the file and not missing."""
-        if getattr(self.model.config.get_text_config(), "tie_word_embeddings", False):
-            missing = [name for name in load_result.missing_keys if not name.endswith("lm_head.weight")]
-            load_result = type(load_result)(missing, load_result.unexpected_keys)
-        super()._issue_warnings_after_load(load_result)
 
     def create_model_card(self, model_name: Any = None, dataset_name: Any = None, tags: Any = None) -> None:
         if self.is_world_process_zero():
             model_card(self, model_name, dataset_name, tags).save(f"{self.args.output_dir}/README.md")
 
 
+# ---- the model
+
+
+def load_base(name: str, args: TrimSFTConfig, quantization_config: Any = None) -> tuple[Any, Any]:
+    """Load the model of a folder or of the hub by `args.model_init_kwargs`; return it and a report of its tensors."""
+    given, field = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}, "model_name_or_path"
+    load_config(name, revision=given.get("revision"), trust_remote_code=given["trust_remote_code"], field=field)
+    if quantization_config is not None:
+        if "quantization_config" in given:
+            raise UsageError("is given twice", field="quantization_config", hint="remove it from model_init_kwargs")
+        given["quantization_config"] = quantization_config
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        given["device_map"] = None
+    try:
+        with asking_hub(name):
+            model, report = create_model_from_path(name, output_loading_info=True, **given)
+    except (SafetensorError, AttributeError) as error:  # an architecture that transformers does not have
+        raise not_loaded(repr(name), name, error, field=field) from error
+    if omits_soft_cap(model):
+        if given.get("attn_implementation") is not None:
+            logger.warning("attention caps its scores in this model, and sdpa leaves that out: other logits follow")
+        else:
+            logger.warning(
+                "attention caps its scores in this model, which sdpa leaves out: it is eager, which is slower "
+                "(as fast: --attn_implementation flash_attention_2)"
+            )
+            model.set_attn_implementation("eager")
+    return model, report
+
+
+def require_whole(model: Any, report: Any, name: str) -> None:
+    """Refuse a model with tensors that its folder lacks, which transformers fills with random numbers."""
+    require_all_tensors(report, name, field="model_name_or_path")
+    require_finite(model, name, field="model_name_or_path")
+
+
+def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
+    """Return the head that the settings describe; raise for a model that cannot have one."""
+    try:
+        return fused_head(
+            model,
+            objective,
+            skip_below=args.skip_below,
+            low_memory=args.low_memory,
+            backend=args.head_backend,
+            entropy=True,
+        )
+    except TrimSFTError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(one_line(error)) from error
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    ids = getattr(model.generation_config, "eos_token_id", None)
+    ids = list(ids) if isinstance(ids, list | tuple) else [ids]
+    if wrong := [token for token in ids if not isinstance(token, int | None)]:
+        problem, hint = "eos_token_id of its generation config must be a number", "fetch or make the model again"
+        raise UsageError(problem, field="model", value=wrong[0], hint=hint)
+    return tuple({token for token in [*ids, tokenizer.eos_token_id] if token is not None})
+
+
+# ---- the settings
+
+
 def _as_config(model: Any, args: Any) -> TrimSFTConfig:
-    """As TRL does: no arguments mean the defaults, arguments of a parent class are taken over."""
+    """Return the settings as TRL does: defaults for none, and those of a parent class taken over."""
     if args is None:
         name = model if isinstance(model, str) else get_config_model_id(model.config)
         return TrimSFTConfig(f"{name.split('/')[-1]}-TrimSFT")
@@ -362,12 +439,6 @@ def _refuse_other_losses(
         raise UsageError(problem, field="label_smoothing_factor", value=smoothing, hint=hint)
 
 
-def _refuse_sequence_parallelism(parallelism: Any) -> None:
-    if parallelism is not None and parallelism.sp_backend == "deepspeed" and parallelism.sp_enabled:
-        problem = "sequence parallelism (Ulysses/ALST) is not supported: it reduces the model's own unweighted loss"
-        raise UsageError(problem, field="parallelism_config", hint="set its sp_size to 1")
-
-
 def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objective:
     if objective is None:
         return args.make_objective()
@@ -381,29 +452,3 @@ def _choose_objective(args: TrimSFTConfig, objective: Objective | None) -> Objec
             hint = "remove it from TrimSFTConfig, or give the trainer none"
             raise UsageError("has no effect beside the trainer's own objective", field=name, value=value, hint=hint)
     return objective
-
-
-def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
-    """The head that the settings describe; a model that cannot have one is refused as a setting is."""
-    try:
-        return fused_head(
-            model,
-            objective,
-            skip_below=args.skip_below,
-            low_memory=args.low_memory,
-            backend=args.head_backend,
-            entropy=True,
-        )
-    except TrimSFTError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UsageError(one_line(error)) from error
-
-
-def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    ids = getattr(model.generation_config, "eos_token_id", None)
-    ids = list(ids) if isinstance(ids, list | tuple) else [ids]
-    if wrong := [token for token in ids if not isinstance(token, int | None)]:
-        problem, hint = "eos_token_id of its generation config must be a number", "fetch or make the model again"
-        raise UsageError(problem, field="model", value=wrong[0], hint=hint)
-    return tuple({token for token in [*ids, tokenizer.eos_token_id] if token is not None})

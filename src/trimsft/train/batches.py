@@ -1,0 +1,281 @@
+"""Batches between TRL's collator and the model: packed rows, masks, references, sorted rows, rows that repeat.
+
+A causal model never looks to the right: no token that is trained sees padding on the right, and a mask against it is of
+no use. It costs, though: on an H200 attention takes three times as long with one as without (docs/performance.md), and
+the host waits for the device in order to find out whether it is needed. On a CPU, where that is not so, it stays.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import masking_utils
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+from trimsft.data.encode import COLUMN
+from trimsft.errors import DataError, UsageError
+from trimsft.head import IGNORED
+from trimsft.objectives import OBJECTIVES, Objective, needs_of
+
+MASK, POSITIONS, ROW_LENGTHS = "attention_mask", "position_ids", "trimsft_row_lengths"
+_REFERENCE_HINT = "trimsft tokens REFERENCE --data DATA makes the table that --reference takes"
+
+
+# ---- collators
+
+
+@dataclass
+class PackedRows(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    """Rows of several texts each, which transformers tells apart by their positions if there is no mask.
+
+    Rows that are not packed, of an evaluation, are padded as TRL does.
+
+    Args:
+        width: packed rows are padded to it.
+    """
+
+    width: int | None = None
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Tensor]:
+        batch: dict[str, Tensor] = super().torch_call(examples)
+        if "seq_lengths" not in examples[0]:
+            return {name: value for name, value in batch.items() if name != POSITIONS}
+        batch["labels"][batch[POSITIONS] == 0] = IGNORED  # nothing before it is of its text
+        missing = max(0, (self.width or 0) - batch["input_ids"].shape[1])
+        fill = {"input_ids": self.pad_token_id, "labels": IGNORED, POSITIONS: 0}
+        return {name: nn.functional.pad(batch[name], (0, missing), value=value) for name, value in fill.items()}
+
+
+@dataclass
+class ReferenceCollator(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    """Makes a batch as TRL does, and puts the reference of each label beside it."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        batch: dict[str, Any] = super().torch_call(examples)
+        values = [torch.tensor(example[COLUMN], dtype=torch.float32) for example in examples]
+        if self.padding_free:
+            values = [torch.cat(values)]
+        reference: Tensor = torch.zeros(batch["labels"].shape)
+        for row, value in zip(reference, values, strict=True):
+            row[: len(value)] = value
+        batch[COLUMN] = reference
+        return batch
+
+
+class WithRowLengths:
+    """A collator that adds the length of each row; a padding-free batch has them all in one."""
+
+    def __init__(self, collate: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
+        self._collate = collate
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**self._collate(rows), ROW_LENGTHS: torch.tensor([len(row["input_ids"]) for row in rows])}
+
+
+PAD_RIGHT = (DataCollatorForLanguageModeling, ReferenceCollator, PackedRows)
+"""Collators that are known to put padding on the right."""
+
+
+def real_tokens(batch: Mapping[str, Any]) -> int | Tensor:
+    """Return how many tokens of a batch are no padding: by its mask, or by positions.
+
+    Those are 0 at the start of a text and in padding after it; a text of a single token, which trains nothing, is not
+    told from that.
+    """
+    if MASK in batch:
+        return batch[MASK].sum()  # type: ignore[no-any-return]
+    if POSITIONS not in batch:
+        return batch["input_ids"].numel()  # type: ignore[no-any-return]
+    following = nn.functional.pad(batch[POSITIONS][:, 1:], (0, 1))
+    return ((batch[POSITIONS] > 0) | (following > 0)).sum()  # type: ignore[no-any-return]
+
+
+def without_repeats(inputs: dict[str, Any], lengths: Tensor | None, accelerator: Any, rank: int) -> dict[str, Any]:
+    """Return a batch of an evaluation in which rows that another process has, too, have no labels.
+
+    accelerate fills the last batches up with rows from the beginning, so that all processes have as many. Put one after
+    the other, the last batches begin with `remainder` rows that are new.
+
+    Args:
+        lengths: of the rows, where the batch has them all in one.
+        rank: of the process among those that have different rows.
+    """
+    state = accelerator.gradient_state
+    is_filled_up = accelerator.num_processes > 1 and state.end_of_dataloader and state.remainder > 0
+    if not is_filled_up or "labels" not in inputs:
+        return inputs
+    labels = inputs["labels"].clone()
+    new = max(state.remainder - len(labels if lengths is None else lengths) * rank, 0)
+    if lengths is None:
+        labels[new:] = IGNORED
+    else:
+        labels[:, int(lengths[:new].sum()) :] = IGNORED
+    return {**inputs, "labels": labels}
+
+
+# ---- masks
+
+
+def splits_rows(accelerator: Any) -> bool:
+    """Return whether a batch is split along its tokens, a mask among it: context parallelism."""
+    parallel = accelerator.parallelism_config
+    return parallel is not None and bool(parallel.cp_enabled)
+
+
+def learns_prompt(model: Any) -> bool:
+    """Return whether PEFT puts virtual tokens before each row: prompt tuning, prefix tuning, P-tuning."""
+    return any(one.is_prompt_learning for one in getattr(model, "peft_config", {}).values())
+
+
+def is_causal(model: Any) -> bool:
+    """Return whether all of a model looks to the left alone, by torch's own attention.
+
+    That is a model for text, without a prompt that is learned, which stands in the cache and not in the batch.
+    """
+    config = model.config
+    if config.get_text_config() is not config or config._attn_implementation != "sdpa" or learns_prompt(model):
+        return False
+    said = {module.is_causal for module in model.modules() if hasattr(module, "is_causal")}
+    return said == {True} and bool(getattr(config, "is_causal", True))  # where its modules do not know
+
+
+def looks_left(trainer: Any) -> bool:
+    """Return whether nothing in the model or in its loss depends on what is on the right of a token."""
+    return is_causal(trainer.model) and not trainer.aux_loss_enabled and not splits_rows(trainer.accelerator)
+
+
+def with_mask_if_needed(batch: dict[str, Any], trainer: Any) -> tuple[dict[str, Any], AbstractContextManager[None]]:
+    """Return the batch as the model gets it, and the context that it is computed in; `batch` is left as it is."""
+    on_cuda = trainer.args.device.type == "cuda"
+    if MASK in batch and on_cuda and trainer.looks_left and type(trainer.data_collator) in PAD_RIGHT:
+        return {name: value for name, value in batch.items() if name != MASK}, _not_packed()
+    return batch, nullcontext()
+
+
+def _finds_nothing(position_ids: Tensor) -> None:
+    """Stand in for transformers' search for packed texts, which waits for the device."""
+
+
+@contextmanager
+def _not_packed() -> Iterator[None]:
+    """Within, transformers does not search the positions of a batch without a mask for packed texts: there are none."""
+    search = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = _finds_nothing
+    try:
+        yield
+    finally:
+        if search is not _finds_nothing:  # or else another thread restores it
+            masking_utils.find_packed_sequence_indices = search
+
+
+@contextmanager
+def without_cudnn_attention() -> Iterator[None]:
+    """Within, attention is computed by another kernel than cuDNN's; then what was allowed is allowed again.
+
+    With a mask some of its gradients are NaN (pytorch#196678), and a new shape costs a plan that takes as long as a
+    step of a small model.
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+# ---- the column `reference_logprobs`: cut like the labels, and into the batch beside them
+
+
+def check_reference(name: str, objective: Objective, reference: str | None, *, packing: bool) -> None:
+    """Refuse, before a model is loaded, an objective without the reference it needs, and a reference without effect."""
+    is_needed = "reference" in needs_of(objective)
+    if is_needed and reference is None:
+        problem = f"{name!r} compares with a reference, and none is given"
+        raise UsageError(problem, field="objective", hint=_REFERENCE_HINT)
+    if reference is not None and name in OBJECTIVES and not is_needed:
+        raise UsageError(f"has no effect with objective={name!r}", field="reference", value=reference, hint="remove it")
+    if reference is not None and packing:
+        raise UsageError("leaves no place for a reference", field="packing", value=True, hint="turn it off")
+
+
+def cut_reference(dataset: Dataset, truncation_mode: str) -> Dataset:
+    """Cut the column to the length that truncation has left of the labels; every trained token must have a value."""
+
+    def cut(row: Mapping[str, Any], number: int) -> dict[str, Any]:
+        labels, values = np.asarray(row["labels"]), np.asarray(row[COLUMN], dtype=np.float32)
+        kept = len(labels)
+        values = values[:kept] if truncation_mode == "keep_start" else values[len(values) - kept :]
+        missing = int(np.isnan(values[1:])[labels[1:] != IGNORED].sum()) if len(values) == kept else kept
+        if missing:
+            problem = f"{missing} trained tokens of row {number} have no log-probability under the reference"
+            raise DataError(problem, field="reference", hint="make its table with the same max_length, or with none")
+        return {COLUMN: np.nan_to_num(values)}
+
+    return dataset.map(cut, with_indices=True, load_from_cache_file=False, desc="Cutting the reference")
+
+
+def with_reference(collator: Any, objective: Objective, dataset: Any) -> Any:
+    """Return TRL's collator with one more column, where the data has it; refuse an objective that needs it without."""
+    if COLUMN not in (getattr(dataset, "column_names", None) or ()):
+        if "reference" in needs_of(objective) and isinstance(dataset, Dataset):
+            problem = f"{type(objective).__name__} compares with a reference, and the data has no column {COLUMN}"
+            raise UsageError(problem, field="objective", hint=_REFERENCE_HINT)
+        return collator
+    return ReferenceCollator(**vars(collator)) if type(collator) is DataCollatorForLanguageModeling else collator
+
+
+# ---- rows of an update, sorted by length before they are cut into micro-batches
+
+
+def sorted_by_length(batches: Sequence[Mapping[str, Tensor]], multiple: int = 1) -> list[dict[str, Tensor]]:
+    """Return the same rows in as many micro-batches of the same sizes, the longest first: memory fails at once or not.
+
+    Two micro-batches, a letter for a token and a dot for padding:
+
+        aaaa  bb..  |  cc...  ddddd          aaaa.  ddddd  |  bb  cc
+
+    An update keeps its rows, so that its loss and gradients are the same up to rounding; less padding is computed. The
+    loss of a mixture-of-experts model's router, a mean of each micro-batch, is not: it depends on which rows meet.
+
+    Args:
+        batches: texts that are padded on the right.
+        multiple: widths stay multiples of it.
+    """
+    masks = [batch[MASK] for batch in batches if MASK in batch and batch[MASK].dim() == 2]
+    if len(masks) < len(batches):
+        raise _unsorted("is for batches that are padded on the right")
+    for batch, mask in zip(batches, masks, strict=True):
+        for name, one in batch.items():
+            if getattr(one, "shape", None) != mask.shape:
+                raise _unsorted(f"is for batches of text, and this one has {name}")
+    # a row does not begin with its text, or has gaps in it
+    padded_left = [((mask[:, 0] == 0).any() | (mask[:, 1:] > mask[:, :-1]).any()).to(mask.dtype) for mask in masks]
+    numbers = torch.cat([*(mask.sum(dim=1) for mask in masks), torch.stack(padded_left)])
+    lengths = numbers.tolist()  # the only wait for the device
+    if any(lengths[-len(masks) :]):
+        raise _unsorted("is for batches that are padded on the right")
+    order = sorted(range(len(lengths) - len(masks)), key=lambda row: -lengths[row])
+    places, width = torch.tensor(order, device=masks[0].device), max(mask.shape[1] for mask in masks)
+
+    def widened(values: Tensor, name: str) -> Tensor:
+        fill = IGNORED if name == "labels" else 0
+        return nn.functional.pad(values, (0, width - values.shape[1]), value=fill)
+
+    rows = {name: torch.cat([widened(batch[name], name) for batch in batches])[places] for name in batches[0]}
+    sizes = [len(mask) for mask in masks]
+    longest = [lengths[order[first]] for first in itertools.accumulate(sizes[:-1], initial=0)]
+    widths = [min(width, -(-length // multiple) * multiple) for length in longest]
+    parts = {name: values.split(sizes) for name, values in rows.items()}
+    return [{name: parts[name][at][:, :columns] for name in parts} for at, columns in enumerate(widths)]
+
+
+def _unsorted(problem: str) -> UsageError:
+    return UsageError(problem, field="sort_micro_batches", value=True, hint="turn it off")

@@ -1,0 +1,307 @@
+"""Encoding: what is masked, trained and cut, alike for the trainer and for the token table; lengths and overlap."""
+
+import logging
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import processors
+
+from trimsft.data.encode import (
+    Encoder,
+    LengthReport,
+    checked_rows,
+    count_cut,
+    encode,
+    load_tokenizer,
+    load_training_data,
+    measure_lengths,
+)
+from trimsft.data.load import DataConfig, OverlapReport, find_overlap, read_benchmarks, read_file
+from trimsft.data.templates import SYSTEM_PROMPT, choose_template
+from trimsft.errors import DataError, UsageError
+
+from .toys import CHAT, ROWS, SHARED, local, make_tokenizer, needs_shared, split, write
+
+ODD = [
+    {"problem": "Ends in eos", "solution": "It is so. <eos> <eos>"},
+    {"problem": "  spaces\n", "solution": "\n It is so. €  "},
+    {"problem": "<bos>What?", "solution": "<eos>"},
+]
+
+
+def one(tokenizer: Any, *, problem: str = "What?", solution: str = "It is 2.", **options: Any) -> dict[str, list[int]]:
+    """The single encoded row of one problem."""
+    rows = Dataset.from_dict({"problem": [problem], "solution": [solution]})
+    return encode(rows, tokenizer, DataConfig("d", **options))[0]
+
+
+def test_chat_prompt_is_masked_and_solution_with_eos_trained() -> None:
+    tokenizer = make_tokenizer(chat=CHAT, adds_bos=True)  # both write bos: it must not be there twice
+    row = one(tokenizer)
+    prompt = f"<bos>[system]{SYSTEM_PROMPT}<end>[user]What?<end>[assistant]"
+    assert split(tokenizer, row) == (prompt, "It is 2.<eos>")
+    assert row["input_ids"].count(tokenizer.bos_token_id) == 1
+    assert row["labels"][-1] == row["input_ids"][-1] == tokenizer.eos_token_id
+    without = make_tokenizer(chat=CHAT.removeprefix("{{ bos_token }}"), adds_bos=True)
+    assert split(without, one(without, system_prompt=""))[0] == "[user]What?<end>[assistant]"
+
+
+@pytest.mark.parametrize(("adds_bos", "start"), [(True, "<bos>"), (False, "")])
+def test_plain_prompt_begins_as_the_tokenizer_begins_texts(adds_bos: bool, start: str) -> None:
+    tokenizer = make_tokenizer(adds_bos=adds_bos)
+    prompt = f"{start}{SYSTEM_PROMPT}\n\nProblem:\nWhat?\n\nSolution:\n"
+    assert split(tokenizer, one(tokenizer)) == (prompt, "It is 2.<eos>")
+    already = split(tokenizer, one(tokenizer, system_prompt="<bos>Go.", template="plain"))
+    assert already[0] == "<bos>Go.\n\nProblem:\nWhat?\n\nSolution:\n"
+
+
+@pytest.mark.parametrize(
+    ("solution", "trained"),
+    [
+        ("It is 2.", "It is 2.<eos>"),
+        ("It is 2.<eos>", "It is 2.<eos>"),
+        ("It is 2.<eos>\n", "It is 2.<eos>"),
+        ("It is 2.<eos> <eos>", "It is 2.<eos>"),
+        ("  two \n", "  two \n<eos>"),
+    ],
+)
+def test_eos_is_trained_once_and_spaces_stay(solution: str, trained: str) -> None:
+    tokenizer = make_tokenizer(chat=CHAT)
+    assert split(tokenizer, one(tokenizer, solution=solution))[1] == trained
+
+
+def test_tokenizers_with_ideas_of_their_own_and_one_without_eos() -> None:
+    """They add eos to prompts, or cut and pad; one column of the result is trained on."""
+    tokenizer = make_tokenizer()
+    special = [("<bos>", tokenizer.bos_token_id), ("<eos>", tokenizer.eos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=special
+    )
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=50)
+    tokenizer.model_max_length = 8
+    row = one(tokenizer, system_prompt="", solution="It is 2. " * 40)
+    assert split(tokenizer, row) == ("<bos>Problem:\nWhat?\n\nSolution:\n", "It is 2. " * 40 + "<eos>")
+    with pytest.raises(DataError, match="tokenizer: has no eos_token"):
+        one(make_tokenizer(eos=None))
+
+
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=5, max_size=20))
+def test_prompt_and_completion_are_tokenised_apart(pairs: list[tuple[str, str]]) -> None:
+    """The prompt's tokens are those of generation, whatever the solution begins with."""
+    tokenizer = make_tokenizer(chat=CHAT)
+    rows = Dataset.from_dict({"problem": [pair[0] for pair in pairs], "solution": [pair[1] for pair in pairs]})
+    for row, (problem, solution) in zip(encode(rows, tokenizer, DataConfig("d", system_prompt="")), pairs, strict=True):
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem}], add_generation_prompt=True, return_dict=False
+        )
+        answer = [*tokenizer(solution, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        assert row == {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+@pytest.mark.parametrize(
+    ("options", "template", "system_prompt"),
+    [
+        ({}, "auto", None),
+        ({"adds_bos": True}, "plain", "Think."),
+        ({"chat": CHAT}, "auto", ""),
+        ({"adds_bos": True, "chat": CHAT}, "deepseek", None),
+    ],
+)
+def test_an_encoder_sees_and_cuts_rows_as_the_trainer_does(options, template, system_prompt) -> None:
+    tokenizer, rows = make_tokenizer(**options), ROWS + ODD
+    config = DataConfig(dataset_name="x.jsonl", template=template, system_prompt=system_prompt)
+    trained = encode(Dataset.from_list(rows), tokenizer, config)
+    chosen = choose_template(template, tokenizer, system_prompt)
+    lengths = sorted(map(len, trained["input_ids"]))
+    for max_length in (None, 1, 2, 9, lengths[0], lengths[4], lengths[-1] + 1):
+        for keep, window in (("start", slice(max_length)), ("end", slice(-max_length if max_length else None, None))):
+            examples = Encoder(tokenizer, chosen, max_length, keep).examples(rows, first=5)
+            assert [example.number for example in examples] == list(range(5, 5 + len(rows)))
+            for example, row in zip(examples, trained, strict=True):
+                ids, labels = row["input_ids"][window], row["labels"][window]
+                assert example.prompt + example.completion == ids
+                # the first token of a row is predicted by nothing, whatever its label
+                assert example.completion == [label for label in labels[1:] if label != -100]
+                completion = [label for label in row["labels"] if label != -100]
+                assert completion[example.skipped :][: len(example.completion)] == example.completion
+            report = measure_lengths(trained, max_length, keep=keep)
+            assert count_cut(examples) == {
+                "rows_cut": report.truncated,
+                "tokens_cut": report.truncated_tokens,
+                "rows_lost": report.dropped,
+                "longest": min(max_length or report.longest, report.longest),
+            }
+
+
+def test_rows_are_counted_and_one_that_cannot_be_rendered_is_named() -> None:
+    assert checked_rows(Dataset.from_list([{**row, "source": "x"} for row in ROWS]), limit=3) == ROWS[:3]
+    for bad in ({"problem": "x"}, {"problem": "x", "solution": " "}, {"problem": 1, "solution": "\ud800"}):
+        with pytest.raises(DataError, match=r"rows: row 1 has no text as (problem|solution) \(and 1 more rows\), got "):
+            checked_rows([ROWS[0], bad, bad])
+    with pytest.raises(DataError, match="rows: there are none"):
+        checked_rows([])
+
+
+def test_tokenizers_that_cannot_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(UsageError, match=r"^model: cannot load a tokenizer from .*\(1\) .*\(2\)") as error:
+        load_tokenizer(tmp_path)
+    assert "\n" not in str(error.value)
+    with pytest.raises(UsageError, match=r"base: no such folder, got '\./gone'"):
+        load_tokenizer("./gone", field="base")
+    with pytest.raises(UsageError, match=r"from 'gone' \(no such folder here, and the hub cannot be reached"):
+        load_tokenizer("gone")
+    make_tokenizer(chat=CHAT).save_pretrained(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").chat_template == CHAT
+
+
+# ---- overlap and lengths
+
+LABELS = st.lists(st.lists(st.sampled_from([-100, 0, 7]), max_size=9), min_size=1, max_size=8)
+
+
+def test_equal_but_for_case_spaces_and_punctuation() -> None:
+    report = find_overlap(
+        ["What is $1 + 1$?", "Find \\(X_1\\).", "Ärger, 3²", "find x2", "WHAT is 1+1", "???"],
+        {"one": ["what is 1+1", "unused", "!!!"], "two": ["Find $x{1}$", "ärger 3²", "What is 1+1!"]},
+    )
+    assert report == OverlapReport(checked=6, per_benchmark={"one": 2, "two": 4}, rows=(0, 1, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("problems", "says"),
+    [
+        (["a"], "none of 1 training problems is also a benchmark problem (one 0)"),
+        (["a", "x"], "1 of 2 training problems is also a benchmark problem (one 1): row 1"),
+        (
+            ["x"] * 1500,
+            "1,500 of 1,500 training problems are also benchmark problems (one 1,500): rows 0, 1, 2, 3, 4, ...",
+        ),
+    ],
+)
+def test_says_how_many_and_which(problems: list[str], says: str) -> None:
+    assert str(find_overlap(problems, {"one": ["x"]})) == says
+
+
+def test_reads_every_benchmark_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"benchmarks_dir: no such file or folder, got '.*gone'"):
+        read_benchmarks(tmp_path / "gone")
+    with pytest.raises(DataError, match="benchmarks_dir: the folder holds no file"):
+        read_benchmarks(tmp_path)
+    write(tmp_path / "b.jsonl", [{"problem": "x", "answer": "1"}])
+    write(tmp_path / "a.jsonl", [{"problem": "y"}, {"problem": "z"}])
+    (tmp_path / "README.md").write_text("not a benchmark")
+    assert read_benchmarks(tmp_path) == {"a": ["y", "z"], "b": ["x"]}
+    write(tmp_path / "a.jsonl", [{"problem": "y"}, {"question": "z"}])
+    with pytest.raises(DataError, match=r'a\.jsonl, line 2: no text in the field "problem"'):
+        read_benchmarks(tmp_path)
+
+
+def test_overlap_is_counted_and_dropped_on_request(tmp_path: Path, caplog: Any) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    write(tmp_path / "benchmarks/toy.jsonl", [{"problem": "WHAT is 2 + 1"}, {"problem": "what is 5+1"}])
+    options = {"benchmarks_dir": str(tmp_path / "benchmarks")}
+    with caplog.at_level(logging.WARNING, logger="trimsft"):
+        train, _ = load_training_data(local(tmp_path, **options), make_tokenizer(), with_eval=False)
+    assert train.overlap is not None
+    assert (train.overlap.rows, train.overlap.per_benchmark, len(train.dataset)) == ((2, 5), {"toy": 2}, 8)
+    assert "2 of 8 training problems are also benchmark problems (toy 2): rows 2, 5" in caplog.text
+    tokenizer = make_tokenizer(chat=CHAT)
+    train, _ = load_training_data(local(tmp_path, drop_overlap=True, **options), tokenizer, with_eval=False)
+    answers = [split(tokenizer, row)[1] for row in train.dataset]
+    assert answers == [f"It is \\boxed{{{n + 1}}}.<eos>" for n in (0, 1, 3, 4, 6, 7)]
+    with pytest.raises(DataError, match="drop_overlap: every row is a benchmark problem"):
+        load_training_data(local(tmp_path, ROWS[2:3], drop_overlap=True, **options), tokenizer, with_eval=False)
+
+
+@needs_shared
+def test_of_the_real_mix_one_row_is_left() -> None:
+    """It was made without duplicates; this one differs from a benchmark in spaces within a formula."""
+    benchmarks = read_benchmarks(SHARED / "data/benchmarks")
+    assert {"math500": 500, "gsm8k": 1319}.items() <= {n: len(p) for n, p in benchmarks.items()}.items()
+    problems = [*read_file(SHARED / "data/train/numina_style_mix_20k.jsonl.gz").column("problem")]
+    report = find_overlap(problems, benchmarks)
+    assert report.rows == (2200,)
+    assert report.per_benchmark == {**dict.fromkeys(benchmarks, 0), "olympiadbench": 1}
+    injected = [*problems, benchmarks["math500"][3].upper(), benchmarks["aime24"][0] + " ."]
+    report = find_overlap(injected, benchmarks)
+    assert report.rows == (2200, 20000, 20001)
+    assert (report.per_benchmark["math500"], report.per_benchmark["aime24"]) == (1, 1)
+
+
+def dataset_of(rows: list[list[int]]) -> Dataset:
+    return Dataset.from_dict({"input_ids": [[1] * len(row) for row in rows], "labels": rows})
+
+
+def by_hand(rows: list[list[int]], max_length: int | None, keep: str) -> LengthReport:
+    limit = max(map(len, rows)) + 1 if max_length is None else max_length
+    kept = [row[:limit] if keep == "start" else row[max(0, len(row) - limit) :] for row in rows]
+    trained = [sum(label != -100 for label in row[1:]) for row in kept]
+    return LengthReport(
+        rows=len(rows),
+        tokens=sum(map(len, rows)),
+        trained_tokens=sum(trained),
+        longest=max(map(len, rows)),
+        median=statistics.median(map(len, rows)),
+        truncated=sum(len(row) > limit for row in rows),
+        truncated_tokens=sum(map(len, rows)) - sum(map(len, kept)),
+        dropped=trained.count(0),
+        max_length=max_length,
+    )
+
+
+@given(LABELS, st.none() | st.integers(1, 10), st.sampled_from(["start", "end"]))
+def test_equals_a_plain_loop(rows: list[list[int]], max_length: int | None, keep: str) -> None:
+    assert measure_lengths(dataset_of(rows), max_length, keep=keep) == by_hand(rows, max_length, keep)
+
+
+def test_lengths_of_views_of_no_rows_and_of_several_batches() -> None:
+    rows = [[5, -100, -100], [5, 6], [-100, 1, 2, 3]]
+    assert measure_lengths(dataset_of(rows).select([2, 0, 0]), 3) == by_hand([rows[2], rows[0], rows[0]], 3, "start")
+    assert measure_lengths(dataset_of([[1]]).select([]), 4) == LengthReport(0, 0, 0, 0, 0.0, 0, 0, 0, 4)
+    report = measure_lengths(dataset_of([[-100, 1, 2]] * 25_000), 2)
+    assert (report.rows, report.trained_tokens, report.truncated) == (25_000, 25_000, 25_000)
+
+
+@pytest.mark.parametrize(
+    ("rows", "max_length", "says"),
+    [
+        ([[-100, 1, 2], [-100, -100, 3, 4]], None, "2 rows, 7 tokens (median 3.5, longest 4), of which 4 are trained."),
+        (
+            [[-100, 1]],
+            9,
+            "1 row, 2 tokens (median 2, longest 2), of which 1 are trained. None is longer than max_length=9.",
+        ),
+        (
+            [[-100, 1, 2], [-100, -100, 3, 4]],
+            2,
+            "2 rows, 7 tokens (median 3.5, longest 4), of which 1 are trained. max_length=2 cuts 2 rows by 3 tokens. "
+            "1 row keeps no trained token and adds nothing.",
+        ),
+    ],
+)
+def test_says_what_is_lost(rows: list[list[int]], max_length: int | None, says: str) -> None:
+    assert str(measure_lengths(dataset_of(rows), max_length)) == says
+
+
+def test_lists_of_every_kind_are_measured_and_others_refused() -> None:
+    rows = [[-100, 1, 2], [5, 6, 7]]
+    for kind in (pa.list_(pa.int64(), 3), pa.large_list(pa.int64()), pa.list_(pa.int32())):
+        table = pa.table({name: pa.array(rows, kind) for name in ("input_ids", "labels")})
+        assert measure_lengths(Dataset(table), 2) == by_hand(rows, 2, "start")
+    for columns, max_length, says in (
+        ({"input_ids": [[1]], "labels": [[1]]}, 0, "max_length: must be at least 1 or None, got 0"),
+        ({"text": ["a"]}, None, "no column input_ids and labels among text"),
+        ({"input_ids": [[1, 2]], "labels": [[1]]}, None, "differ in length"),
+        ({"input_ids": ["a"], "labels": ["a"]}, 2, "must be lists of whole numbers"),
+    ):
+        with pytest.raises(DataError, match=says):
+            measure_lengths(Dataset.from_dict(columns), max_length)
