@@ -16,7 +16,7 @@ from trimsft import lab
 from trimsft.errors import UsageError
 
 
-def test_every_name_is_there_and_nothing_heavy_is_loaded_before_it_is_used() -> None:
+def test_every_name_is_there_and_loaded_on_first_use() -> None:
     script = (
         "import sys, trimsft; trimsft.compare_runs, trimsft.write_report, trimsft.measure_tokens, trimsft.OBJECTIVES\n"
         "assert not {'torch', 'trl', 'transformers', 'matplotlib'} & set(sys.modules), sys.modules.keys()"

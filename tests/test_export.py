@@ -66,7 +66,7 @@ def test_a_merged_adapter_has_the_logits_of_base_and_adapter(adapter: Path, expo
     assert (logits(load_model(BASE, dtype=torch.float32)) - exact).abs().max() > 1e4 * rounding  # the adapter matters
 
 
-def test_weights_are_the_sum_but_for_one_rounding_of_each_operation(adapter: Path, exported: Path) -> None:
+def test_merged_weights_are_the_sum_but_for_rounding(adapter: Path, exported: Path) -> None:
     """float32 rounds by 2^-24: a dot product of RANK terms, its scaling and the sum by RANK + 2 of these."""
     merged, base, added = (load_file(folder / name) for folder, name in (
         (exported, "model.safetensors"), (BASE, "model.safetensors"), (adapter, "adapter_model.safetensors"),

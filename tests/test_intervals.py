@@ -19,7 +19,7 @@ def scores_of(problems: int, seed: int = 0, difficulty: float = 0.7) -> np.ndarr
 
 
 @pytest.mark.parametrize(("right", "problems"), [(0, 30), (1, 40), (20, 40), (198, 200), (200, 200)])
-def test_one_answer_a_problem_has_the_exact_limits_of_clopper_and_pearson(right, problems):
+def test_one_answer_a_problem_has_clopper_pearson_limits(right, problems):
     values = np.repeat([1.0, 0.0], [right, problems - right])[:, None]
     ours = interval_over_runs([values], (0, 1), resamples=20_000)
     theirs = stats.binomtest(right, problems).proportion_ci(0.95, method="exact")
@@ -53,12 +53,12 @@ def test_chunks_do_not_show(monkeypatch):
         (312.0, (0, math.inf), 312, 312),
     ],
 )
-def test_where_all_problems_agree_an_exception_may_have_been_missed(value, bounds, low, high):
+def test_equal_problems_leave_room_for_an_exception(value, bounds, low, high):
     found = interval_over_runs([np.full((30, 1), value)], bounds, resamples=20_000)
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.006)
 
 
-def test_one_problem_says_little_and_benchmarks_count_the_same_whatever_their_size():
+def test_benchmarks_count_the_same_whatever_their_size():
     one = interval_over_runs([np.array([[1.0]])], (0, 1), resamples=2000)
     assert one.value == one.high == 1.0 and one.low < 0.05
     assert interval_over_runs([np.zeros((500, 1)), np.ones((10, 1))], (0, 1), resamples=50).value == 0.5

@@ -78,7 +78,7 @@ def test_a_tensor_that_the_model_has_no_use_for_is_mentioned(folder: Path, caplo
     assert "no use for the tensor extra" in caplog.text
 
 
-def test_an_adapter_is_loaded_as_the_library_does_and_checked_with_its_base(adapter: Path, folder: Path) -> None:
+def test_an_adapter_is_loaded_and_checked_with_its_base(adapter: Path, folder: Path) -> None:
     ours, theirs = load_model(adapter, dtype="auto"), AutoModelForCausalLM.from_pretrained(adapter, dtype="auto")
     tensors = theirs.state_dict()
     assert ours.state_dict().keys() == tensors.keys()
@@ -97,7 +97,7 @@ def test_an_adapter_is_loaded_as_the_library_does_and_checked_with_its_base(adap
     refused(adapter, "base_model_name_or_path must be a name, got 3")
 
 
-def test_a_head_that_was_trained_beside_an_adapter_is_loaded_with_it(folder: Path, tmp_path: Path) -> None:
+def test_a_head_trained_with_an_adapter_is_loaded_with_it(folder: Path, tmp_path: Path) -> None:
     lora = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["lm_head"], init_lora_weights=False)
     tuned = get_peft_model(load_model(folder, dtype="auto"), lora)
     torch.nn.init.normal_(tuned.base_model.model.lm_head.weight)

@@ -204,9 +204,7 @@ def test_the_batch_script_refuses_a_job_without_gpus_or_a_recipe(tmp_path) -> No
     [("USR1", 1, True), ("TERM", 1, False), ("USR1", 0, False)],
     ids=["time limit", "told to end", "done just in time"],
 )
-def test_the_batch_script_has_the_training_save_before_the_time_is_over(
-    tmp_path, signal, code, is_queued_again
-) -> None:
+def test_the_batch_script_saves_before_its_time_is_over(tmp_path, signal, code, is_queued_again) -> None:
     ending = ENDED_BY.format(signal=signal, code=code)
     done = submit(tmp_path, "llama-3.1-8b", accelerate=ending, SLURM_GPUS_ON_NODE="2")
     assert done.returncode == code, done.stderr

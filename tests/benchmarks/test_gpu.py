@@ -27,7 +27,7 @@ def test_a_part_is_done_once(tmp_path, capsys) -> None:
     assert capsys.readouterr().out.splitlines()[-2:] == ["one: done before", "two: done before"]
 
 
-def test_what_fails_or_hangs_stops_nothing_else_and_is_tried_again(tmp_path, capsys) -> None:
+def test_a_failure_stops_nothing_else_and_is_tried_again(tmp_path, capsys) -> None:
     parts = [
         part("fails", "import sys; sys.exit(3)"),
         part("hangs", "import signal; signal.pause()", seconds=1),

@@ -45,7 +45,7 @@ def test_a_log_gets_a_line_for_each_change() -> None:
     assert named == "0:00  DFT: done, elsewhere; average@8 62.3\n"
 
 
-def test_a_terminal_sees_every_cell_of_a_few_and_of_many_those_at_work() -> None:
+def test_a_terminal_shows_few_cells_and_of_many_the_running() -> None:
     few = shown(
         Event(SFT, "running", "evaluating lab-easy", 210, 360),
         Event(DFT, "failed", "no [such] file"),

@@ -132,12 +132,12 @@ def test_signals_end_a_command_that_has_not_begun(number: int, code: int, how: s
 
 
 @pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
-def test_a_signal_that_falls_into_the_end_of_an_object_is_not_lost(number: int, code: int, how: str) -> None:
+def test_a_signal_during_a_deletion_is_not_lost(number: int, code: int, how: str) -> None:
     done = subprocess.run([sys.executable, "-c", LEAVING, str(int(number))], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr, done.stdout) == (code, f"trimsft: {how}\n", "")
 
 
-def test_a_second_signal_does_not_cut_off_what_is_said_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_signal_leaves_the_message_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     before = heed(end_at_once)
     try:
         with pytest.raises(typer.Exit) as ended, ending({}):
@@ -159,7 +159,7 @@ def test_nohup_keeps_its_word() -> None:
 
 
 @pytest.mark.parametrize(("number", "code", "how"), SIGNALS)
-def test_signals_end_a_command_that_a_shell_has_put_in_the_background(number: int, code: int, how: str) -> None:
+def test_signals_end_a_command_in_the_background(number: int, code: int, how: str) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what a shell does for `command &`
     try:
         child = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

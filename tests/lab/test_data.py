@@ -25,7 +25,7 @@ def test_training_and_evaluation_read_the_files(tmp_path):
     ]
 
 
-def test_benchmarks_are_on_their_side_distinct_and_grow_at_the_end():
+def test_benchmarks_are_distinct_and_grow_at_the_end():
     trained = {row["problem"] for row in training_rows(FineTuning(rows=3000))}
     for tier in TIERS:
         problems = benchmark(tier, 300)
@@ -74,7 +74,7 @@ def test_bad_settings_are_refused(settings, message):
         FineTuning(**settings)
 
 
-def test_a_benchmark_needs_problems_and_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
+def test_a_missing_base_model_says_how_to_build_it(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="count: must be at least 1, got 0"):
         benchmark("lab-easy", 0)
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))

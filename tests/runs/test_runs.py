@@ -115,7 +115,7 @@ def is_locked(run: RunDirectory) -> bool:
         return False
 
 
-def test_taking_the_lock_twice_or_keeping_no_name_for_it_is_harmless(run: RunDirectory) -> None:
+def test_a_lock_may_be_taken_twice_or_kept_without_a_name(run: RunDirectory) -> None:
     lock_path = run.path / ".lock"
     assert holder_of(lock_path) is None
     with run.lock():
@@ -205,7 +205,7 @@ SETTINGS = {
 }
 
 
-def test_the_same_settings_again_change_nothing_and_others_are_refused(run: RunDirectory) -> None:
+def test_other_settings_are_refused(run: RunDirectory) -> None:
     assert run.read_config() is None
     run.settle_config(SETTINGS)
     content = run.config_path.read_text()
@@ -246,9 +246,7 @@ def test_harmless_changes_are_kept(run: RunDirectory) -> None:
         *(("manifest.json", content) for content in (b"{", b"[1]")),
     ],
 )
-def test_an_unreadable_file_is_named_and_neither_used_nor_overwritten(
-    run: RunDirectory, name: str, content: bytes
-) -> None:
+def test_an_unreadable_file_is_named_and_kept(run: RunDirectory, name: str, content: bytes) -> None:
     path = write_whole(run.path / name, content)
     with pytest.raises(RunError, match=re.escape(str(path))) as refused:
         run.settle_config(SETTINGS) if name == "config.yaml" else run.write_manifest(seed=1)
@@ -434,9 +432,7 @@ def test_a_kill_leaves_whole_lines_and_whole_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_failure_while_writing_leaves_the_old_file_and_nothing_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     path = write_whole(tmp_path / "a", b"old")
 
     def fail(*names: object) -> None:
@@ -448,7 +444,7 @@ def test_a_failure_while_writing_leaves_the_old_file_and_nothing_beside(
     assert os.listdir(tmp_path) == ["a"] and path.read_bytes() == b"old"
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_write_and_a_living_one_is_let_be(tmp_path: Path) -> None:
+def test_the_next_write_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     path = tmp_path / "a[1].json"  # characters of patterns are taken as they are
     with written_beside(path) as living:
         living.write_bytes(b"half")

@@ -57,7 +57,7 @@ def test_the_command_writes_a_model_that_has_learned_and_repeats(folders):
     assert str(folders[0]) not in sheet
 
 
-def test_the_folder_loads_as_float32_with_head_tied_and_can_be_looked_at(folders, tokenizer):
+def test_the_folder_loads_as_float32_with_its_head_tied(folders, tokenizer):
     """Gaps are gold minus the best other; answers are what the last box holds."""
     model = AutoModelForCausalLM.from_pretrained(folders[0])
     stored = load_file(folders[0] / "model.safetensors")
@@ -167,7 +167,7 @@ def test_the_chat_template_is_the_prompt_of_pretraining(tokenizer):
     assert tokenizer.decode(ids[:1]) == SYSTEM_PROMPT
 
 
-def test_digits_stand_alone_and_prompt_and_solution_do_not_melt_together(tokenizer):
+def test_digits_and_the_end_of_the_prompt_stand_alone(tokenizer):
     pieces = [tokenizer.decode([token]) for token in encode_texts(["Add 105. 12 + 30 = 42."], tokenizer)[0]]
     assert [piece for piece in pieces if any(c.isdigit() for c in piece)] == list("105123042")
     problem = next(draw_problems("lab-medium", 0, "training"))
