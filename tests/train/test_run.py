@@ -155,16 +155,6 @@ def test_other_settings_and_inputs_are_not_mixed_into_a_run(whole, fields, folde
     assert contents(whole.run.path) == before
 
 
-@pytest.mark.parametrize("name", ["model", "data", "train", "processes"])
-@pytest.mark.parametrize("value", [5, "text", [1], None])
-def test_a_damaged_manifest_is_refused_in_one_line(name, value, whole, copied, fields) -> None:
-    manifest = whole.run.read_manifest() | {name: value}
-    copied.manifest_path.write_text(json.dumps(manifest))
-    with pytest.raises(RunError) as refused:
-        train_model(**fields, output_dir=copied.path)
-    assert "\n" not in str(refused.value) and str(copied.path) in str(refused.value)
-
-
 def test_a_run_that_is_worked_on_is_refused(whole, fields) -> None:
     with open(whole.run.path / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

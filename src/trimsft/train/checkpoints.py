@@ -32,7 +32,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerState
 from trl import SFTTrainer
 
-from trimsft.errors import RunError, WriteError, one_line
+from trimsft.errors import RunError, TrimSFTError, WriteError, one_line
 from trimsft.runs import fingerprint_file, sync, write_whole
 from trimsft.runs.parsing import read_json
 from trimsft.runs.secrets import is_secret, without_secrets
@@ -70,10 +70,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
                 layout = f"with FSDP ({self.accelerator.state.fsdp_plugin.state_dict_type.name})"
             elif self.is_deepspeed_enabled:
                 layout = "with DeepSpeed"
-            chosen = self._by_main(lambda: _choose(folder, wanted, layout))
-            if isinstance(chosen, RunError):
-                raise chosen
-            resume_from_checkpoint = chosen
+            resume_from_checkpoint = by_main(self.is_world_process_zero(), lambda: _choose(folder, wanted, layout))
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
@@ -82,12 +79,6 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
-
-    def _by_main(self, find: Callable[[], Made]) -> Made:
-        """Return what one process finds for all: two views of a network disk may differ."""
-        made = [find() if self.is_world_process_zero() else None]
-        broadcast_object_list(made)
-        return made[0]  # type: ignore[return-value]
 
     # reading
 
@@ -103,7 +94,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             best = own if own.is_dir() else recorded
             metric = "eval_" + (self.args.metric_for_best_model or "").removeprefix("eval_")
             logged = [log.get(metric) for log in state.log_history if log.get("step") == state.best_global_step]
-            problem = self._by_main(lambda: find_damage(best, thorough=False))
+            problem = by_main(self.is_world_process_zero(), lambda: find_damage(best, thorough=False))
             if self.args.metric_for_best_model and state.best_metric not in logged:
                 problem = f"it was not chosen by {metric}"
             state.best_model_checkpoint = None if problem else str(best)
@@ -119,7 +110,7 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
 
     def _load_best_model(self) -> None:
         best = Path(str(self.state.best_model_checkpoint))
-        if problem := self._by_main(lambda: find_damage(best)):
+        if problem := by_main(self.is_world_process_zero(), lambda: find_damage(best)):
             problem = f"the best checkpoint {str(best)!r} cannot be loaded: {problem}"
             raise RunError(problem, field="load_best_model_at_end", hint="turn it off to keep the last weights")
         if not self._load_whole(best):
@@ -201,6 +192,39 @@ class AtomicCheckpoints(SFTTrainer):  # type: ignore[misc]
             self._push_from_checkpoint(str(final))
 
 
+# ---- several processes
+
+
+def by_main(is_main: bool, work: Callable[[], Made]) -> Made:
+    """Return on every process what the main one makes: two views of a network disk may differ."""
+    made = [together(is_main, work if is_main else lambda: None)]
+    broadcast_object_list(made)
+    return made[0]  # type: ignore[return-value]
+
+
+def together(is_main: bool, work: Callable[[], Made]) -> Made:
+    """Do work on every process, without waiting for others in it.
+
+    An error of the main process is raised on all of them; the others mark it as told, so that it is said once.
+    """
+    error = made = None
+    try:
+        made = work()
+    except TrimSFTError as own:
+        error = own
+    shared = [error]
+    broadcast_object_list(shared)
+    if shared[0] is not None and not is_main:
+        error = shared[0]
+        error.is_told = True
+    if error is not None:
+        raise error
+    return made  # type: ignore[return-value]
+
+
+# ---- finding one
+
+
 def latest_checkpoint(folder: Path) -> Path | None:
     """Return the newest checkpoint to continue from; torn ones are skipped with a warning. Reads only.
 
@@ -220,8 +244,8 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted(named, key=lambda one: int(one.name[11:]))
 
 
-def _choose(folder: Path, wanted: str | bool, layout: str) -> str | RunError:
-    """Return the checkpoint to continue from: the one that is named, or the newest; an error if it cannot be."""
+def _choose(folder: Path, wanted: str | bool, layout: str) -> str:
+    """Return the checkpoint to continue from: the one that is named, or the newest."""
     chosen = latest_checkpoint(folder) if wanted is True else Path(str(wanted))
     if chosen is None:
         problem, hint = f"{str(folder)!r} holds no whole checkpoint", "start without it"
@@ -235,7 +259,7 @@ def _choose(folder: Path, wanted: str | bool, layout: str) -> str | RunError:
             return str(chosen)
         problem = f"{str(chosen)!r} has the files of a training {saved}, and this one runs {layout}"
         hint = "start it as before to continue it, or train anew"
-    return RunError(problem, field="resume_from_checkpoint", hint=hint)
+    raise RunError(problem, field="resume_from_checkpoint", hint=hint)
 
 
 # ---- whole or not

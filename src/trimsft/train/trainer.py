@@ -380,14 +380,8 @@ def require_whole(model: Any, report: Any, name: str) -> None:
 def _fused_head(model: Any, objective: Objective, args: TrimSFTConfig) -> FusedHead:
     """Return the head that the settings describe; raise for a model that cannot have one."""
     try:
-        return fused_head(
-            model,
-            objective,
-            skip_below=args.skip_below,
-            low_memory=args.low_memory,
-            backend=args.head_backend,
-            entropy=True,
-        )
+        settings: dict[str, Any] = {"skip_below": args.skip_below, "low_memory": args.low_memory}
+        return fused_head(model, objective, **settings, backend=args.head_backend, entropy=True)
     except TrimSFTError:
         raise
     except (TypeError, ValueError) as error:
