@@ -84,6 +84,9 @@ def train(settings: Settings) -> TrainResult:
         KeyboardInterrupt, Stopped, HungUp: after a signal, with what there is to continue from.
     """
     run = RunDirectory(settings.run_path)
+    # the last reference to the group: Python gives the GIL away to destroy it, where DDP would keep it and wait for
+    # ever for a thread that wants it
+    group = distributed.group.WORLD if distributed.is_available() else None
     try:
         with Stopping() as stopping, ExitStack() as held:
             if by_main(settings.args.process_index == 0, lambda: _enter(run, settings, held, stopping)):
@@ -96,10 +99,12 @@ def train(settings: Settings) -> TrainResult:
         return result
     finally:
         # a thread of gloo's that still holds tensors of a collective aborts a process that ends (pytorch#190489), and
-        # waits for the trainer, which refers to itself, to go; NCCL's would wait here for ranks that may be lost
-        if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+        # ends with its group; NCCL's would wait here for ranks that may be lost
+        if group is not None and distributed.is_initialized() and distributed.get_backend() == "gloo":
             distributed.destroy_process_group()
-            gc.collect()
+        if group is not None:
+            gc.collect()  # a trainer refers to itself, and to the group
+        del group
 
 
 def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainResult:
