@@ -19,8 +19,7 @@ from tests.train.tiny_run import as_words, make_fields
 from trimsft.errors import RunError, RunInUse, TrimSFTError, UsageError, WriteError, exit_code
 from trimsft.runs import JsonLines, RunDirectory
 from trimsft.train import TrainResult, TrimSFTConfig, TrimSFTTrainer, make_settings, parse, run, train, train_model
-from trimsft.train.dry_run import measure_step
-from trimsft.train.planning import plan_run
+from trimsft.train.dry_run import measure_step, plan_run
 from trimsft.train.preview import preview
 
 WEIGHTS = "model/model.safetensors"

@@ -21,8 +21,15 @@ from transformers import TrainerCallback
 
 from tests.train.tiny import EOS, PAIRS, history_of, logged, make_ours, plain_loss, record_batches
 from trimsft import SFT, TokenStats, TrimSFT
-from trimsft.train.printing import ReadablePrinter, ReadableProgress
-from trimsft.train.telemetry import QUANTILES, Band, TokenSums, gradient_norm, warnings_for
+from trimsft.train.telemetry import (
+    QUANTILES,
+    Band,
+    ReadablePrinter,
+    ReadableProgress,
+    TokenSums,
+    gradient_norm,
+    warnings_for,
+)
 
 BIN = 0.05
 PAPER = Band(1.5, 0.8)

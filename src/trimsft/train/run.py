@@ -34,9 +34,9 @@ from trimsft.runs.parsing import checked
 from trimsft.train.card import model_card
 from trimsft.train.checkpoints import by_main, clear_staging, explained, latest_checkpoint, together
 from trimsft.train.config import TrimSFTConfig
-from trimsft.train.printing import LogEarly
 from trimsft.train.settings import Settings, load_data, load_tokenizer, make_settings, refusing
 from trimsft.train.stopping import Stopping, resumed_from
+from trimsft.train.telemetry import LogEarly
 from trimsft.train.trainer import TrimSFTTrainer, load_base, require_whole
 
 logger = logging.getLogger("trimsft")

@@ -33,9 +33,8 @@ from trimsft.train.compiling import LayerCompiler
 from trimsft.train.config import TrimSFTConfig
 from trimsft.train.packed import PackedTexts
 from trimsft.train.patching import FusedHead, attach, fused_head, unpatch
-from trimsft.train.printing import replace_printers
 from trimsft.train.stopping import keep_workers
-from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry
+from trimsft.train.telemetry import Band, RecordTelemetry, Telemetry, replace_printers
 
 if TYPE_CHECKING:
     from datasets import DatasetDict, IterableDataset, IterableDatasetDict
