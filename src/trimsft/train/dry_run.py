@@ -114,7 +114,7 @@ def measure_step(settings: Settings) -> MeasuredStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """What a training takes on GPUs that need not be here."""
+    """Memory, time and downloads of a training on GPUs that need not be here."""
 
     gpus: str
     parameters: int

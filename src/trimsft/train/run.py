@@ -120,15 +120,15 @@ def _train(settings: Settings, run: RunDirectory, stopping: Stopping) -> TrainRe
         trainer.add_callback(_Binding(run, settings, {**environment(), **_facts(settings, trainer)}))
     checkpoint = by_main(settings.args.process_index == 0, lambda: _checkpoint(settings, run))
     if checkpoint:
-        stopping.there = resumed_from(checkpoint)
+        stopping.resume_hint = resumed_from(checkpoint)
     with refusing(is_over=lambda: stopping.has_begun):
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
     steps, planned = trainer.state.global_step, trainer.state.max_steps
     if steps < planned:
-        raise TrimSFTError(f"{run.path}: the training ended after step {steps} of {planned}; {stopping.there}")
+        raise TrimSFTError(f"{run.path}: the training ended after step {steps} of {planned}; {stopping.resume_hint}")
     with stopping.finishing("the model is saved"):
         _save(trainer, run, settings)
-        stopping.there = f"the training is done, the model is in {run.model_dir}"
+        stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
         by_main(settings.args.process_index == 0, lambda: run.write_manifest(train={**metrics, "steps": steps}))
         by_main(settings.args.process_index == 0, run.mark_finished)
         if settings.args.process_index == 0:
@@ -160,7 +160,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
     held.enter_context(run.lock())
     held.callback(_leave_no_trace, run, made)
     if any(run.train_dir.glob("checkpoint-*")):
-        stopping.there = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
+        stopping.resume_hint = resumed_from(f"the newest whole checkpoint in {run.train_dir}")
     if not run.config_path.exists():
         return False
     run.settle_config(settings.overrides, harmless=HARMLESS)
@@ -175,7 +175,7 @@ def _enter(run: RunDirectory, settings: Settings, held: ExitStack, stopping: Sto
                 hint="restore the model, or choose another output directory to train again",
             )
         return False
-    stopping.there = f"the training is done, the model is in {run.model_dir}"
+    stopping.resume_hint = f"the training is done, the model is in {run.model_dir}"
     return True
 
 
